@@ -1,0 +1,75 @@
+"""Fetches jars with the Ivy that pyspark ships: no Maven, no Spark start.
+
+    python infra/jars.py delta        the jars of Delta, for every Spark session
+    python infra/jars.py kafka        an Apache Kafka broker, for tests and benchmarks
+
+The jars land below the virtual environment, in `share/strandline/<set>/`; a set that is complete is not fetched again.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SETS: dict[str, list[tuple[str, str, str]]] = {
+    "delta": [("io.delta", "delta-spark_4.2_2.13", "4.4.0")],
+    "kafka": [
+        ("org.apache.kafka", "kafka_2.13", "4.3.1"),
+        # Kafka logs through the log4j 2 API and ships no implementation as a dependency.
+        ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+    ],
+}
+
+
+def home(name: str) -> Path:
+    """Where the jars of a set lie."""
+    return Path(sys.prefix) / "share" / "strandline" / name
+
+
+def fetch(name: str) -> Path:
+    """Fetch a set unless it is there; its folder."""
+    target = home(name)
+    stamp = target / ".complete"
+    wanted = "\n".join(":".join(part) for part in SETS[name])
+    if stamp.exists() and stamp.read_text() == wanted:
+        return target
+    target.mkdir(parents=True, exist_ok=True)
+    ivy = next((Path(_pyspark_home()) / "jars").glob("ivy-*.jar"))
+    settings = Path(__file__).with_name("ivysettings.xml")
+    for group, artifact, version in SETS[name]:
+        command = ["java", "-jar", str(ivy), "-settings", str(settings), "-dependency", group, artifact, version]
+        command += ["-confs", "default", "-retrieve", f"{target}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.stderr.write(done.stdout[-4000:] + done.stderr[-2000:])
+            raise SystemExit(f"could not fetch {group}:{artifact}:{version}; is a Maven repository reachable?")
+    if name == "delta":
+        _drop_bundled(target)
+    stamp.write_text(wanted)
+    return target
+
+
+def _drop_bundled(target: Path) -> None:
+    """Spark's own jars win: a second version of one on the class path is trouble."""
+    bundled = {_artifact(jar) for jar in (Path(_pyspark_home()) / "jars").glob("*.jar")}
+    for jar in target.glob("*.jar"):
+        if _artifact(jar) in bundled:
+            jar.unlink()
+
+
+def _artifact(jar: Path) -> str:
+    return re.sub(r"-\d.*", "", jar.name)
+
+
+def _pyspark_home() -> str:
+    import pyspark
+
+    return str(Path(pyspark.__file__).parent)
+
+
+if __name__ == "__main__":
+    for which in sys.argv[1:] or ["delta"]:
+        print(fetch(which))

@@ -1,0 +1,169 @@
+"""The errors of SQL, sources and pipelines: the branches of the tree that `state_store.errors` opens.
+
+    StrandlineError
+    ├── SqlError                      line and column of the fault
+    │   ├── SqlSyntaxError            sql.syntax
+    │   ├── UnknownName               sql.unknown_name            nearest names proposed
+    │   ├── NameTaken                 sql.name_taken
+    │   ├── NameInUse                 sql.name_in_use
+    │   ├── TypeMismatch              sql.type_mismatch
+    │   ├── InvalidQuery              sql.invalid_query
+    │   ├── OptionRefused             sql.option_refused
+    │   └── NotSupported              sql.not_supported           names what is not there yet
+    ├── SourceError
+    │   ├── SourceUnavailable         source.unavailable          retry
+    │   ├── TopicMissing              source.topic_missing        stop
+    │   ├── OffsetsVanished           source.offsets_vanished     stop
+    │   └── EncodeFailed              source.encode_failed        stop
+    └── PipelineError
+        ├── PipelineMissing           pipeline.missing            stop
+        ├── ViewNotRun                pipeline.view_not_run       stop
+        └── RefreshFailed             pipeline.refresh_failed     stop
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from state_store.errors import Action, StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class SqlError(StrandlineError):
+    """A statement cannot be accepted. Nothing was changed. Stop: correct the statement.
+
+    Args:
+        line: 1-based line of the fault in the statement's text, when known.
+        column: 1-based column of the fault.
+    """
+
+    code = "sql"
+
+    def __init__(
+        self, message: str, *, line: int | None = None, column: int | None = None, hint: str | None = None
+    ) -> None:
+        where = None if line is None else f"line {line}, column {column or 1}"
+        super().__init__(message, where=where, hint=hint)
+        self.line = line
+        self.column = column
+
+
+class SqlSyntaxError(SqlError):
+    """The text is not a statement of the language."""
+
+    code = "sql.syntax"
+
+
+class UnknownName(SqlError):
+    """A stream, table, column, function or type that is not there."""
+
+    code = "sql.unknown_name"
+
+    @classmethod
+    def among(
+        cls, kind: str, name: str, known: Iterable[str], *, line: int | None = None, column: int | None = None
+    ) -> UnknownName:
+        """Say which `kind` is unknown, and propose the nearest known names."""
+        known = sorted(set(known))
+        close = get_close_matches(name, known, n=3, cutoff=0.6)
+        shown = close or known[:8]
+        hint = None
+        if close:
+            hint = f"did you mean {' or '.join(repr(n) for n in close)}?"
+        elif shown:
+            hint = f"known: {', '.join(shown)}{', …' if len(known) > len(shown) else ''}"
+        return cls(f"unknown {kind} '{name}'", line=line, column=column, hint=hint)
+
+
+class NameTaken(SqlError):
+    """The name is defined already, differently."""
+
+    code = "sql.name_taken"
+
+
+class NameInUse(SqlError):
+    """Something that others read cannot be dropped or changed."""
+
+    code = "sql.name_in_use"
+
+
+class TypeMismatch(SqlError):
+    """An expression or value does not have the type its place asks for."""
+
+    code = "sql.type_mismatch"
+
+
+class InvalidQuery(SqlError):
+    """The query is well formed and means nothing: a column neither grouped nor aggregated, a missing key."""
+
+    code = "sql.invalid_query"
+
+
+class OptionRefused(SqlError):
+    """A WITH option outside the allow-list, or with a value it cannot have."""
+
+    code = "sql.option_refused"
+
+
+class NotSupported(SqlError):
+    """Part of the language that Strandline does not maintain yet; the message names it."""
+
+    code = "sql.not_supported"
+
+
+class SourceError(StrandlineError):
+    """Base of the errors of topics and formats."""
+
+    code = "source"
+
+
+class SourceUnavailable(SourceError):
+    """The broker or the registry does not answer. Retry."""
+
+    code = "source.unavailable"
+    action = Action.RETRY
+
+
+class TopicMissing(SourceError):
+    """The topic is not there. Stop: create it, or correct KAFKA_TOPIC."""
+
+    code = "source.topic_missing"
+
+
+class OffsetsVanished(SourceError):
+    """Records between the last offset read and the first one kept were removed (retention). Stop: they are lost."""
+
+    code = "source.offsets_vanished"
+
+
+class EncodeFailed(SourceError):
+    """A value cannot be written in the topic's format. Nothing was written."""
+
+    code = "source.encode_failed"
+
+
+class PipelineError(StrandlineError):
+    """Base of the errors of running pipelines."""
+
+    code = "pipeline"
+
+
+class PipelineMissing(PipelineError):
+    """No pipeline of that name. Stop: `strandline apply FILE.sql` registers one."""
+
+    code = "pipeline.missing"
+
+
+class ViewNotRun(PipelineError):
+    """The view is registered but has no table yet. Stop: `strandline run PIPELINE`."""
+
+    code = "pipeline.view_not_run"
+
+
+class RefreshFailed(PipelineError):
+    """A view could not be refreshed; its table stands at its last commit. Stop: the cause is in the message."""
+
+    code = "pipeline.refresh_failed"

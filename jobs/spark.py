@@ -1,0 +1,79 @@
+"""The one place that builds a Spark session, with the reason for every setting."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from state_store.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from state_store.config import SparkSettings
+
+_DELTA_JARS = Path(sys.prefix) / "share" / "strandline" / "delta"
+
+
+def session_conf(settings: SparkSettings) -> dict[str, str]:
+    """Every option of the session, as data."""
+    cores = os.cpu_count() or 2
+    partitions = str(settings.shuffle_partitions or cores)
+    jvm = "-Duser.timezone=UTC -XX:+UseParallelGC"
+    return {
+        "spark.jars": ",".join(sorted(str(jar) for jar in _DELTA_JARS.glob("*.jar"))),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.driver.memory": settings.driver_memory,
+        # A zone other than UTC makes Delta verify every commit by a full reconstruction of the table's state.
+        "spark.driver.extraJavaOptions": jvm,
+        "spark.sql.session.timeZone": "UTC",
+        # Few rows, few tasks: an epoch's cost is job starts, not data.
+        "spark.sql.shuffle.partitions": partitions,
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # Independent views refresh in parallel threads.
+        "spark.scheduler.mode": "FAIR",
+        # A retry after a lost answer recognises its own commit (off by default).
+        "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
+        # Parquet pages carry checksums that Spark writes and, unless told, does not check.
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        # The warehouse is never used: tables are reached by path. It must not land in the working directory.
+        "spark.sql.warehouse.dir": str(Path(os.environ.get("TMPDIR", "/tmp")) / "strandline-warehouse"),  # noqa: S108
+        "spark.sql.streaming.numRecentProgressUpdates": "10",
+    }
+
+
+@contextmanager
+def spark_session(settings: SparkSettings, name: str = "strandline") -> Iterator[SparkSession]:
+    """A session that is stopped at the end, so that its JVM goes with us.
+
+    Raises:
+        SettingsError: the jars of Delta are missing, or the JVM does not start.
+    """
+    if not any(_DELTA_JARS.glob("delta-spark*.jar")):
+        raise SettingsError("the jars of Delta are missing", where=str(_DELTA_JARS), hint="type: make setup")
+    # Workers must run the interpreter that runs the driver: another one lacks our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(settings.master).appName(name)
+    for key, value in session_conf(settings).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()

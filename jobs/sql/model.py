@@ -1,0 +1,122 @@
+"""What a catalog holds: sources, views and the queries that insert into streams.
+
+Plain values; `jobs.sql.catalog` stores them, the planner turns views into stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from jobs.sql import types as t
+from jobs.sql.types import SqlType
+
+Kind = Literal["stream", "table"]
+"""A stream only grows: its rows are events. A table has one row per key, that can change and go."""
+
+# Every row of a stream also has these. `_stream_time` is the running maximum of `_timestamp` in offset order within
+# the partition, so that "late" is a function of the row; `(_stream_time, _partition, _offset)` is a total order of a
+# stream's events that agrees with the offsets of each partition.
+META_COLUMNS: tuple[tuple[str, SqlType], ...] = (
+    ("_partition", t.INT),
+    ("_offset", t.BIGINT),
+    ("_timestamp", t.TIMESTAMP),
+    ("_stream_time", t.TIMESTAMP),
+    ("_headers", t.array(t.struct(("key", t.VARCHAR), ("value", t.BYTES)))),
+)
+EVENT_ORDER = ("_stream_time", "_partition", "_offset")
+
+PSEUDO_COLUMNS: dict[str, tuple[str, SqlType]] = {
+    "rowtime": ("_timestamp", t.BIGINT),
+    "rowpartition": ("_partition", t.INT),
+    "rowoffset": ("_offset", t.BIGINT),
+}
+"""ROWTIME is milliseconds since the epoch, as in ksqlDB."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A visible column. `key` columns come from (and go to) the record's key."""
+
+    name: str
+    type: SqlType
+    key: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """`CREATE STREAM|TABLE name (…) WITH (KAFKA_TOPIC=…)`: a topic and how to read it.
+
+    A stream's event log is the table `name`. A table's event log is `name__log`; the table `name` keeps, per key, the
+    newest row of the log, and forgets the key at a null value.
+    """
+
+    name: str
+    kind: Kind
+    columns: tuple[Column, ...]
+    topic: str
+    key_format: str
+    value_format: str
+    pipeline: str
+    sql: str
+    partitions: int = 1
+    replicas: int = 1
+    timestamp: str | None = None
+    timestamp_format: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.columns if c.key)
+
+
+@dataclass(frozen=True)
+class View:
+    """`CREATE STREAM|TABLE|MATERIALIZED VIEW name AS SELECT …`: a maintained view.
+
+    Attributes:
+        kind: `stream` when its rows are only ever added (a filter or projection of a stream).
+        columns: visible columns, in order; `key` marks the columns that identify a row.
+        query: the SELECT, names resolved, in our dialect.
+        inputs: the names it reads.
+        fingerprint: hash of what its rows depend on: the query and the definitions of its inputs' columns.
+    """
+
+    name: str
+    kind: Kind
+    columns: tuple[Column, ...]
+    query: str
+    inputs: tuple[str, ...]
+    pipeline: str
+    sql: str
+    fingerprint: str
+    materialized: bool = False
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.columns if c.key)
+
+
+@dataclass(frozen=True)
+class InsertQuery:
+    """`INSERT INTO stream SELECT …`: one more query that feeds a stream.
+
+    `number` counts the queries of the target from 1. The rows it brings have partition `number * 65536 + p`, where p
+    and the offset are those of the event they came from: unique, and in the order of the events.
+    """
+
+    target: str
+    number: int
+    query: str
+    inputs: tuple[str, ...]
+    pipeline: str
+    sql: str
+    fingerprint: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.target}__insert_{self.number}"
+
+
+Definition = Source | View | InsertQuery

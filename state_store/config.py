@@ -1,0 +1,108 @@
+"""Settings: read once from the environment (`STRANDLINE_…`) or `strandline.toml`, frozen, passed down.
+
+The environment wins over the file. Nested settings use a double underscore: `STRANDLINE_KAFKA__BOOTSTRAP_SERVERS`.
+The file is looked for in the working directory, or where `STRANDLINE_CONFIG` points.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from state_store.errors import SettingsError
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSettings(_Section):
+    """How to reach the brokers. Without `bootstrap_servers` the local log is used."""
+
+    bootstrap_servers: str | None = None
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None
+    ssl_ca_location: str | None = None
+
+
+class RegistrySettings(_Section):
+    """The schema registry of AVRO and JSON_SR. Without `url`, schemas are kept in the lake."""
+
+    url: str | None = None
+    username: str | None = None
+    password: SecretStr | None = None
+
+
+class SparkSettings(_Section):
+    """The one Spark session of a running pipeline."""
+
+    master: str = "local[*]"
+    driver_memory: str = "2g"
+    shuffle_partitions: int | None = Field(default=None, ge=1, description="default: the machine's cores")
+
+
+class IngestSettings(_Section):
+    """How a backlog is cut into epochs."""
+
+    # 1 M small events are decoded and committed in a few seconds on two cores: long enough to make the fixed cost
+    # of an epoch (1–3 s) small, short enough that a kill loses little work.
+    max_rows_per_epoch: int = Field(default=1_000_000, ge=1)
+    trigger_seconds: float = Field(default=1.0, gt=0)
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Immutable; build one with `load_settings()`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="STRANDLINE_", env_nested_delimiter="__", frozen=True, extra="ignore"
+    )
+
+    lake: Path = Path("lake")
+    kafka: KafkaSettings = KafkaSettings()
+    registry: RegistrySettings = RegistrySettings()
+    spark: SparkSettings = SparkSettings()
+    ingest: IngestSettings = IngestSettings()
+
+    @field_validator("lake")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        path = Path(os.environ.get("STRANDLINE_CONFIG", "strandline.toml"))
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=path))
+
+
+def load_settings(**overrides: object) -> Settings:
+    """The settings of this process.
+
+    Raises:
+        SettingsError: a value is unknown or out of range; the message names it.
+    """
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise SettingsError(
+            f"setting '{name}': {first['msg']}", hint="see docs/settings.md for the names and their defaults"
+        ) from error

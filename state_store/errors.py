@@ -1,0 +1,123 @@
+"""The root of the error tree, and the errors of the store itself.
+
+    StrandlineError                   code                        action
+    ├── SettingsError                 settings.*                  stop
+    ├── StoreError
+    │   ├── TableMissing              store.table_missing         stop
+    │   ├── VersionGone               store.version_gone          restore
+    │   ├── CommitConflict            store.commit_conflict       retry
+    │   ├── WriterBusy                store.writer_busy           retry
+    │   ├── VectorMismatch            store.vector_mismatch       retry
+    │   ├── NegativeWeight            store.negative_weight       stop
+    │   └── CorruptState              store.corrupt               restore
+    ├── SqlError …                    see jobs/errors.py
+    └── SourceError …                 see jobs/errors.py
+
+Every error says what happened, where, and what to type next. `code` is stable: scripts and tests match on it,
+never on the sentence. `action` answers the operator's first question: try again, restore, or stop and look.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """What to do about an error."""
+
+    RETRY = "retry"
+    RESTORE = "restore"
+    STOP = "stop"
+
+
+class StrandlineError(Exception):
+    """Base of everything Strandline raises on purpose.
+
+    Args:
+        message: one sentence: what happened, with the names involved in quotes.
+        where: the place: a table, a file, `line 3, column 14`.
+        hint: what to type or change next.
+    """
+
+    code: str = "strandline"
+    action: Action = Action.STOP
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        hint = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"[{self.code}] {self.message}{place}{hint}"
+
+    def attrs(self) -> dict[str, str | None]:
+        """The error as data, for JSON output and logs."""
+        return {
+            "code": self.code,
+            "action": self.action.value,
+            "message": self.message,
+            "where": self.where,
+            "hint": self.hint,
+        }
+
+
+class SettingsError(StrandlineError):
+    """A setting is missing or wrong. Stop: correct `strandline.toml` or the environment."""
+
+    code = "settings.invalid"
+
+
+class StoreError(StrandlineError):
+    """Base of the errors of tables, changelogs and their commits."""
+
+    code = "store"
+
+
+class TableMissing(StoreError):
+    """A table of the lake is not there. Stop: check the lake's root, or run the pipeline once."""
+
+    code = "store.table_missing"
+
+
+class VersionGone(StoreError):
+    """A version or its files were removed (vacuum, log cleanup). Restore: rebuild the reader from a snapshot."""
+
+    code = "store.version_gone"
+    action = Action.RESTORE
+
+
+class CommitConflict(StoreError):
+    """Another writer committed first. Retry: the next attempt plans from the new head."""
+
+    code = "store.commit_conflict"
+    action = Action.RETRY
+
+
+class WriterBusy(StoreError):
+    """Another process holds the writer's lock. Retry when it has ended."""
+
+    code = "store.writer_busy"
+    action = Action.RETRY
+
+
+class VectorMismatch(StoreError):
+    """The last commit's version vector is not the one the epoch was planned from. Retry: plan again."""
+
+    code = "store.vector_mismatch"
+    action = Action.RETRY
+
+
+class NegativeWeight(StoreError):
+    """A row was taken away more often than it was given: an upstream fault. Stop the view; nothing was stored."""
+
+    code = "store.negative_weight"
+
+
+class CorruptState(StoreError):
+    """A file of the lake does not read back as it was written. Restore it from history."""
+
+    code = "store.corrupt"
+    action = Action.RESTORE

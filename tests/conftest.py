@@ -1,0 +1,30 @@
+"""Fixtures that every room of the tests shares: one Spark session for the whole run, and a fresh lake for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from state_store.config import Settings, SparkSettings, load_settings
+from state_store.layout import Lake
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
+    """The one session: a JVM takes 10–15 s to start."""
+    from jobs.spark import spark_session
+
+    with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-tests") as session:
+        yield session
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")
+
+
+@pytest.fixture
+def settings(lake: Lake) -> Settings:
+    return load_settings(lake=lake.root, spark=SparkSettings(master="local[2]", shuffle_partitions=2))
