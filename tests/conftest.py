@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from state_store.config import Settings, SparkSettings, load_settings
 from state_store.layout import Lake
+
+# A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.
+hypothesis_settings.register_profile("strandline", deadline=None, print_blob=True)
+hypothesis_settings.load_profile("strandline")
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +33,16 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture
 def settings(lake: Lake) -> Settings:
     return load_settings(lake=lake.root, spark=SparkSettings(master="local[2]", shuffle_partitions=2))
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBroker"]:  # noqa: F821, UP037
+    """A real broker, shared: tests use topics of their own."""
+    from tests.kafka_broker import KafkaBroker
+
+    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
