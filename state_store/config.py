@@ -64,9 +64,7 @@ class IngestSettings(_Section):
 class Settings(BaseSettings):
     """Everything that can be set. Immutable; build one with `load_settings()`."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="STRANDLINE_", env_nested_delimiter="__", frozen=True, extra="ignore"
-    )
+    model_config = SettingsConfigDict(env_prefix="STRANDLINE_", env_nested_delimiter="__", frozen=True, extra="ignore")
 
     lake: Path = Path("lake")
     kafka: KafkaSettings = KafkaSettings()

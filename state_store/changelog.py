@@ -1,0 +1,112 @@
+"""The changelog as rows with weights: +1 for a row given, −1 for a row taken away.
+
+In Arrow form it has the table's visible columns and three more: `_commit_version` (BIGINT), `_commit_timestamp`
+(TIMESTAMP) and `__weight` (BIGINT). Within a version, rows taken away come before rows given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from state_store.errors import NegativeWeight
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    import pyarrow as pa
+
+WEIGHT = "__weight"
+VERSION = "_commit_version"
+TIMESTAMP = "_commit_timestamp"
+META = (VERSION, TIMESTAMP, WEIGHT)
+
+
+def visible(changes: pa.Table) -> list[str]:
+    """The names of a changelog's columns that belong to the table."""
+    return [name for name in changes.column_names if name not in META]
+
+
+def consolidate(changes: pa.Table) -> pa.Table:
+    """The changelog with the weights of equal rows of one version added up, and those that come to 0 left out.
+
+    A commit that changed only what is kept beyond the visible columns takes away and gives the same visible row: here
+    it disappears. Sorted by version, then −1 before +1; otherwise rows stay in order.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = visible(changes)
+    changes = changes.append_column("__order", pa.array(range(changes.num_rows), pa.int64()))
+    signs = changes.group_by(VERSION).aggregate([(WEIGHT, "min"), (WEIGHT, "max")])
+    both = signs.filter(pc.not_equal(signs[f"{WEIGHT}_min"], signs[f"{WEIGHT}_max"]))[VERSION]
+    mixed = pc.is_in(changes[VERSION], value_set=both)
+    kept = pa.concat_tables([changes.filter(pc.invert(mixed)), _net(changes.filter(mixed), names)])
+    order = [(VERSION, "ascending"), (WEIGHT, "ascending"), ("__order", "ascending")]
+    return kept.sort_by(order).drop_columns(["__order"])
+
+
+def fold(changes: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows that a changelog from version 0 leaves: the table, as a multiset.
+
+    Args:
+        columns: the columns to keep; without it, all visible ones.
+
+    Raises:
+        NegativeWeight: a row is taken away that is not there.
+    """
+    names = list(columns) if columns is not None else visible(changes)
+    changes = changes.sort_by([(VERSION, "ascending"), (WEIGHT, "ascending")])
+    present: dict[Hashable, list[int]] = {}
+    rows = zip(_frozen_rows(changes, names), changes[WEIGHT].to_pylist(), strict=True)
+    for place, (row, weight) in enumerate(rows):
+        held = present.setdefault(row, [])
+        if weight > 0:
+            held.extend([place] * weight)
+        elif len(held) >= -weight:
+            del held[weight:]
+        else:
+            version = changes[VERSION][place].as_py()
+            raise NegativeWeight(f"version {version} takes away a row that is not there: {row}")
+    return _take(changes.select(names), sorted(place for held in present.values() for place in held))
+
+
+def _net(changes: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Per version, equal rows of opposite weight cancel out, one for one."""
+    keys = list(zip(changes[VERSION].to_pylist(), _frozen_rows(changes, names), strict=True))
+    weights = changes[WEIGHT].to_pylist()
+    net: Counter[Hashable] = Counter()
+    for key, weight in zip(keys, weights, strict=True):
+        net[key] += weight
+    kept = []
+    for place, (key, weight) in enumerate(zip(keys, weights, strict=True)):
+        if net[key] * weight > 0:
+            net[key] -= weight
+            kept.append(place)
+    return _take(changes, kept)
+
+
+def _take(rows: pa.Table, places: list[int]) -> pa.Table:
+    import pyarrow as pa
+
+    return rows.take(pa.array(places, pa.int64()))
+
+
+def _frozen_rows(changes: pa.Table, names: Sequence[str]) -> list[Hashable]:
+    columns = [[_frozen(value) for value in changes[name].to_pylist()] for name in names]
+    return list(zip(*columns, strict=True)) if columns else [()] * changes.num_rows
+
+
+def _frozen(value: Any) -> Hashable:
+    """A value that can be compared and hashed. Arrow gives a map as a list of pairs, which no array's elements are."""
+    if isinstance(value, list):
+        items = [_frozen(item) for item in value]
+        return frozenset(items) if value and all(isinstance(item, tuple) for item in value) else tuple(items)
+    if isinstance(value, tuple):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, _frozen(item)) for name, item in value.items())
+    if isinstance(value, float) and value != value:
+        return "NaN"
+    hashable: Hashable = value
+    return hashable

@@ -1,0 +1,179 @@
+"""Reading tables without a JVM: heads, rows and changes, each pinned to a version.
+
+`__state` is never part of what these return, unless it is asked for by name.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from state_store import changelog, deltalog
+from state_store.commits import Head
+from state_store.errors import CorruptState, StoreError, VersionGone
+from state_store.tablespec import STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+
+def head(path: Path) -> Head | None:
+    """Where the table at `path` stands; None when there is no table.
+
+    The record is that of the newest commit of ours: compaction by another tool carries none, and changes no row.
+
+    Raises:
+        CorruptState: the newest commit does not read back, or no commit left in the log is one of ours.
+    """
+    newest = deltalog.newest_version(path)
+    if newest is None:
+        return None
+    for version in range(newest, -1, -1):
+        try:
+            record = deltalog.read_commit(path, version).record
+        except VersionGone:
+            break
+        if record is not None:
+            return Head(newest, record)
+    raise CorruptState(
+        f"no commit of '{path.name}' says where the table stands", where=str(path), hint="was it made by another tool?"
+    )
+
+
+def schema(path: Path, version: int | None = None) -> pa.Schema:
+    """The visible columns in Arrow form.
+
+    Raises:
+        TableMissing, VersionGone, CorruptState.
+    """
+    full = _full_schema(_open(path, version))
+    return full.remove(full.get_field_index(STATE)) if STATE in full.names else full
+
+
+def scan(
+    path: Path, version: int | None = None, columns: Sequence[str] | None = None, predicate: str | None = None
+) -> pa.RecordBatchReader:
+    """The rows of one version, batch by batch.
+
+    Args:
+        version: default: the newest.
+        columns: default: the visible ones.
+        predicate: a condition in DataFusion's SQL, column names as they are (case matters).
+
+    Raises:
+        TableMissing: there is no table.
+        VersionGone: the version, or a file of it, is not there (also while the batches are read).
+        CorruptState: a file does not read back (also while the batches are read).
+    """
+    import pyarrow as pa
+
+    table = _open(path, version)
+    full = _full_schema(table)
+    names = list(columns) if columns is not None else [name for name in full.names if name != STATE]
+    target = pa.schema([full.field(name) for name in names])
+    with _typed(path):
+        batches = table.scan(columns=names, predicate=predicate)
+
+    def converted() -> Iterator[pa.RecordBatch]:
+        with _typed(path):
+            for batch in pa.RecordBatchReader.from_stream(batches):
+                yield batch.cast(target)
+
+    return pa.RecordBatchReader.from_batches(target, converted())
+
+
+def read_rows(
+    path: Path, version: int | None = None, columns: Sequence[str] | None = None, predicate: str | None = None
+) -> pa.Table:
+    """The rows of one version at once; arguments and errors as of `scan`."""
+    return scan(path, version, columns, predicate).read_all()
+
+
+def read_changes(path: Path, after: int | None = None, upto: int | None = None) -> pa.Table:
+    """What the versions after `after`, up to and including `upto`, did to the visible rows.
+
+    Args:
+        after: a version; None or −1: from the beginning.
+        upto: default: the newest version.
+
+    Returns:
+        The visible columns, `_commit_version`, `_commit_timestamp` and `__weight`, consolidated: see `changelog`.
+
+    Raises:
+        TableMissing: there is no table.
+        VersionGone: the log or the files no longer reach back to `after`. Read the table anew.
+        CorruptState: a file does not read back.
+    """
+    import pyarrow as pa
+
+    from state_store import feed
+
+    newest = deltalog.newest_version(path)
+    if newest is None:
+        raise deltalog.missing(path)
+    first, last = (0 if after is None else after + 1), (newest if upto is None else upto)
+    if last > newest:
+        raise _not_yet(path, last, newest)
+    visible = schema(path, last)
+    with _typed(path):
+        parts = [feed.changes_of(path, deltalog.read_commit(path, n), visible) for n in range(first, last + 1)]
+    return changelog.consolidate(pa.concat_tables([feed.changelog_schema(visible).empty_table(), *parts]))
+
+
+def size_bytes(path: Path, version: int | None = None) -> int:
+    """The size of the data files of one version.
+
+    Raises:
+        TableMissing, VersionGone, CorruptState.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    files = pa.table(_open(path, version).get_add_actions(flatten=True))
+    return int(pc.sum(files["size_bytes"]).as_py() or 0)
+
+
+def _full_schema(table: DeltaTable) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(table.schema())
+
+
+def _open(path: Path, version: int | None) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    newest = deltalog.newest_version(path)
+    if newest is None:
+        raise deltalog.missing(path)
+    if version is not None and version > newest:
+        raise _not_yet(path, version, newest)
+    with _typed(path):
+        return DeltaTable(path, version=version)
+
+
+def _not_yet(path: Path, version: int, newest: int) -> VersionGone:
+    return VersionGone(f"version {version} of '{path.name}' is not there yet; the newest is {newest}", where=str(path))
+
+
+@contextmanager
+def _typed(path: Path) -> Iterator[None]:
+    """What the Delta reader raises, as an error of ours. It tells missing files from broken ones only in words."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:  # its errors have no common base narrower than this
+        text = str(error).split("\n")[0]
+        lower = str(error).lower()
+        gone = isinstance(error, FileNotFoundError) or "no such file" in lower or "not found" in lower
+        if gone or "logsegment" in lower:
+            raise VersionGone(
+                f"files of '{path.name}' are gone: {text}", where=str(path), hint="read the table anew, or restore it"
+            ) from error
+        raise CorruptState(
+            f"'{path.name}' does not read back: {text}", where=str(path), hint="restore the table from history"
+        ) from error

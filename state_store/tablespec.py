@@ -1,0 +1,73 @@
+"""What a stored table looks like: its columns, its key, and the Delta properties that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+STATE = "__state"
+"""The last column of a maintained table: what is kept beyond the visible columns. Never shown."""
+
+# How far back a reader may still resume and a table be restored. A month: longer than any holiday's outage; Delta's own
+# default for removed files is 7 days, after which it refuses to read the changelog even if the files are still there.
+RECOVERY_HORIZON_DAYS = 30
+
+# With so few files the whole state rides in each commit's checksum file; a checkpoint every 10 commits (Delta's
+# default) would be paid by an epoch in every 10, for readers that gain nothing from it.
+CHECKPOINT_INTERVAL = 50
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """The stored form of one table.
+
+    Attributes:
+        name: the table's name in the lake.
+        columns: the visible columns in order, (name, Spark DDL type).
+        kind: `append`: rows are only added. `keyed`: at most one row per key; rows change and go.
+        key: the columns that identify a row, `__state.<field>` for one that is not visible. Empty for an append table,
+            and for a keyed one that holds a single row.
+        state: the Spark DDL type of the `__state` struct, or None.
+    """
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    kind: Literal["append", "keyed"]
+    key: tuple[str, ...] = ()
+    state: str | None = None
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """The names of the visible columns."""
+        return tuple(name for name, _ in self.columns)
+
+    @property
+    def stored(self) -> tuple[tuple[str, str], ...]:
+        """Every stored column, (name, Spark DDL type): the visible ones, then `__state` if there is one."""
+        return (*self.columns, (STATE, self.state)) if self.state else self.columns
+
+    @property
+    def ddl(self) -> str:
+        """The stored columns as a Spark schema."""
+        return ", ".join(f"{quoted(name)} {kind}" for name, kind in self.stored)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The Delta properties of the table."""
+        horizon = f"interval {RECOVERY_HORIZON_DAYS} days"
+        # An update marks the old row in a deletion vector; without them it would rewrite the row's file.
+        kind = {"keyed": "delta.enableDeletionVectors", "append": "delta.appendOnly"}[self.kind]
+        return {
+            "delta.enableChangeDataFeed": "true",
+            kind: "true",
+            "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+            "delta.deletedFileRetentionDuration": horizon,
+            "delta.logRetentionDuration": horizon,
+        }
+
+
+def quoted(path: str) -> str:
+    """A column, or a dotted path into `__state`, as Spark SQL reads it back."""
+    head, dot, rest = path.partition(".")
+    parts = (head, rest) if dot and head == STATE else (path,)
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)

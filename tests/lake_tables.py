@@ -1,0 +1,60 @@
+"""Tables of a lake as a pipeline would leave them, written without a JVM."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from jobs.ivm.stage import Relation
+from jobs.sql.catalog import Catalog
+from jobs.sql.relations import relation
+from state_store.commits import CommitRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from state_store.layout import Lake
+
+NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+
+
+def append(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], epoch: int = 0) -> None:
+    """One more commit of the table `name`, which adds `rows`. Columns left out are NULL."""
+    found = relation(name, Catalog(lake))
+    table = pa.Table.from_pylist([dict(row) for row in rows], _schema(found))
+    path = lake.table(name)
+    options = {} if path.exists() else {"configuration": {"delta.enableChangeDataFeed": "true"}}
+    write_deltalake(path, table, mode="append", commit_properties=_properties(epoch, table.num_rows), **options)
+
+
+def events(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], first: int = 0, epoch: int = 0) -> None:
+    """One more commit of an event log: an event per second, in one partition, from offset `first`."""
+    meta = [
+        {"_partition": 0, "_offset": at, "_timestamp": NOON + dt.timedelta(seconds=at)}
+        for at in range(first, first + len(rows))
+    ]
+    append(
+        lake, name, [{**row, **m, "_stream_time": m["_timestamp"]} for row, m in zip(rows, meta, strict=True)], epoch
+    )
+
+
+def update(lake: Lake, name: str, epoch: int, where: str, **values: str) -> None:
+    """One more commit that changes rows; `values` are SQL expressions."""
+    DeltaTable(lake.table(name)).update(values, predicate=where, commit_properties=_properties(epoch, 0))
+
+
+def delete(lake: Lake, name: str, epoch: int, where: str) -> None:
+    """One more commit that takes rows away."""
+    DeltaTable(lake.table(name)).delete(where, commit_properties=_properties(epoch, 0))
+
+
+def _schema(of: Relation) -> pa.Schema:
+    return pa.schema([(name, kind.arrow()) for name, kind in of.columns])
+
+
+def _properties(epoch: int, rows: int) -> CommitProperties:
+    record = CommitRecord(epoch=epoch, digest=f"{epoch:032x}:{rows}")
+    return CommitProperties(custom_metadata={"userMetadata": record.to_json()})

@@ -1,0 +1,179 @@
+"""The change feed is the table: folded from version 0 it gives the rows, and what it takes away was there."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from state_store import changelog, deltalog, reader
+from state_store.commits import CommitRecord
+from state_store.deletion_vectors import deleted_rows
+from state_store.digest import digest_of_table
+from state_store.layout import Lake
+from state_store.table import Table
+from state_store.tablespec import TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SPEC = TableSpec(
+    "t",
+    (("k", "INT"), ("v", "INT"), ("hist", "MAP<STRING, INT>"), ("last", "ARRAY<INT>")),
+    "keyed",
+    ("k",),
+    "STRUCT<__rows: BIGINT>",
+)
+Row = tuple[int, dict[str, int] | None, list[int | None], int]
+
+
+class _History:
+    """Random epochs of one table, and the rows after each of them."""
+
+    def __init__(self, spark: SparkSession, table: Table, seed: int) -> None:
+        self.spark, self.table, self.draw = spark, table, random.Random(seed)
+        self.rows: dict[int | None, Row] = {}
+        self.head = table.ensure(CommitRecord(epoch=0))
+        self.states = {0: self.visible()}
+
+    def visible(self) -> Counter[str]:
+        return Counter(
+            repr((k, v, sorted(h.items()) if h is not None else None, tuple(a)))
+            for k, (v, h, a, _) in self.rows.items()
+        )
+
+    def epoch(self, delete: bool) -> None:
+        keys: list[int | None] = [None, *range(12)]
+        changes: dict[int | None, Row | None] = {}
+        for key in self.draw.sample(keys, self.draw.randrange(1, 6)):
+            hist = {c: self.draw.randrange(2) for c in self.draw.sample("xyz", self.draw.randrange(1, 4))}
+            row = (
+                self.draw.randrange(2),
+                self.draw.choice([None, hist]),
+                [None, 1][: self.draw.randrange(3)],
+                len(hist),
+            )
+            changes[key] = None if delete and self.draw.random() < 0.4 else row
+        record = CommitRecord(epoch=self.head.record.epoch + 1)
+        head = self.table.apply(self._settled(changes), record) or self.table.advance(record)
+        for key, new in changes.items():
+            self.rows.pop(key, None)
+            if new:
+                self.rows[key] = new
+        self.head = head
+        self.states[head.version] = self.visible()
+
+    def _settled(self, changes: dict[int | None, Row | None]) -> DataFrame:
+        data = []
+        for key, new in changes.items():
+            old = self.rows.get(key)
+            before = (key, *old[:3], (old[3],)) if old else None
+            after = (*new[:3], (new[3],)) if new else (None, None, None, None)
+            data.append((key, *after, new is not None, before))
+        old_type = "STRUCT<k: INT, v: INT, hist: MAP<STRING, INT>, last: ARRAY<INT>, __state: STRUCT<__rows: BIGINT>>"
+        return self.spark.createDataFrame(data, f"{SPEC.ddl}, __exists BOOLEAN, __old {old_type}").coalesce(1)
+
+
+def _listed(rows: list[dict[str, object]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for r in rows:
+        hist = r["hist"]
+        entries = sorted(dict(hist).items()) if hist is not None else None  # type: ignore[call-overload]
+        found[repr((r["k"], r["v"], entries, tuple(r["last"])))] += 1  # type: ignore[arg-type]
+    return found
+
+
+def _check(history: _History) -> None:
+    path, last = history.table.path, history.head.version
+    feed = reader.read_changes(path, -1)
+    for version, expected in history.states.items():
+        upto = feed.filter(pc.field("_commit_version") <= version)
+        assert _listed(changelog.fold(upto).to_pylist()) == expected, f"version {version}"
+        assert _listed(reader.read_rows(path, version).to_pylist()) == expected, f"version {version}"
+    assert str(digest_of_table(reader.scan(path))) == history.head.record.digest
+    _check_spark(history, last)
+
+
+def _check_spark(history: _History, last: int) -> None:
+    """Spark's changes from any version on, added to the rows there, give the rows at the end, state included."""
+    table = history.table
+    for after in (0, last // 2):
+        before = Counter(_stored(r) for r in table.read(after).collect())
+        for row in table.changes(after, last).collect():
+            before[_stored(row)] += row["__weight"]
+        assert +before == Counter(_stored(r) for r in table.read(last).collect())
+        assert all(weight >= 0 for weight in before.values())
+
+
+def _stored(row: object) -> str:
+    r = row.asDict(recursive=True)  # type: ignore[attr-defined]
+    hist = sorted(r["hist"].items()) if r["hist"] is not None else None
+    return repr((r["k"], r["v"], hist, r["last"], r["__state"]))
+
+
+def test_random_epochs_of_every_kind_fold_to_the_table_at_every_version(spark: SparkSession, lake: Lake) -> None:
+    history = _History(spark, Table(spark, lake.table("t"), SPEC), seed=7)
+    for number in range(8):
+        history.epoch(delete=number % 3 == 2)
+    operations = {h["operation"] for h in DeltaTable(history.table.path).history()}
+    assert {"WRITE", "MERGE"} <= operations
+    _check(history)
+
+
+def test_a_checkpoint_by_either_writer_keeps_rows_deletion_vectors_and_head(spark: SparkSession, lake: Lake) -> None:
+    """Commits by delta-rs and by Spark alternate in one log, and so do their checkpoints."""
+    table = Table(spark, lake.table("t"), SPEC)
+    history = _History(spark, table, seed=11)
+    for number in range(4):
+        history.epoch(delete=number == 3)
+    DeltaTable(table.path).create_checkpoint()
+    history.epoch(delete=False)
+    spark.read.format("delta").load(str(table.path)).count()  # so that Spark knows the newest version
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+    log.forTable(spark._jsparkSession, str(table.path)).checkpoint()
+    head = table.advance(CommitRecord(epoch=history.head.record.epoch + 1))
+    history.head, history.states[head.version] = head, history.visible()
+    history.epoch(delete=True)
+    assert len({f.name[:20] for f in (table.path / "_delta_log").glob("*.checkpoint*.parquet")}) == 2
+    log.clearCache()
+    _check(history)
+
+
+def test_the_checkpoint_interval_is_kept_by_commits_without_spark(spark: SparkSession, lake: Lake) -> None:
+    """A quiet table advances for weeks: its log must not have to be read from the beginning."""
+    table = Table(spark, lake.table("t"), SPEC)
+    history = _History(spark, table, seed=3)
+    history.epoch(delete=False)
+    history.epoch(delete=False)
+    for epoch in range(history.head.record.epoch + 1, 60):
+        history.head = table.advance(CommitRecord(epoch=epoch))
+        history.states[history.head.version] = history.visible()
+    assert list((table.path / "_delta_log").glob("*.checkpoint*.parquet"))
+    assert table.head() == history.head
+    assert history.head.version == 59
+    history.epoch(delete=True)
+    _check(history)
+
+
+def test_deletion_vectors_are_read_as_delta_rs_reads_them(spark: SparkSession, lake: Lake) -> None:
+    table = Table(spark, lake.table("t"), SPEC)
+    history = _History(spark, table, seed=5)
+    for _ in range(5):
+        history.epoch(delete=False)
+    vectors = pa.table(DeltaTable(table.path).deletion_vectors()).to_pylist()
+    theirs = {v["filepath"].rpartition("/")[2]: np.flatnonzero(~np.array(v["selection_vector"])) for v in vectors}
+    ours: dict[str, list[int]] = {}
+    for version in range(1, history.head.version + 1):
+        commit = deltalog.read_commit(table.path, version)
+        for file in commit.removed:
+            ours.pop(file.path.name, None)
+        for file in commit.added:
+            if file.deletion_vector is not None:
+                ours[file.path.name] = deleted_rows(table.path, file.deletion_vector).tolist()
+    assert ours
+    assert ours == {name: positions.tolist() for name, positions in theirs.items()}

@@ -1,0 +1,85 @@
+"""The writer's lock: one holder at a time, named to the others, and gone with its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from state_store.errors import Action, WriterBusy
+from state_store.lock import writer_lock
+
+_HOLD = """
+import sys, time
+from pathlib import Path
+from state_store.lock import writer_lock
+
+with writer_lock(Path(sys.argv[1]), "a test's child"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def _holder(path: Path) -> subprocess.Popen[str]:
+    child = subprocess.Popen([sys.executable, "-c", _HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    return child
+
+
+def test_a_second_writer_is_told_who_holds_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "locks" / "tickets.lock"
+    child = _holder(path)
+    try:
+        with pytest.raises(WriterBusy) as error, writer_lock(path, "me"):
+            pytest.fail("two writers hold the lock")
+        assert f"'tickets' is being written by process {child.pid} (a test's child)" in error.value.message
+        assert error.value.action is Action.RETRY
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.kill
+def test_the_lock_is_free_as_soon_as_its_holder_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.lock"
+    for _ in range(3):
+        child = _holder(path)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        begin = time.monotonic()
+        with writer_lock(path, "the next"):
+            assert time.monotonic() - begin < 1
+
+
+def test_two_threads_of_one_process_exclude_each_other_too(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.lock"
+    with writer_lock(path, "first"), pytest.raises(WriterBusy, match=str(os.getpid())), writer_lock(path, "second"):
+        pytest.fail("the lock was given twice")
+
+
+def test_a_child_process_does_not_keep_the_lock_alive(tmp_path: Path) -> None:
+    """The JVM is a child of the writer; it may outlive it by some seconds."""
+    path = tmp_path / "tickets.lock"
+    with writer_lock(path, "parent"):
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
+    try:
+        with writer_lock(path, "next"):
+            pass
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_the_lock_is_released_after_an_error_and_names_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.lock"
+    with pytest.raises(RuntimeError, match="boom"), writer_lock(path, "first"):
+        raise RuntimeError("boom")
+    assert path.read_bytes() == b""
+    with writer_lock(path, "second"):
+        assert b"second" in path.read_bytes()
