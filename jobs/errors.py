@@ -1,35 +1,36 @@
 """The errors of SQL, sources and pipelines: the branches of the tree that `state_store.errors` opens.
 
-    StrandlineError
-    ├── SqlError                      line and column of the fault
-    │   ├── SqlSyntaxError            sql.syntax
-    │   ├── UnknownName               sql.unknown_name            nearest names proposed
-    │   ├── NameTaken                 sql.name_taken
-    │   ├── NameInUse                 sql.name_in_use
-    │   ├── TypeMismatch              sql.type_mismatch
-    │   ├── InvalidQuery              sql.invalid_query
-    │   ├── OptionRefused             sql.option_refused
-    │   └── NotSupported              sql.not_supported           names what is not there yet
-    ├── SourceError
-    │   ├── SourceUnavailable         source.unavailable          retry
-    │   ├── TopicMissing              source.topic_missing        stop
-    │   ├── OffsetsVanished           source.offsets_vanished     stop
-    │   └── EncodeFailed              source.encode_failed        stop
-    └── PipelineError
-        ├── PipelineMissing           pipeline.missing            stop
-        ├── ViewNotRun                pipeline.view_not_run       stop
-        └── RefreshFailed             pipeline.refresh_failed     stop
+StrandlineError
+├── SqlError                      line and column of the fault
+│   ├── SqlSyntaxError            sql.syntax
+│   ├── UnknownName               sql.unknown_name            nearest names proposed
+│   ├── NameTaken                 sql.name_taken
+│   ├── NameInUse                 sql.name_in_use
+│   ├── TypeMismatch              sql.type_mismatch
+│   ├── InvalidQuery              sql.invalid_query
+│   ├── OptionRefused             sql.option_refused
+│   └── NotSupported              sql.not_supported           names what is not there yet
+├── SourceError
+│   ├── SourceUnavailable         source.unavailable          retry
+│   ├── TopicMissing              source.topic_missing        stop
+│   ├── OffsetsVanished           source.offsets_vanished     stop
+│   └── EncodeFailed              source.encode_failed        stop
+└── PipelineError
+    ├── PipelineMissing           pipeline.missing            stop
+    ├── ViewNotRun                pipeline.view_not_run       stop
+    └── RefreshFailed             pipeline.refresh_failed     stop
 """
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from state_store.errors import Action, StrandlineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class SqlError(StrandlineError):
@@ -49,6 +50,13 @@ class SqlError(StrandlineError):
         super().__init__(message, where=where, hint=hint)
         self.line = line
         self.column = column
+
+    def placed(self, line: int | None, column: int | None) -> Self:
+        """This error, at that place unless it knows a better one."""
+        if self.line is None and line is not None:
+            self.line, self.column = line, column
+            self.where = f"line {line}, column {column or 1}"
+        return self
 
 
 class SqlSyntaxError(SqlError):
@@ -167,3 +175,26 @@ class RefreshFailed(PipelineError):
     """A view could not be refreshed; its table stands at its last commit. Stop: the cause is in the message."""
 
     code = "pipeline.refresh_failed"
+
+
+def revive(text: str) -> StrandlineError:
+    """The typed error that a text carries, as printed by `str(error)` somewhere inside a stack trace.
+
+    Errors raised in Spark's Python workers and callbacks come back as text; their codes let us find the class again.
+    A text without a code becomes `RefreshFailed` with its first lines.
+    """
+    found = re.search(
+        r"\[((?:settings|store|source|sql|pipeline)(?:\.[a-z_]+)?)\] ([^\n]+)(?:\n  hint: ([^\n]+))?", text
+    )
+    if found is None:
+        cause = re.search(r"\n\w*(?:Error|Exception): [^\n]+", text)
+        return RefreshFailed(f"the streaming query stopped: {(cause.group().strip() if cause else text)[:500]}")
+    code, message, hint = found.groups()
+    classes = {cls.code: cls for cls in _all_errors(StrandlineError)}
+    return classes.get(code, RefreshFailed)(message, hint=hint)
+
+
+def _all_errors(root: type[StrandlineError]) -> Iterator[type[StrandlineError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from _all_errors(child)

@@ -1,0 +1,75 @@
+"""From a CREATE or INSERT INTO … SELECT to a definition that the catalog can take; everything is checked on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobs.errors import NameInUse, NameTaken, NotSupported, SqlError
+from jobs.sql.catalog import Catalog
+from jobs.sql.define_insert import insert_query_of
+from jobs.sql.define_source import source_of
+from jobs.sql.define_view import view_of
+from jobs.sql.model import Definition, Source, View
+from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
+
+
+def define(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
+    """Check a statement and make the definition that it asks for. The catalog is not changed.
+
+    What is defined already, in the same way, is returned as it is in the catalog: nothing is to be done then.
+
+    Args:
+        pipeline: what a new definition belongs to; one that is there keeps its own.
+
+    Raises:
+        SqlError: one of the tree's, with line and column: of the fault, or else of the statement.
+    """
+    try:
+        return _defined(statement, catalog, pipeline)
+    except SqlError as error:
+        error.placed(statement.line, statement.column)
+        raise
+
+
+def same(left: Definition, right: Definition) -> bool:
+    """Whether two definitions mean the same, however they are written and whatever pipeline they belong to."""
+    return replace(left, sql="", pipeline="") == replace(right, sql="", pipeline="")
+
+
+def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
+    if isinstance(statement, InsertSelect):
+        return insert_query_of(statement, catalog, pipeline)
+    existing = catalog.find(statement.name)
+    if existing is not None and statement.if_not_exists:
+        return existing
+    made = (
+        source_of(statement, pipeline) if isinstance(statement, CreateSource) else view_of(statement, catalog, pipeline)
+    )
+    if existing is None:
+        return made
+    return _again(existing, made, statement, catalog)
+
+
+def _again(
+    existing: Definition, made: Source | View, statement: CreateSource | CreateView, catalog: Catalog
+) -> Definition:
+    """What a second CREATE of a name comes to."""
+    if same(existing, made):
+        return existing
+    if not statement.or_replace:
+        raise NameTaken(
+            f"'{made.name}' is defined already, differently",
+            hint=f"DESCRIBE {made.name} shows how; or DROP it first",
+        )
+    if isinstance(existing, View) or isinstance(made, View):
+        raise NotSupported(
+            f"'{made.name}' is a view that runs: changing it is not supported yet",
+            hint="drop it and create it again: it is computed from history",
+        )
+    readers = (*catalog.readers(made.name), *(query.name for query in catalog.insert_queries(made.name)))
+    if readers:
+        raise NameInUse(
+            f"'{made.name}' cannot change while {', '.join(repr(r) for r in readers)} depend on it",
+            hint="drop them first",
+        )
+    return made

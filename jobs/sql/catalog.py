@@ -1,0 +1,170 @@
+"""The catalog: what is defined in a lake, one JSON file for each definition.
+
+Changes take an OS lock and write atomically, so that several processes may define things at once and a reader never
+sees half a file. Reading takes no lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.errors import NameInUse, NameTaken, UnknownName
+from jobs.sql.definitions import from_json, to_json
+from jobs.sql.model import Definition, InsertQuery, Source
+from state_store.layout import Lake, safe_name
+
+
+@dataclass(frozen=True)
+class _Entry:
+    sequence: int
+    definition: Definition
+
+
+class Catalog:
+    """The definitions of one lake, as they were when it was loaded or last changed through this object."""
+
+    def __init__(self, lake: Lake) -> None:
+        """Load. A lake without a catalog is an empty one.
+
+        Raises:
+            CorruptState: a file does not read back.
+        """
+        self._lake = lake
+        self._entries: dict[str, _Entry] = {}
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the files again, to see what others defined."""
+        entries = []
+        for path in self._lake.catalog.glob("*.json"):
+            sequence, definition = from_json(path.read_text(encoding="utf-8"), where=str(path))
+            entries.append(_Entry(sequence, definition))
+        entries.sort(key=lambda entry: entry.sequence)
+        self._entries = {entry.definition.name: entry for entry in entries}
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Definition | None:
+        """The definition of `name`, or None."""
+        entry = self._entries.get(name)
+        return entry.definition if entry else None
+
+    def get(self, name: str) -> Definition:
+        """The definition of `name`.
+
+        Raises:
+            UnknownName: nearest names proposed.
+        """
+        found = self.find(name)
+        if found is None:
+            raise UnknownName.among("stream, table or view", name, self.relations())
+        return found
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of creation; queries that insert into streams are among them."""
+        return tuple(self._entries)
+
+    def relations(self) -> tuple[str, ...]:
+        """The names that a query can read: sources and views."""
+        return tuple(d.name for d in self.definitions() if not isinstance(d, InsertQuery))
+
+    def definitions(self) -> list[Definition]:
+        """All definitions, in the order of creation: none reads a later one."""
+        return [entry.definition for entry in self._entries.values()]
+
+    def pipeline(self, name: str) -> list[Definition]:
+        """The definitions of one pipeline, in the order of creation."""
+        return [d for d in self.definitions() if d.pipeline == name]
+
+    def pipelines(self) -> tuple[str, ...]:
+        """The names of the pipelines, in the order of their first definition."""
+        return tuple(dict.fromkeys(d.pipeline for d in self.definitions()))
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """The views and insert queries that read `name`."""
+        return tuple(d.name for d in self.definitions() if not isinstance(d, Source) and name in d.inputs)
+
+    def insert_queries(self, target: str) -> tuple[InsertQuery, ...]:
+        """The queries that insert into `target`, by number."""
+        return tuple(d for d in self.definitions() if isinstance(d, InsertQuery) and d.target == target)
+
+    # --- changing ---------------------------------------------------------------------------------------------
+
+    def add(self, definition: Definition) -> None:
+        """Define something new, after everything there is.
+
+        Raises:
+            NameTaken: the name is defined already.
+        """
+        with self._changing():
+            if definition.name in self._entries:
+                raise NameTaken(f"'{definition.name}' is defined already", hint="drop it first, or use another name")
+            sequence = max((entry.sequence for entry in self._entries.values()), default=0) + 1
+            self._write(_Entry(sequence, definition))
+
+    def replace(self, definition: Definition) -> None:
+        """Change a definition in its place in the order.
+
+        Raises:
+            UnknownName: there is none of that name.
+        """
+        with self._changing():
+            self.get(definition.name)
+            self._write(_Entry(self._entries[definition.name].sequence, definition))
+
+    def remove(self, name: str) -> tuple[str, ...]:
+        """Forget `name` and the queries that insert into it; the names that went.
+
+        Raises:
+            UnknownName: there is none of that name.
+            NameInUse: something else reads it.
+        """
+        with self._changing():
+            self.get(name)
+            readers = self.readers(name)
+            if readers:
+                raise NameInUse(
+                    f"'{name}' is read by {', '.join(repr(r) for r in readers)}", hint="drop what reads it first"
+                )
+            gone = (*(query.name for query in self.insert_queries(name)), name)
+            for each in gone:
+                self._path(each).unlink()
+                del self._entries[each]
+            _sync(self._lake.catalog)
+            return gone
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        self._lake.catalog.mkdir(parents=True, exist_ok=True)
+        with (self._lake.catalog / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.reload()
+            yield
+
+    def _path(self, name: str) -> Path:
+        return self._lake.catalog / f"{safe_name(name)}.json"
+
+    def _write(self, entry: _Entry) -> None:
+        path = self._path(entry.definition.name)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
+            file.write(to_json(entry.sequence, entry.definition))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(file.name, path)
+        _sync(path.parent)
+        self._entries[entry.definition.name] = entry
+
+
+def _sync(directory: Path) -> None:
+    """Make a rename or removal in `directory` last through a power cut."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

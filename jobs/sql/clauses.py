@@ -1,0 +1,103 @@
+"""The clauses that statements are made of, as rules over sqlglot's parser: names, options, columns, rows, queries."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from jobs.sql.dialect import Strandline, fold, position_of
+from jobs.sql.syntax import DeclaredColumn, Emit, Option
+from jobs.sql.types_text import type_of
+
+
+class Clauses(Strandline.Parser):
+    """One method for each clause; each leaves the parser behind what it has read, or raises at the fault."""
+
+    def _expect(self, *words: str) -> None:
+        if not self._match_text_seq(*words):
+            self.raise_error(f"expected {' '.join(words)}")
+
+    def _punctuation(self, token: TokenType, shown: str) -> None:
+        if not self._match(token):
+            self.raise_error(f"expected {shown}")
+
+    def _name(self, what: str) -> str:
+        return self._identifier(what).name
+
+    def _identifier(self, what: str) -> exp.Identifier:
+        found = self._parse_id_var(any_token=False)
+        if not isinstance(found, exp.Identifier):
+            self.raise_error(f"expected {what}")
+            return exp.to_identifier("")
+        fold(found)
+        return found
+
+    def _text(self, what: str) -> str:
+        if not self._match(TokenType.STRING):
+            self.raise_error(f"expected {what}")
+        return self._prev.text
+
+    def _query(self) -> tuple[exp.Query, Emit | None]:
+        tree = self._parse_select()
+        while isinstance(tree, exp.Subquery) and not tree.alias:
+            tree = tree.this
+        if not isinstance(tree, exp.Query):
+            self.raise_error("expected a SELECT")
+        query = cast(exp.Query, tree)
+        fold(query)
+        emit = query.args.pop("emit", None)
+        return query, cast(Emit, emit.name) if emit is not None else None
+
+    def _options(self) -> tuple[Option, ...]:
+        if not self._match(TokenType.WITH):
+            return ()
+        self._punctuation(TokenType.L_PAREN, "(")
+        options = () if self._match(TokenType.R_PAREN, advance=False) else tuple(self._parse_csv(self._option))
+        self._punctuation(TokenType.R_PAREN, ") after the options")
+        return cast(tuple[Option, ...], options)
+
+    def _option(self) -> Any:
+        line, column = position_of(self._curr)
+        if self._match(TokenType.STRING):
+            name = self._prev.text
+        else:
+            name = self._name("the name of an option")
+            while self._match(TokenType.DOT):
+                self._advance()
+                name += f".{self._prev.text}"
+        self._punctuation(TokenType.EQ, "= after the name of the option")
+        sign = "-" if self._match(TokenType.DASH) else ""
+        if not self._curr or self._match_set((TokenType.COMMA, TokenType.R_PAREN), advance=False):
+            self.raise_error("expected the value of the option")
+        self._advance()
+        return Option(name.upper(), sign + self._prev.text, line, column)
+
+    def _declared_columns(self) -> tuple[DeclaredColumn, ...]:
+        columns = cast(list[DeclaredColumn], self._parse_csv(cast(Any, self._declared_column)))
+        self._punctuation(TokenType.R_PAREN, ", or ) after a column")
+        return tuple(columns)
+
+    def _declared_column(self) -> DeclaredColumn:
+        name = self._identifier("the name of a column")
+        line, column = position_of(name)
+        start = self._curr
+        tree = self._parse_types(schema=True)
+        if tree is None:
+            self.raise_error(f"expected the type of column '{name.name}'", start)
+        kind = type_of(cast(exp.Expression, tree), at=start)
+        key = None
+        if self._match_text_seq("PRIMARY", "KEY"):
+            key = "PRIMARY KEY"
+        elif self._match_text_seq("KEY"):
+            key = "KEY"
+        elif self._match_texts(("HEADERS", "HEADER"), advance=False):
+            raise self._refuse("HEADERS columns are not supported yet")
+        return DeclaredColumn(name.name, kind, cast(Any, key), line, column)
+
+    def _row(self) -> tuple[exp.Expression, ...]:
+        self._punctuation(TokenType.L_PAREN, "( before the values of a row")
+        values = self._parse_csv(self._parse_disjunction)
+        self._punctuation(TokenType.R_PAREN, ", or ) after a value")
+        return tuple(fold(cast(exp.Expression, value)) for value in values)

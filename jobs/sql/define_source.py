@@ -1,0 +1,79 @@
+"""CREATE STREAM and TABLE with columns: the checks, and the source they make."""
+
+from __future__ import annotations
+
+import re
+
+from jobs.errors import InvalidQuery
+from jobs.sql.model import Column, Source
+from jobs.sql.options import source_options
+from jobs.sql.select_list import RESERVED
+from jobs.sql.syntax import CreateSource, DeclaredColumn
+from jobs.sql.types import Kind
+
+# Tables of the lake that belong to a definition have its name and one of these endings.
+_DERIVED = re.compile(r"__(log|dead_letters|stage_\d+|insert_\d+)\Z")
+
+
+def source_of(statement: CreateSource, pipeline: str) -> Source:
+    """The source that a statement declares.
+
+    Raises:
+        InvalidQuery, OptionRefused, NotSupported, UnknownName
+    """
+    check_name(statement.name)
+    for column in statement.columns:
+        _check_column(column, statement)
+    columns = tuple(Column(c.name, c.type, c.key is not None) for c in statement.columns)
+    columns = tuple(sorted(columns, key=lambda c: not c.key))  # keys first, as they are stored
+    if statement.kind == "table" and not columns[0].key:
+        raise InvalidQuery(
+            f"the table '{statement.name}' has no key",
+            hint="mark the column whose later events replace earlier ones: name TYPE PRIMARY KEY",
+        )
+    options = source_options(statement.name, columns, statement.options)
+    return Source(
+        name=statement.name,
+        kind=statement.kind,
+        columns=columns,
+        topic=options.topic,
+        key_format=options.key_format,
+        value_format=options.value_format,
+        pipeline=pipeline,
+        sql=statement.sql,
+        partitions=options.partitions,
+        replicas=options.replicas,
+        timestamp=options.timestamp,
+        timestamp_format=options.timestamp_format,
+        options=options.other,
+    )
+
+
+def check_name(name: str) -> None:
+    """Check the name of a stream, table or view.
+
+    Raises:
+        InvalidQuery: it is one that Strandline makes itself.
+    """
+    if name.startswith("_") or _DERIVED.search(name):
+        raise InvalidQuery(
+            f"'{name}' is a name that Strandline makes itself",
+            hint="use one that does not begin with _ or end in __log, __dead_letters, __stage_1, __insert_1",
+        )
+
+
+def _check_column(column: DeclaredColumn, statement: CreateSource) -> None:
+    wanted = "PRIMARY KEY" if statement.kind == "table" else "KEY"
+    message = hint = None
+    if column.name in RESERVED or column.name.startswith("__"):
+        message = f"'{column.name}' is reserved: it cannot be the name of a column"
+    elif [c.name for c in statement.columns].count(column.name) > 1:
+        message = f"two columns are named '{column.name}'"
+    elif column.key not in (None, wanted):
+        article = "a table has a PRIMARY KEY" if statement.kind == "table" else "a stream has a KEY"
+        message = f"column '{column.name}' is {column.key}: {article}"
+        hint = f"write {column.name} {column.type} {wanted}"
+    elif column.key and column.type.kind is Kind.MAP:
+        message = f"the key column '{column.name}' cannot be a MAP"
+    if message:
+        raise InvalidQuery(message, line=column.line, column=column.column, hint=hint)

@@ -1,0 +1,75 @@
+"""Definitions as JSON, the persisted form of the catalog.
+
+Format 1: `{"format": 1, "sequence": n, "type": "source"|"view"|"insert", "definition": {…}}`, where a column is
+`{"name", "type", "key"}` and a type is its text in SQL.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from jobs.errors import SqlError
+from jobs.sql.model import Column, Definition, InsertQuery, Source, View
+from jobs.sql.types import SqlType
+from jobs.sql.types_text import parse_type
+from state_store.errors import CorruptState
+
+FORMAT = 1
+_CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery]] = {
+    "source": Source,
+    "view": View,
+    "insert": InsertQuery,
+}
+
+
+def to_json(sequence: int, definition: Definition) -> str:
+    """A definition and its place in the order of creation, as the text of a file."""
+    kind = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
+    values = {f.name: _plain(getattr(definition, f.name)) for f in fields(definition)}
+    document = {"format": FORMAT, "sequence": sequence, "type": kind, "definition": values}
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def from_json(text: str, where: str) -> tuple[int, Definition]:
+    """The sequence number and the definition that `to_json` wrote.
+
+    Raises:
+        CorruptState: the text is not such a document, or of a later format.
+    """
+    try:
+        document = json.loads(text)
+        version = document["format"]
+        if version != FORMAT:
+            raise CorruptState(
+                f"the catalog file has format {version}, this Strandline reads {FORMAT}",
+                where=where,
+                hint="use the version of Strandline that wrote it",
+            )
+        cls = _CLASSES[document["type"]]
+        values = {name: _value(name, value) for name, value in document["definition"].items()}
+        return int(document["sequence"]), cls(**values)
+    except (ValueError, KeyError, TypeError, AttributeError, SqlError) as error:
+        raise CorruptState(f"the catalog file does not read back: {error}", where=where) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Column):
+        return {"name": value.name, "type": str(value.type), "key": value.key}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "columns":
+        return tuple(Column(c["name"], _type(c["type"]), c["key"]) for c in value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+@cache
+def _type(text: str) -> SqlType:
+    return parse_type(text)

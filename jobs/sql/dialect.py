@@ -1,0 +1,267 @@
+"""The language as a sqlglot dialect: its words, its expressions, its types.
+
+Statements are `jobs.sql.grammar`'s; this file owns what stands inside them. Unlike sqlglot's other dialects it knows
+no function by name: every call is an `exp.Anonymous` with an upper-case name, and `jobs.sql.functions` says what it
+means. Names fold to lower case unless quoted; arrays count from 1; `a->b` (an `exp.Dot`) reaches into a STRUCT.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, ClassVar, TypeVar
+
+from sqlglot import exp, generator, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from jobs.errors import NotSupported, SqlSyntaxError
+
+# Only these are words of the language: any other, such as FORMAT or COMMENT, is free as the name of a column.
+_WORDS = """
+    ALL AND ARRAY AS ASC BETWEEN BIGINT BOOLEAN BYTES CASE CROSS DATE DECIMAL DESC DISTINCT DOUBLE ELSE END ESCAPE
+    EXCEPT EXISTS FALSE FILTER FROM FULL HAVING IN INNER INT INTEGER INTERSECT IS JOIN LEFT LIKE LIMIT MAP NATURAL NOT
+    NULL OFFSET ON OR OUTER OVER RIGHT SELECT STRING STRUCT THEN TIME TIMESTAMP TRUE UNION USING VALUES VARCHAR WHEN
+    WHERE WINDOW WITH
+"""
+_PHRASES = ("GROUP BY", "ORDER BY", "PARTITION BY", "||", "<=", ">=", "<>", "!=", ":=", "->", "=>", "/*+")
+_OURS = {"BYTES": TokenType.VARBINARY, "INTEGER": TokenType.INT}
+_JOIN_STARTS = frozenset(
+    {
+        *(TokenType.COMMA, TokenType.JOIN, TokenType.INNER, TokenType.LEFT, TokenType.RIGHT, TokenType.FULL),
+        *(TokenType.OUTER, TokenType.CROSS, TokenType.NATURAL),
+    }
+)
+E = TypeVar("E", bound=exp.Expr)
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
+
+
+class Strandline(Dialect):
+    """ksqlDB's expressions, and the SELECT around them."""
+
+    INDEX_OFFSET = 0
+    SUPPORTS_USER_DEFINED_TYPES = True
+
+    class Tokenizer(tokens.Tokenizer):
+        QUOTES: ClassVar[list[Any]] = ["'"]
+        IDENTIFIERS: ClassVar[list[Any]] = ["`", '"']
+        STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+        COMMENTS: ClassVar[list[Any]] = ["--", ("/*", "*/")]
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: _OURS.get(word) or tokens.Tokenizer.KEYWORDS[word] for word in (*_WORDS.split(), *_PHRASES)
+        }
+
+    class Parser(parser.Parser):
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            "CAST": lambda self: self._parse_cast(True),
+            "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
+        }
+        NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": lambda self: self._parse_case()}
+        LAMBDAS: ClassVar[dict[TokenType, Any]] = {TokenType.FARROW: lambda self, args: self._refuse_lambda()}
+        COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
+            TokenType.DOT: None,
+            TokenType.ARROW: lambda self, this, member: self._member(this, member),
+        }
+        RANGE_PARSERS: ClassVar[dict[TokenType, Any]] = {
+            token: parser.Parser.RANGE_PARSERS[token]
+            for token in (TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE)
+        }
+        QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
+            **{
+                token: parser.Parser.QUERY_MODIFIER_PARSERS[token]
+                for token in (TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY)
+            },
+            TokenType.LIMIT: parser.Parser.QUERY_MODIFIER_PARSERS[TokenType.LIMIT],
+            TokenType.OFFSET: parser.Parser.QUERY_MODIFIER_PARSERS[TokenType.OFFSET],
+            TokenType.PARTITION_BY: lambda self: ("partition_by", self._parse_repartition()),
+            TokenType.WINDOW: lambda self: self._refuse_window(),
+        }
+
+        def expression_rule(self) -> exp.Expr | None:
+            """The rule of one expression."""
+            return self._parse_disjunction()
+
+        def select_rule(self) -> exp.Expr | None:
+            """The rule of one query."""
+            return self._parse_select()
+
+        def type_rule(self) -> exp.Expr | None:
+            """The rule of one type."""
+            return self._parse_types()
+
+        def _refuse(self, what: str, hint: str | None = None) -> NotSupported:
+            line, column = position_of(self._curr or self._prev)
+            return NotSupported(what, line=line, column=column, hint=hint)
+
+        def _refuse_lambda(self) -> exp.Expression:
+            raise self._refuse("lambda functions are not supported yet")
+
+        def _refuse_window(self) -> tuple[str, exp.Expression]:
+            raise self._refuse(
+                "windows (TUMBLING, HOPPING, SESSION) are not maintained yet",
+                hint="group by an expression over rowtime instead, such as rowtime / 3600000",
+            )
+
+        def _parse_join(self, *_args: Any, **_kwargs: Any) -> exp.Join | None:
+            if self._match_set(_JOIN_STARTS, advance=False):
+                raise self._refuse("joins are not maintained yet: a query reads one stream or table")
+            return None
+
+        def _parse_repartition(self) -> exp.Tuple:
+            self._match(TokenType.PARTITION_BY)
+            return exp.Tuple(expressions=self._parse_csv(self._parse_disjunction))
+
+        def _member(self, this: exp.Expression, member: exp.Expression | None) -> exp.Expression:
+            if not isinstance(member, exp.Column) or member.table:
+                self.raise_error("expected the name of a field after ->", self._prev)
+                return this
+            return self.expression(exp.Dot(this=this, expression=member.this))
+
+        def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+            # `FROM s EMIT CHANGES`, `FROM s WITHIN …`: a clause, not the name that s goes by.
+            if self._match_texts(("EMIT", "WITHIN"), advance=False):
+                return None
+            return super()._parse_table_alias(alias_tokens)
+
+        def _parse_query_modifiers(self, this: Any) -> Any:
+            this = super()._parse_query_modifiers(this)
+            if isinstance(this, exp.Select) and self._match_text_seq("EMIT"):
+                if not self._match_texts(("CHANGES", "FINAL")):
+                    self.raise_error("expected CHANGES or FINAL after EMIT")
+                this.set("emit", exp.var(self._prev.text.upper()))
+                this = super()._parse_query_modifiers(this)
+            return this
+
+    class Generator(generator.Generator):
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **generator.Generator.TRANSFORMS,
+            exp.Array: lambda self, e: f"ARRAY[{self.expressions(e, flat=True)}]",
+            exp.Dot: lambda self, e: f"{self.sql(e, 'this')}->{self.sql(e, 'expression')}",
+            exp.Not: lambda self, e: (
+                f"{self.sql(e.this, 'this')} IS NOT NULL" if _is_null(e.this) else f"NOT {self.sql(e, 'this')}"
+            ),
+        }
+        TYPE_MAPPING: ClassVar[dict[Any, Any]] = {
+            **generator.Generator.TYPE_MAPPING,
+            exp.DType.TEXT: "VARCHAR",
+            exp.DType.VARBINARY: "BYTES",
+        }
+
+
+def _is_null(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
+
+
+def position_of(place: Token | exp.Expr) -> tuple[int | None, int | None]:
+    """Line and column (1-based) where a token or the first name inside an expression begins; None when unknown."""
+    if isinstance(place, Token):
+        return place.line, max(place.col - (place.end - place.start), 1)
+    places = (node.meta for node in place.walk() if "line" in node.meta)
+    found = min(places, key=lambda meta: int(meta["start"]), default=None)
+    if found is None:
+        return None, None
+    return int(found["line"]), max(int(found["col"]) - (int(found["end"]) - int(found["start"])), 1)
+
+
+def fold(tree: E) -> E:
+    """Fold names: lower case unless quoted, quoted from here on only where the language asks for it. In place."""
+    for node in tree.walk():
+        if isinstance(node, exp.Identifier):
+            name = node.name if node.args.get("quoted") else node.name.lower()
+            node.set("this", name)
+            node.set("quoted", needs_quotes(name))
+        elif isinstance(node, exp.Anonymous):
+            node.set("this", node.name.upper())
+    return tree
+
+
+def needs_quotes(name: str) -> bool:
+    """Whether a name must be quoted to be read back as itself."""
+    return _PLAIN_NAME.match(name) is None or name.upper() in Strandline.Tokenizer.KEYWORDS
+
+
+def quote(name: str) -> str:
+    """A name as it is written in a statement."""
+    return "`" + name.replace("`", "``") + "`" if needs_quotes(name) else name
+
+
+def sql_of(tree: exp.Expr) -> str:
+    """An expression or query as text of the language, in one line."""
+    return tree.sql(dialect=Strandline, comments=False)
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of `text`.
+
+    Raises:
+        SqlSyntaxError: a quote or comment is not closed.
+    """
+    try:
+        return Strandline().tokenize(text)
+    except TokenError as error:
+        line = text.count("\n") + 1
+        column = len(text) - (text.rfind("\n") + 1) + 1
+        raise SqlSyntaxError(
+            "the text ends inside a quoted string, name or comment",
+            line=line,
+            column=column,
+            hint="close it; a quote inside a string is written twice: 'it''s'",
+        ) from error
+
+
+def syntax_error(error: ParseError) -> SqlSyntaxError:
+    """sqlglot's complaint as ours."""
+    first = error.errors[0] if error.errors else {}
+    marked = str(first.get("highlight") or "")
+    line, column = first.get("line"), first.get("col")
+    message = str(first.get("description") or error).strip()
+    if message.startswith("Invalid expression"):
+        message = f"'{marked}' is not expected here"
+    elif message.startswith("Required "):
+        message = f"the expression is not complete at '{marked}'"
+    if isinstance(line, int) and isinstance(column, int):
+        return SqlSyntaxError(message, line=line, column=max(column - len(marked) + 1, 1))
+    return SqlSyntaxError(message)
+
+
+def parse_expression(text: str) -> exp.Expression:
+    """One expression, names folded.
+
+    Raises:
+        SqlSyntaxError: it is not an expression of the language.
+    """
+    tree = parse_rule(text, Strandline.Parser.expression_rule)
+    assert isinstance(tree, exp.Expression)
+    return fold(tree)
+
+
+def parse_select(text: str) -> exp.Select:
+    """One SELECT, names folded: what `sql_of` wrote for a view's query.
+
+    Raises:
+        SqlSyntaxError: it is not a SELECT.
+    """
+    tree = parse_rule(text, Strandline.Parser.select_rule)
+    if not isinstance(tree, exp.Select):
+        raise SqlSyntaxError("expected a SELECT", line=1, column=1)
+    return fold(tree)
+
+
+def parse_rule(text: str, rule: Any) -> exp.Expr:
+    """The tree that one rule of the parser makes of the whole of `text`.
+
+    Raises:
+        SqlSyntaxError: it is something else, or more.
+    """
+    reader = Strandline.Parser(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
+    try:
+        trees = reader._parse(rule, tokenize(text), text)  # noqa: SLF001 - the way in for a rule of one's own
+    except ParseError as error:
+        raise syntax_error(error) from error
+    if len(trees) != 1 or trees[0] is None:
+        raise SqlSyntaxError(f"cannot read '{text}'", line=1, column=1)
+    return trees[0]

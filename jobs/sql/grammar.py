@@ -1,0 +1,190 @@
+"""The grammar of statements: rules over sqlglot's parser, one method for each kind of statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from jobs.errors import NotSupported, SqlSyntaxError
+from jobs.sql.clauses import Clauses
+from jobs.sql.dialect import position_of
+from jobs.sql.model import Kind
+from jobs.sql.syntax import (
+    CreateSource,
+    CreateView,
+    Describe,
+    Drop,
+    Explain,
+    InsertSelect,
+    InsertValues,
+    Select,
+    SetProperty,
+    Show,
+    Statement,
+    UnsetProperty,
+)
+
+_SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPERTIES")
+# Statements of ksqlDB that a reader may try: named in the refusal, so that nobody looks for a typing error.
+_ABSENT = {
+    **{word: f"{word} is not supported yet" for word in ("TERMINATE", "PAUSE", "RESUME", "ALTER", "ASSERT")},
+    **{word: f"{word} is not supported yet" for word in ("PRINT", "DEFINE", "UNDEFINE", "RUN", "SPOOL")},
+    "UPDATE": "rows are changed by events: INSERT INTO the source",
+    "DELETE": "rows are deleted by events: a record with the key and a null value",
+}
+
+
+class Grammar(Clauses):
+    """Parses one statement per chunk of tokens into a `Statement`."""
+
+    RULES: ClassVar[dict[str, Callable[[Any], Statement]]] = {
+        "CREATE": lambda self: self._create(),
+        "INSERT": lambda self: self._insert(),
+        "DROP": lambda self: self._drop(),
+        "SHOW": lambda self: self._show(),
+        "LIST": lambda self: self._show(),
+        "DESCRIBE": lambda self: self._describe(),
+        "EXPLAIN": lambda self: self._explain(),
+        "SET": lambda self: self._set(),
+        "UNSET": lambda self: UnsetProperty(name=self._text("the name of a property, in quotes")),
+    }
+
+    def statement(self, tokens: list[Token], text: str) -> Statement:
+        """The statement that all of `tokens` (at least one) make.
+
+        Raises:
+            ParseError, SqlSyntaxError, UnknownName, TypeMismatch, NotSupported
+        """
+        self.reset()
+        self.sql = text
+        self._chunks = [tokens]
+        self._advance_chunk()
+        statement = self._rule()()
+        if self._curr:
+            self.raise_error("Invalid expression")
+        line, column = position_of(tokens[0])
+        return replace(statement, sql=self._find_sql(tokens[0], tokens[-1]), line=line or 1, column=column or 1)
+
+    def _rule(self) -> Callable[[], Statement]:
+        if self._curr.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
+            return self._select
+        word = self._curr.text.upper()
+        if word in _ABSENT:
+            raise self._refuse(_ABSENT[word])
+        if not self._match_texts(self.RULES):
+            line, column = position_of(self._curr)
+            raise SqlSyntaxError(
+                f"no statement begins with '{self._curr.text}'",
+                line=line,
+                column=column,
+                hint=f"statements begin with SELECT, {', '.join(self.RULES)}",
+            )
+        return lambda: self.RULES[word](self)
+
+    def _create(self) -> Statement:
+        or_replace = self._match_text_seq("OR", "REPLACE")
+        if self._match_texts(("TYPE", "FUNCTION", "CONNECTOR", "SOURCE", "SINK"), advance=False):
+            raise self._refuse(f"CREATE {self._curr.text.upper()} is not supported yet")
+        kind: Kind | None = None
+        if self._match_texts(("STREAM", "TABLE")):
+            kind = cast(Kind, self._prev.text.lower())
+        elif not self._match_text_seq("MATERIALIZED", "VIEW"):
+            self.raise_error("expected STREAM, TABLE or MATERIALIZED VIEW after CREATE")
+        if_not_exists = self._match_text_seq("IF", "NOT", "EXISTS")
+        name = self._name("a name")
+        columns = self._declared_columns() if kind and self._match(TokenType.L_PAREN) else ()
+        options = self._options()
+        if kind and columns:
+            return CreateSource(
+                name=name,
+                kind=kind,
+                columns=columns,
+                options=options,
+                or_replace=or_replace,
+                if_not_exists=if_not_exists,
+            )
+        if kind and not self._curr:
+            raise NotSupported(
+                f"'{name}' has no columns: taking them from the schema registry is not supported yet",
+                hint=f"write CREATE {kind.upper()} {name} (column TYPE, …) WITH (…)",
+            )
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("expected columns in parentheses, or AS SELECT" if kind else "expected AS SELECT")
+        query, emit = self._query()
+        return CreateView(
+            name=name,
+            kind=kind,
+            query=query,
+            options=options,
+            emit=emit,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+        )
+
+    def _insert(self) -> Statement:
+        self._expect("INTO")
+        target = self._name("the name of a stream or table")
+        columns: tuple[str, ...] = ()
+        if self._match(TokenType.L_PAREN):
+            columns = tuple(cast(list[str], self._parse_csv(cast(Any, lambda: self._name("the name of a column")))))
+            self._punctuation(TokenType.R_PAREN, ") after the columns")
+        if self._match(TokenType.VALUES):
+            rows = cast(list[tuple[exp.Expression, ...]], self._parse_csv(cast(Any, self._row)))
+            return InsertValues(target=target, columns=columns, rows=tuple(rows))
+        if columns:
+            self.raise_error("expected VALUES after the columns")
+        if self._match(TokenType.WITH, advance=False):
+            raise self._refuse("INSERT INTO … WITH (…) is not supported yet")
+        query, emit = self._query()
+        return InsertSelect(target=target, query=query, emit=emit)
+
+    def _drop(self) -> Statement:
+        self._match_text_seq("MATERIALIZED")
+        if not self._match_texts(("STREAM", "TABLE", "VIEW")):
+            self.raise_error("expected STREAM, TABLE or VIEW after DROP")
+        what = self._prev.text.upper()
+        if_exists = self._match_text_seq("IF", "EXISTS")
+        name = self._name("a name")
+        return Drop(
+            what=cast(Any, what),
+            name=name,
+            if_exists=if_exists,
+            delete_topic=self._match_text_seq("DELETE", "TOPIC"),
+        )
+
+    def _show(self) -> Statement:
+        if not self._match_texts(_SHOWN):
+            self.raise_error(f"expected one of {', '.join(_SHOWN)}")
+        what = self._prev.text.upper()
+        return Show(what=cast(Any, what), extended=self._match_text_seq("EXTENDED"))
+
+    def _describe(self) -> Statement:
+        extended = self._match_text_seq("EXTENDED")
+        name = self._name("a name")
+        return Describe(name=name, extended=self._match_text_seq("EXTENDED") or extended)
+
+    def _explain(self) -> Statement:
+        maintenance = self._match_text_seq("MAINTENANCE")
+        if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
+            return Explain(query=self._query()[0], maintenance=maintenance)
+        return Explain(name=self._name("the name of a view, or a SELECT"), maintenance=maintenance)
+
+    def _set(self) -> Statement:
+        name = self._text("the name of a property, in quotes")
+        self._punctuation(TokenType.EQ, "= after the name of the property")
+        return SetProperty(name=name, value=self._text("the value of the property, in quotes"))
+
+    def _select(self) -> Statement:
+        query, emit = self._query()
+        limit = query.args.get("limit")
+        if limit is None:
+            return Select(query=query, emit=emit)
+        count = limit.expression
+        if not isinstance(count, exp.Literal) or not count.name.isdigit():
+            self.raise_error("LIMIT takes a number", self._prev)
+        query.set("limit", None)
+        return Select(query=query, emit=emit, limit=int(count.name))

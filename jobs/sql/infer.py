@@ -1,0 +1,167 @@
+"""Types of expressions, and their elaboration: what is implicit in the text becomes explicit in the tree.
+
+    INT / INT           CAST(DIV(a, b) AS INT)           division of integers, in both engines' words
+    price * 2           price * CAST(2 AS DECIMAL(10, 0))
+    rowtime             UNIX_TIMESTAMP(_timestamp)
+    r.area              area
+
+An elaborated expression means the same to Spark and DuckDB whatever the types; elaborating it again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.sql import types as t
+from jobs.sql.arithmetic import arithmetic, literal, negated
+from jobs.sql.casts import converted, widened
+from jobs.sql.comparisons import CONDITIONS
+from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.functions import NOT_DETERMINISTIC, SCALARS, find
+from jobs.sql.nested import CONSTRUCTORS, NESTED, is_constant
+from jobs.sql.scalars import common
+from jobs.sql.scope import Infer, Rules, Scope, Typed
+from jobs.sql.types import Kind
+from jobs.sql.types_text import data_type, type_of
+
+Aggregate = Callable[[exp.Expression, Infer], Typed | None]
+"""Reads a node as an aggregate call, with a way to elaborate its arguments; None when it is none."""
+
+
+def infer(node: exp.Expr, scope: Scope, aggregate: Aggregate | None = None) -> Typed:
+    """Type and elaborate one expression.
+
+    Args:
+        aggregate: reads aggregate calls; None where there can be none.
+
+    Raises:
+        UnknownName, TypeMismatch, InvalidQuery, NotSupported: with line and column.
+    """
+
+    def typed(inner: exp.Expr) -> Typed:
+        # Whatever goes wrong below gets this node's place, unless a node further in had one to give.
+        try:
+            return _typed(inner, scope, aggregate, typed)
+        except SqlError as error:
+            error.placed(*position_of(inner))
+            raise
+
+    return typed(node)
+
+
+def condition(node: exp.Expr, scope: Scope, clause: str, aggregate: Aggregate | None = None) -> exp.Expression:
+    """Elaborate a condition.
+
+    Raises:
+        TypeMismatch: it is not BOOLEAN; and as `infer`.
+    """
+    found = infer(node, scope, aggregate)
+    if found.type.kind not in (Kind.BOOLEAN, Kind.NULL):
+        line, column = position_of(node)
+        raise TypeMismatch(
+            f"{clause} takes a condition; {sql_of(node)} is {found.type}",
+            line=line,
+            column=column,
+            hint="compare it with something",
+        )
+    return found.expression
+
+
+def _typed(node: exp.Expr, scope: Scope, aggregate: Aggregate | None, typed: Infer) -> Typed:
+    assert isinstance(node, exp.Expression)
+    if aggregate is not None:
+        found = aggregate(node, lambda argument: infer(argument, scope))
+        if found is not None:
+            return found
+    if isinstance(node, exp.Column):
+        return _column(node, scope)
+    rule = _RULES.get(type(node))
+    if rule is None:
+        raise _refusal(node)
+    return rule(node, typed)
+
+
+def _column(node: exp.Column, scope: Scope) -> Typed:
+    if isinstance(node.this, exp.Star):
+        raise InvalidQuery("* stands for all columns of a SELECT, not for a value")
+    return scope.resolve(node)
+
+
+def _paren(node: exp.Paren, typed: Infer) -> Typed:
+    inner = typed(node.this)
+    return Typed(exp.Paren(this=inner.expression), inner.type)
+
+
+def _joined(node: exp.DPipe, typed: Infer) -> Typed:
+    left, right = typed(node.left), typed(node.right)
+    kind = common("||", (left.type, right.type))
+    if kind.kind not in (Kind.VARCHAR, Kind.BYTES, Kind.NULL):
+        raise TypeMismatch(f"|| joins VARCHAR or BYTES, not {kind}", hint="CAST(… AS VARCHAR)")
+    return Typed(exp.DPipe(this=left.expression, expression=right.expression, safe=True), kind)
+
+
+def _call(node: exp.Anonymous, typed: Infer) -> Typed:
+    name = node.name
+    if name in CONSTRUCTORS:
+        return CONSTRUCTORS[name](node, typed)
+    scalar = find(name)
+    if scalar is None:
+        raise _unknown_function(node)
+    arguments = [typed(argument) for argument in node.expressions]
+    wanted, result = scalar.signature(name, tuple(a.type for a in arguments))
+    parts = [widened(a, kind).expression for a, kind in zip(arguments, wanted, strict=True)]
+    for index in scalar.constant:
+        if index < len(parts) and not is_constant(parts[index]):
+            raise InvalidQuery(f"argument {index + 1} of {name} must be a constant, not {sql_of(parts[index])}")
+    made: exp.Expression = exp.Anonymous(this=scalar.name, expressions=parts)
+    return Typed(exp.Cast(this=made, to=data_type(result)) if scalar.exact else made, result)
+
+
+def _unknown_function(node: exp.Anonymous) -> SqlError:
+    from jobs.ivm.aggregates import FUNCTIONS
+
+    if node.name in FUNCTIONS:
+        return InvalidQuery(
+            f"the aggregate {node.name} cannot stand here: {sql_of(node)}",
+            hint="aggregates belong into the SELECT list or HAVING of a query with GROUP BY, and not into each other",
+        )
+    if node.name in NOT_DETERMINISTIC:
+        return InvalidQuery(
+            f"{node.name} gives another value each time, and a view the same rows whenever it is computed",
+            hint="rowtime is the time of the event",
+        )
+    return UnknownName.among("function", node.name, (*SCALARS, *FUNCTIONS))
+
+
+def _refusal(node: exp.Expression) -> SqlError:
+    if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
+        return NotSupported("subqueries are not maintained yet")
+    if isinstance(node, exp.Window):
+        return NotSupported("window functions (OVER) are not maintained yet")
+    if isinstance(node, exp.Filter):
+        return InvalidQuery(f"FILTER belongs to an aggregate: {sql_of(node)}")
+    if isinstance(node, exp.Star):
+        return InvalidQuery("* stands for all columns of a SELECT, or in COUNT(*)")
+    return NotSupported(f"{sql_of(node)} is not supported yet")
+
+
+_RULES: Rules = {
+    **CONDITIONS,
+    **NESTED,
+    exp.Literal: lambda node, _: literal(node),
+    exp.Boolean: lambda node, _: Typed(exp.Boolean(this=bool(node.this)), t.BOOLEAN),
+    exp.Null: lambda _node, _: Typed(exp.Null(), t.NULL),
+    exp.Paren: _paren,
+    exp.Neg: lambda node, typed: negated(typed(node.this)),
+    **dict.fromkeys(
+        (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod),
+        lambda node, typed: arithmetic(type(node), typed(node.left), typed(node.right)),
+    ),
+    exp.DPipe: _joined,
+    exp.Cast: lambda node, typed: converted(typed(node.this), type_of(node.to)),
+    exp.TryCast: lambda node, typed: converted(typed(node.this), type_of(node.to)),
+    exp.Anonymous: _call,
+}

@@ -1,0 +1,232 @@
+"""What WITH (…) may say: an allow-list, with the defaults.
+
+Everything else is refused. That is not pedantry: Kafka's client options can load classes and run code in the reader
+(`sasl.jaas.config`, callback handlers, interceptors), so none is ever taken from SQL; they belong into the settings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from jobs.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
+from jobs.sql.model import Column
+from jobs.sql.syntax import Option
+from jobs.sql.types import Kind, SqlType
+
+FORMATS = ("JSON", "JSON_SR", "AVRO", "DELIMITED", "KAFKA")
+_SOURCE_OPTIONS = (
+    "KAFKA_TOPIC",
+    "VALUE_FORMAT",
+    "KEY_FORMAT",
+    "FORMAT",
+    "PARTITIONS",
+    "REPLICAS",
+    "TIMESTAMP",
+    "TIMESTAMP_FORMAT",
+    "VALUE_DELIMITER",
+)
+# The first value is the default: saying it is no request for anything else.
+_VIEW_OPTIONS = {"REFRESH": ("auto", "incremental"), "STATE": ("full",), "SEMANTICS": ("sql",), "ERRORS": ("null",)}
+# ksqlDB's options that are not there yet: a reader should not look for a typing error.
+_KSQL_OPTIONS = frozenset(
+    {
+        *("WRAP_SINGLE_VALUE", "KEY_DELIMITER", "RETENTION_MS", "WINDOW_TYPE", "WINDOW_SIZE", "CLEANUP_POLICY"),
+        *("KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME"),
+        *("KEY_AVRO_SCHEMA_FULL_NAME", "VALUE_AVRO_SCHEMA_FULL_NAME", "SOURCED_BY_CONNECTOR", "HEADERS"),
+    }
+)
+_RUNS_CODE = re.compile(r"JAAS|CALLBACK|HANDLER|INTERCEPTOR|CLASS(ES)?$|REPORTERS|PROVIDER|DESERIALIZER|SERIALIZER")
+_KAFKA_TYPES = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.VARCHAR, Kind.BYTES)
+_DELIMITERS = {"TAB": "\t", "SPACE": " "}
+# Kafka's own limits are far higher; above this a number is a typing error, and each partition costs a file.
+_MOST_PARTITIONS = 10_000
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """The WITH clause of a source, checked, defaults filled in. `other`: options without a field of their own."""
+
+    topic: str
+    key_format: str
+    value_format: str
+    partitions: int = 1
+    replicas: int = 1
+    timestamp: str | None = None
+    timestamp_format: str | None = None
+    other: dict[str, str] = field(default_factory=dict)
+
+
+def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Option]) -> SourceOptions:
+    """Check the options of `CREATE STREAM|TABLE name (columns) WITH (…)`.
+
+    Raises:
+        OptionRefused: an option outside the allow-list, twice, or with a value it cannot have.
+        NotSupported: an option or format of ksqlDB that is not there yet.
+        InvalidQuery: a format that cannot hold the columns.
+        UnknownName: TIMESTAMP names no column.
+    """
+    given = _allowed(options, _SOURCE_OPTIONS, "a source")
+    if "FORMAT" in given and ({"KEY_FORMAT", "VALUE_FORMAT"} & given.keys()):
+        raise _error(
+            OptionRefused, given["FORMAT"], "FORMAT stands for both KEY_FORMAT and VALUE_FORMAT: give one or the other"
+        )
+    both = given.get("FORMAT")
+    key_format = _format(given.get("KEY_FORMAT", both), default="KAFKA", key=True)
+    value_format = _format(given.get("VALUE_FORMAT", both), default="JSON", key=False)
+    _check_columns("key", key_format, [c for c in columns if c.key])
+    _check_columns("value", value_format, [c for c in columns if not c.key])
+    topic = given.get("KAFKA_TOPIC")
+    delimiter = given.get("VALUE_DELIMITER")
+    if topic is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic.value):
+        raise _error(OptionRefused, topic, f"'{topic.value}' is not the name of a topic", "use letters, digits, . _ -")
+    return SourceOptions(
+        topic=topic.value if topic else name,
+        key_format=key_format,
+        value_format=value_format,
+        partitions=_count(given.get("PARTITIONS")),
+        replicas=_count(given.get("REPLICAS")),
+        timestamp=_timestamp(given, columns),
+        timestamp_format=given["TIMESTAMP_FORMAT"].value if "TIMESTAMP_FORMAT" in given else None,
+        other={"VALUE_DELIMITER": _delimiter(delimiter, value_format)} if delimiter else {},
+    )
+
+
+def view_options(options: Iterable[Option]) -> dict[str, str]:
+    """Check the options of a view; only those that name what is done anyway are accepted.
+
+    Raises:
+        OptionRefused: no such option.
+        NotSupported: an option of a later version, with a value other than the default.
+    """
+    given = _allowed(options, (*_VIEW_OPTIONS, *_SOURCE_OPTIONS), "a view")
+    for name, option in given.items():
+        if name in _SOURCE_OPTIONS:
+            raise _error(
+                NotSupported,
+                option,
+                f"{name} of a view is not supported yet: a view is a table of the lake, not a topic",
+            )
+        known = _VIEW_OPTIONS[name]
+        if option.value.lower() not in known:
+            raise _error(
+                NotSupported,
+                option,
+                f"{name} = '{option.value}' is not supported yet",
+                f"leave it out, or '{known[0]}'",
+            )
+    return {name: option.value.lower() for name, option in given.items()}
+
+
+def _allowed(options: Iterable[Option], known: tuple[str, ...], owner: str) -> dict[str, Option]:
+    given: dict[str, Option] = {}
+    for option in options:
+        if option.name not in known:
+            raise _refusal(option, known, owner)
+        if option.name in given:
+            raise _error(OptionRefused, option, f"{option.name} is given twice")
+        given[option.name] = option
+    return given
+
+
+def _refusal(option: Option, known: tuple[str, ...], owner: str) -> SqlError:
+    shown = option.name.lower()
+    if "." in option.name or _RUNS_CODE.search(option.name):
+        why = "it can run code in the reader" if _RUNS_CODE.search(option.name) else "it reaches the Kafka client"
+        return _error(
+            OptionRefused,
+            option,
+            f"option '{shown}' is refused: {why}",
+            "client options are not taken from SQL; the operator sets them in strandline.toml",
+        )
+    if option.name in _KSQL_OPTIONS:
+        return _error(NotSupported, option, f"option {option.name} is not supported yet")
+    unknown = UnknownName.among("option", option.name, known)
+    return _error(OptionRefused, option, f"{option.name} is not an option of {owner}", unknown.hint)
+
+
+def _error(kind: Callable[..., SqlError], option: Option, message: str, hint: str | None = None) -> SqlError:
+    return kind(message, line=option.line, column=option.column, hint=hint)
+
+
+def _format(option: Option | None, *, default: str, key: bool) -> str:
+    if option is None:
+        return default
+    value = option.value.upper()
+    known = (*FORMATS, "NONE") if key else FORMATS
+    if value in ("PROTOBUF", "PROTOBUF_NOSR"):
+        raise _error(
+            NotSupported, option, f"the format {value} is not supported yet", f"use one of {', '.join(FORMATS)}"
+        )
+    if value not in known:
+        raise _error(OptionRefused, option, f"'{option.value}' is not a format", f"use one of {', '.join(known)}")
+    return value
+
+
+def _check_columns(side: str, form: str, columns: list[Column]) -> None:
+    if form == "NONE" and columns:
+        raise InvalidQuery(f"KEY_FORMAT is NONE, but '{columns[0].name}' is a key column")
+    if form == "KAFKA" and len(columns) > 1:
+        names = ", ".join(c.name for c in columns)
+        raise InvalidQuery(
+            f"the format KAFKA holds one {side} column, not {len(columns)}: {names}",
+            hint=f"say {side.upper()}_FORMAT = 'JSON'",
+        )
+    for column in columns:
+        nested = form == "DELIMITED" and column.type.is_nested
+        if nested or (form == "KAFKA" and column.type.kind not in _KAFKA_TYPES):
+            raise InvalidQuery(
+                f"the format {form} cannot hold the {side} column '{column.name}' of type {column.type}",
+                hint=f"say {side.upper()}_FORMAT = 'JSON'",
+            )
+        if form != "KAFKA" and _has_odd_map(column.type):
+            raise InvalidQuery(f"column '{column.name}': the format {form} has MAPs with VARCHAR keys only")
+
+
+def _has_odd_map(kind: SqlType) -> bool:
+    """Whether a MAP in it has keys that no text format can write."""
+    if kind.kind is Kind.MAP and kind.args[0].kind is not Kind.VARCHAR:
+        return True
+    return any(_has_odd_map(inner) for inner in (*kind.args, *(inner for _, inner in kind.fields)))
+
+
+def _count(option: Option | None) -> int:
+    if option is None:
+        return 1
+    if not option.value.isdigit() or not 1 <= int(option.value) <= _MOST_PARTITIONS:
+        raise _error(
+            OptionRefused, option, f"{option.name} is a number from 1 to {_MOST_PARTITIONS}, not '{option.value}'"
+        )
+    return int(option.value)
+
+
+def _timestamp(given: Mapping[str, Option], columns: tuple[Column, ...]) -> str | None:
+    option, form = given.get("TIMESTAMP"), given.get("TIMESTAMP_FORMAT")
+    if option is None:
+        if form is not None:
+            raise _error(OptionRefused, form, "TIMESTAMP_FORMAT needs TIMESTAMP: the column it is the format of")
+        return None
+    text = option.value
+    name = text[1:-1] if text[:1] in '`"' and text[-1:] == text[:1] else text.lower()
+    kinds = {c.name: c.type.kind for c in columns}
+    if name not in kinds:
+        raise UnknownName.among("column", name, kinds, line=option.line, column=option.column)
+    allowed = (Kind.VARCHAR,) if form else (Kind.BIGINT, Kind.TIMESTAMP)
+    if kinds[name] not in allowed:
+        raise _error(
+            OptionRefused,
+            option,
+            f"TIMESTAMP column '{name}' is {kinds[name]}, expected {' or '.join(allowed)}",
+            None if form else "a VARCHAR column needs TIMESTAMP_FORMAT, such as 'yyyy-MM-dd HH:mm:ss'",
+        )
+    return name
+
+
+def _delimiter(option: Option, form: str) -> str:
+    if form != "DELIMITED":
+        raise _error(OptionRefused, option, f"VALUE_DELIMITER is for VALUE_FORMAT = 'DELIMITED', not {form}")
+    value = _DELIMITERS.get(option.value.upper(), option.value)
+    if len(value) != 1:
+        raise _error(OptionRefused, option, f"VALUE_DELIMITER is one character, TAB or SPACE, not '{option.value}'")
+    return value

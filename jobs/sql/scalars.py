@@ -1,0 +1,126 @@
+"""What a scalar function is: a name, the types it takes and gives, and how each engine writes it.
+
+A new function is one entry in one of the `scalars_*` modules. An engine's text is a template: `{0}`, `{1}` are the
+arguments as that engine writes them, `{args}` all of them, separated by commas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jobs.errors import TypeMismatch
+from jobs.sql.types import Kind, SqlType, common_type
+
+Types = tuple[SqlType, ...]
+Signature = Callable[[str, Types], tuple[Types, SqlType]]
+"""(function's name, types of the arguments) -> (types to cast the arguments to, type of the result)."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A scalar function.
+
+    Attributes:
+        name: upper case.
+        signature: raises TypeMismatch when the arguments do not fit.
+        spark: template of Spark's text.
+        duckdb: template of DuckDB's text; the same as Spark's when not given.
+        aliases: other names of the same function.
+        exact: the engines give other types, so the result is cast to the signature's.
+        constant: arguments (from 0) that must be literals.
+    """
+
+    name: str
+    signature: Signature
+    spark: str
+    duckdb: str | None = None
+    aliases: tuple[str, ...] = ()
+    exact: bool = False
+    constant: tuple[int, ...] = ()
+
+    def write(self, dialect: str, arguments: Sequence[str]) -> str:
+        """The call in one engine's words."""
+        template = self.duckdb if dialect == "duckdb" and self.duckdb is not None else self.spark
+        if "{" in template:
+            return template.format(*arguments, args=", ".join(arguments))
+        return f"{template}({', '.join(arguments)})"
+
+
+def takes(result: SqlType, *parameters: SqlType, optional: int = 0) -> Signature:
+    """A fixed list of parameters, of which the last `optional` may be left out. Arguments widen to them."""
+
+    def signature(name: str, types: Types) -> tuple[Types, SqlType]:
+        count(name, types, len(parameters) - optional, len(parameters))
+        return tuple(_fits(name, i, a, p) for i, (a, p) in enumerate(zip(types, parameters, strict=False))), result
+
+    return signature
+
+
+def takes_any_number(result: SqlType, parameter: SqlType, least: int) -> Signature:
+    """`least` or more arguments of one type."""
+
+    def signature(name: str, types: Types) -> tuple[Types, SqlType]:
+        count(name, types, least, None)
+        return tuple(_fits(name, i, a, parameter) for i, a in enumerate(types)), result
+
+    return signature
+
+
+def takes_common(
+    least: int, most: int | None = None, *, result: SqlType | None = None, nested: bool = True
+) -> Signature:
+    """Arguments of one common type, whichever it is, that is also the result's unless another is given."""
+
+    def signature(name: str, types: Types) -> tuple[Types, SqlType]:
+        count(name, types, least, most)
+        shared = common(name, types)
+        if shared.is_nested and not nested:
+            raise TypeMismatch(f"{name} does not take {shared}")
+        return (shared,) * len(types), result or shared
+
+    return signature
+
+
+def common(what: str, types: Sequence[SqlType]) -> SqlType:
+    """The type that all of `types` fit into.
+
+    Raises:
+        TypeMismatch: there is none; names `what` needs it.
+    """
+    shared = types[0]
+    for other in types[1:]:
+        wider = common_type(shared, other)
+        if wider is None:
+            raise TypeMismatch(
+                f"{what}: {shared} and {other} have no common type", hint="convert one with CAST(… AS …)"
+            )
+        shared = wider
+    return shared
+
+
+def count(name: str, types: Types, least: int, most: int | None) -> None:
+    """Check how many arguments there are.
+
+    Raises:
+        TypeMismatch: too few or too many.
+    """
+    if len(types) < least or (most is not None and len(types) > most):
+        wanted = str(least) if most == least else f"{least} or more" if most is None else f"{least} to {most}"
+        raise TypeMismatch(f"{name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(types)}")
+
+
+def numeric(name: str, number: int, kind: SqlType) -> None:
+    """Check that argument `number` (from 1) is a number.
+
+    Raises:
+        TypeMismatch: it is not.
+    """
+    if not kind.is_numeric and kind.kind is not Kind.NULL:
+        raise TypeMismatch(f"argument {number} of {name} must be a number, not {kind}")
+
+
+def _fits(name: str, index: int, given: SqlType, wanted: SqlType) -> SqlType:
+    if common_type(given, wanted) != wanted:
+        raise TypeMismatch(f"argument {index + 1} of {name} must be {wanted}, not {given}", hint=f"CAST(… AS {wanted})")
+    return wanted

@@ -1,0 +1,108 @@
+"""The names an expression may use, and what they are: the columns of the one relation a query reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from jobs.errors import InvalidQuery, UnknownName
+from jobs.ivm.stage import Relation
+from jobs.sql.dialect import needs_quotes, position_of
+from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS
+from jobs.sql.types import SqlType
+
+_META = frozenset(name for name, _ in META_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An expression with its type; its names are columns of the scope's relation, its conversions are explicit."""
+
+    expression: exp.Expression
+    type: SqlType
+
+
+Infer = Callable[[exp.Expr], Typed]
+"""Types and elaborates one expression within a scope."""
+Rules = Mapping[type[exp.Expr], Callable[[Any, Infer], Typed]]
+"""How each kind of node is elaborated; its parts are handed to the `Infer`."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One relation and the names that it goes by."""
+
+    relation: Relation
+    qualifiers: tuple[str, ...]
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """What `*` stands for: without the meta columns."""
+        return tuple(name for name, _ in self.relation.columns if name not in _META)
+
+    def resolve(self, column: exp.Column) -> Typed:
+        """The column that a name means; ROWTIME and its like become expressions over the meta columns.
+
+        Raises:
+            UnknownName: no such column or qualifier; nearest names proposed.
+            InvalidQuery: a pseudo column of a table.
+        """
+        line, place = position_of(column)
+        self.check_qualifier(column)
+        name = column.name
+        columns = dict(self.relation.columns)
+        if name in columns:
+            return Typed(_column(name, column), columns[name])
+        if name in PSEUDO_COLUMNS:
+            return self._pseudo(column)
+        raise UnknownName.among("column", name, (*self.visible, *self._pseudo_names()), line=line, column=place)
+
+    def check_qualifier(self, column: exp.Column) -> None:
+        """Check what stands before the dot.
+
+        Raises:
+            UnknownName: it is not the relation's name or alias.
+        """
+        if column.table and column.table not in self.qualifiers:
+            line, place = position_of(column)
+            raise UnknownName.among("stream or table", column.table, self.qualifiers, line=line, column=place)
+
+    def _pseudo(self, column: exp.Column) -> Typed:
+        stored, kind = PSEUDO_COLUMNS[column.name]
+        if self.relation.kind != "append":
+            line, place = position_of(column)
+            raise InvalidQuery(
+                f"'{self.relation.name}' is a table: its rows have no {column.name.upper()}",
+                line=line,
+                column=place,
+                hint="only the events of a stream have one",
+            )
+        node = _column(stored, column)
+        if stored == "_timestamp":
+            return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[node]), kind)
+        return Typed(node, kind)
+
+    def _pseudo_names(self) -> tuple[str, ...]:
+        return tuple(PSEUDO_COLUMNS) if self.relation.kind == "append" else ()
+
+
+def column(name: str) -> exp.Column:
+    """A reference to a column by its plain name."""
+    return exp.Column(this=exp.Identifier(this=name, quoted=needs_quotes(name)))
+
+
+def binary(operator: type[exp.Expr], left: Typed, right: Typed) -> exp.Expression:
+    """`left operator right`."""
+    made = operator(this=left.expression, expression=right.expression)
+    assert isinstance(made, exp.Expression)
+    return made
+
+
+def _column(name: str, written: exp.Column) -> exp.Column:
+    """`column`, remembering where it was written."""
+    made = column(name)
+    made.this.meta.update(written.this.meta)
+    return made

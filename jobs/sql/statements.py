@@ -1,0 +1,88 @@
+"""From text to statements: `parse`.
+
+The statements themselves are in `jobs.sql.syntax`, and can be imported from here.
+"""
+
+from __future__ import annotations
+
+from sqlglot.errors import ErrorLevel, ParseError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from jobs.errors import SqlSyntaxError
+from jobs.sql.dialect import Strandline, syntax_error, tokenize
+from jobs.sql.grammar import Grammar
+from jobs.sql.syntax import (
+    CreateSource,
+    CreateView,
+    DeclaredColumn,
+    Describe,
+    Drop,
+    Explain,
+    InsertSelect,
+    InsertValues,
+    Option,
+    Select,
+    SetProperty,
+    Show,
+    Statement,
+    UnsetProperty,
+)
+
+__all__ = (
+    "CreateSource",
+    "CreateView",
+    "DeclaredColumn",
+    "Describe",
+    "Drop",
+    "Explain",
+    "InsertSelect",
+    "InsertValues",
+    "Option",
+    "Select",
+    "SetProperty",
+    "Show",
+    "Statement",
+    "UnsetProperty",
+    "parse",
+    "parse_one",
+)
+
+
+def parse(text: str) -> list[Statement]:
+    """The statements of `text`, in order; each ends with a semicolon, which the last one may lack.
+
+    Raises:
+        SqlSyntaxError: line and column are those of the whole text. No statement is returned then.
+        UnknownName, TypeMismatch: a type that is not there.
+        NotSupported: a clause that Strandline knows of and does not maintain yet.
+    """
+    grammar = Grammar(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
+    statements = []
+    for tokens in _chunks(tokenize(text)):
+        try:
+            statements.append(grammar.statement(tokens, text))
+        except ParseError as error:
+            raise syntax_error(error) from error
+    return statements
+
+
+def parse_one(text: str) -> Statement:
+    """The only statement of `text`.
+
+    Raises:
+        SqlSyntaxError: there is none, or more than one; and as `parse`.
+    """
+    found = parse(text)
+    if len(found) != 1:
+        raise SqlSyntaxError(f"expected one statement, found {len(found)}", line=1, column=1)
+    return found[0]
+
+
+def _chunks(tokens: list[Token]) -> list[list[Token]]:
+    chunks: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            chunks.append([])
+        else:
+            chunks[-1].append(token)
+    return [chunk for chunk in chunks if chunk]

@@ -1,0 +1,159 @@
+"""Statements as values: what the grammar makes of text, before any name in it is looked up.
+
+Names are folded. Queries and expressions are sqlglot trees of our dialect; their nodes remember line and column in
+the whole text, so that a later complaint can point at the place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import exp
+
+from jobs.sql.model import Kind
+from jobs.sql.types import SqlType
+
+Emit = Literal["CHANGES", "FINAL"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One `NAME = value` of a WITH clause: the name in upper case, the value as text."""
+
+    name: str
+    value: str
+    line: int | None = None
+    column: int | None = None
+
+
+@dataclass(frozen=True)
+class DeclaredColumn:
+    """A column of CREATE STREAM or TABLE. `key` is `KEY` or `PRIMARY KEY` when it is part of the key."""
+
+    name: str
+    type: SqlType
+    key: Literal["KEY", "PRIMARY KEY"] | None = None
+    line: int | None = None
+    column: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """Base of the statements.
+
+    Attributes:
+        sql: the statement's own text, without the semicolon.
+        line: 1-based, in the whole text.
+        column: 1-based.
+    """
+
+    sql: str = ""
+    line: int = 1
+    column: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateSource(Statement):
+    """`CREATE STREAM|TABLE name (columns) WITH (options)`."""
+
+    name: str
+    kind: Kind
+    columns: tuple[DeclaredColumn, ...]
+    options: tuple[Option, ...] = ()
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateView(Statement):
+    """`CREATE STREAM|TABLE|MATERIALIZED VIEW name [WITH (options)] AS SELECT …`; `kind` is None for the last."""
+
+    name: str
+    kind: Kind | None
+    query: exp.Query
+    options: tuple[Option, ...] = ()
+    emit: Emit | None = None
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+    @property
+    def materialized(self) -> bool:
+        return self.kind is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertValues(Statement):
+    """`INSERT INTO target [(columns)] VALUES (…), …`. Empty `columns`: all visible ones, as declared."""
+
+    target: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[exp.Expression, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertSelect(Statement):
+    """`INSERT INTO target SELECT …`."""
+
+    target: str
+    query: exp.Query
+    emit: Emit | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop(Statement):
+    """`DROP STREAM|TABLE|[MATERIALIZED] VIEW [IF EXISTS] name [DELETE TOPIC]`."""
+
+    what: Literal["STREAM", "TABLE", "VIEW"]
+    name: str
+    if_exists: bool = False
+    delete_topic: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show(Statement):
+    """`SHOW|LIST what [EXTENDED]`."""
+
+    what: Literal["STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPERTIES"]
+    extended: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Describe(Statement):
+    """`DESCRIBE name [EXTENDED]`."""
+
+    name: str
+    extended: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Statement):
+    """`EXPLAIN [MAINTENANCE] name|SELECT …`: exactly one of `name` and `query` is given."""
+
+    name: str | None = None
+    query: exp.Query | None = None
+    maintenance: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetProperty(Statement):
+    """`SET 'name' = 'value'`."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsetProperty(Statement):
+    """`UNSET 'name'`."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(Statement):
+    """A pull query, or with `emit` a push query. `limit` is None when all rows are wanted."""
+
+    query: exp.Query
+    emit: Emit | None = None
+    limit: int | None = None

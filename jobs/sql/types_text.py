@@ -1,0 +1,105 @@
+"""Types as text and as trees: what a statement writes for a type, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token
+
+from jobs.errors import TypeMismatch, UnknownName
+from jobs.sql import types as t
+from jobs.sql.dialect import Strandline, parse_rule, position_of
+from jobs.sql.types import Kind, SqlType
+
+_FLAT_TYPES = {
+    exp.DType.BOOLEAN: t.BOOLEAN,
+    exp.DType.INT: t.INT,
+    exp.DType.BIGINT: t.BIGINT,
+    exp.DType.DOUBLE: t.DOUBLE,
+    exp.DType.VARCHAR: t.VARCHAR,
+    exp.DType.TEXT: t.VARCHAR,
+    exp.DType.VARBINARY: t.BYTES,
+    exp.DType.DATE: t.DATE,
+    exp.DType.TIME: t.TIME,
+    exp.DType.TIMESTAMP: t.TIMESTAMP,
+}
+_TYPE_NAMES = ("STRING", *(kind.value for kind in Kind if kind is not Kind.NULL))
+
+
+def parse_type(text: str) -> SqlType:
+    """The type that `text` names; reads back what `str(SqlType)` writes.
+
+    Raises:
+        SqlSyntaxError: it is not a type's syntax.
+        UnknownName: there is no such type.
+    """
+    tree = parse_rule(text, Strandline.Parser.type_rule)
+    return type_of(tree)
+
+
+def type_of(node: exp.Expr, at: Token | None = None) -> SqlType:
+    """The type that a type's tree names; `at` is where it stands, for the error.
+
+    Raises:
+        UnknownName: there is no such type.
+        TypeMismatch: its parameters are not those of the type.
+    """
+    line, column = position_of(at or node)
+    kind = node.this
+    if kind is exp.DType.USERDEFINED or not isinstance(node, exp.DataType):
+        name = str(node.args.get("kind") or node.this).strip('"`').upper()
+        raise UnknownName.among("type", name, _TYPE_NAMES, line=line, column=column)
+    inner = node.expressions
+    if kind in _FLAT_TYPES and not inner:
+        return _FLAT_TYPES[kind]
+    if kind is exp.DType.DECIMAL:
+        return _decimal(inner, line, column)
+    if kind is exp.DType.ARRAY and len(inner) == 1:
+        return t.array(type_of(inner[0], at))
+    if kind is exp.DType.MAP and len(inner) == 2:
+        return t.map_of(type_of(inner[0], at), type_of(inner[1], at))
+    if kind is exp.DType.STRUCT and inner and all(isinstance(member, exp.ColumnDef) for member in inner):
+        return t.struct(*((_folded_name(member.this), type_of(member.args["kind"], at)) for member in inner))
+    raise TypeMismatch(f"{node.sql(dialect=Strandline)} is not a type", line=line, column=column, hint=_type_hint(kind))
+
+
+def _type_hint(kind: object) -> str:
+    if kind in _FLAT_TYPES:
+        return f"{_FLAT_TYPES[kind]} takes no parameters"
+    return "write ARRAY<type>, MAP<type, type>, STRUCT<name type, …> or DECIMAL(precision, scale)"
+
+
+def _folded_name(name: exp.Expression) -> str:
+    return name.name if name.args.get("quoted") else name.name.lower()
+
+
+def _decimal(parameters: Sequence[exp.Expr], line: int | None, column: int | None) -> SqlType:
+    numbers = [int(p.name) for p in parameters if p.name.isdigit()]
+    precision, scale = (*numbers, 0)[:2] if numbers else (t.MAX_PRECISION, 0)
+    if (
+        len(numbers) != len(parameters)
+        or len(numbers) > 2
+        or not 1 <= precision <= t.MAX_PRECISION
+        or scale > precision
+    ):
+        raise TypeMismatch(
+            f"DECIMAL({', '.join(p.sql() for p in parameters)}) is not a type",
+            line=line,
+            column=column,
+            hint="DECIMAL(precision, scale): 1 to 38 digits, of which scale after the point",
+        )
+    return t.decimal(precision, scale)
+
+
+def data_type(kind: SqlType) -> exp.DataType:
+    """The tree of a type, as CAST carries it; a new one each time."""
+    return _data_type(kind).copy()
+
+
+@cache
+def _data_type(kind: SqlType) -> exp.DataType:
+    tree = parse_rule(str(kind), Strandline.Parser.type_rule)
+    assert isinstance(tree, exp.DataType)
+    return tree

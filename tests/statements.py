@@ -1,0 +1,28 @@
+"""Definitions for tests: a catalog from statements."""
+
+from __future__ import annotations
+
+from jobs.sql.analyze import define
+from jobs.sql.catalog import Catalog
+from jobs.sql.model import Definition
+from jobs.sql.statements import CreateSource, CreateView, InsertSelect, parse
+from state_store.layout import Lake
+
+
+def run(text: str, catalog: Catalog, pipeline: str = "tests") -> Definition:
+    """Define all that `text` says; the last definition."""
+    last: Definition | None = None
+    for statement in parse(text):
+        assert isinstance(statement, CreateSource | CreateView | InsertSelect)
+        last = define(statement, catalog, pipeline)
+        if catalog.find(last.name) is None:
+            catalog.add(last)
+    assert last is not None
+    return last
+
+
+def catalog_of(lake: Lake, text: str, pipeline: str = "tests") -> Catalog:
+    """A catalog that holds what `text` defines."""
+    catalog = Catalog(lake)
+    run(text, catalog, pipeline)
+    return catalog

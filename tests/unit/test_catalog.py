@@ -1,0 +1,165 @@
+"""The catalog: definitions survive a reload, keep their order, and cannot be pulled from under their readers."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from jobs.errors import NameInUse, NameTaken, UnknownName
+from jobs.sql import types as t
+from jobs.sql.catalog import Catalog
+from jobs.sql.model import Column, Definition, InsertQuery, Source, View
+from state_store.errors import CorruptState
+from state_store.layout import Lake
+
+
+def source(name: str, pipeline: str = "p") -> Source:
+    return Source(
+        name=name,
+        kind="stream",
+        columns=(
+            Column("id", t.BIGINT, key=True),
+            Column("Who", t.struct(("name", t.VARCHAR), ("tags", t.array(t.decimal(4, 2))))),
+        ),
+        topic=name,
+        key_format="KAFKA",
+        value_format="JSON",
+        pipeline=pipeline,
+        sql=f"CREATE STREAM {name} …",
+        partitions=3,
+        timestamp="ts",
+        options={"VALUE_DELIMITER": "\t"},
+    )
+
+
+def view(name: str, *inputs: str, pipeline: str = "p") -> View:
+    return View(
+        name=name,
+        kind="table",
+        columns=(Column("id", t.BIGINT, key=True), Column("n", t.BIGINT)),
+        query=f"SELECT id, COUNT(*) AS n FROM {inputs[0]} GROUP BY id",
+        inputs=inputs,
+        pipeline=pipeline,
+        sql="…",
+        fingerprint="0123456789abcdef",
+        materialized=True,
+    )
+
+
+def insert(target: str, number: int, reads: str) -> InsertQuery:
+    return InsertQuery(
+        target=target,
+        number=number,
+        query=f"SELECT * FROM {reads}",
+        inputs=(reads,),
+        pipeline="p",
+        sql="",
+        fingerprint="",
+    )
+
+
+def test_what_is_added_is_there_after_a_reload(lake: Lake) -> None:
+    definitions: list[Definition] = [
+        source("s"),
+        view("v", "s"),
+        source("Ä/weird name"),
+        insert("s", 1, "Ä/weird name"),
+    ]
+    catalog = Catalog(lake)
+    for definition in definitions:
+        catalog.add(definition)
+    again = Catalog(lake)
+    assert again.definitions() == definitions
+    assert again.names() == ("s", "v", "Ä/weird name", "s__insert_1")
+    assert again.relations() == ("s", "v", "Ä/weird name")
+    assert again.get("v") == definitions[1]
+
+
+def test_an_empty_lake_has_an_empty_catalog(lake: Lake) -> None:
+    catalog = Catalog(lake)
+    assert catalog.names() == ()
+    assert catalog.pipelines() == ()
+    assert not lake.root.exists()
+
+
+def test_pipelines_keep_the_order_of_creation(lake: Lake) -> None:
+    catalog = Catalog(lake)
+    for definition in (
+        source("z", "two"),
+        source("b", "one"),
+        view("a", "b", pipeline="one"),
+        view("y", "z", pipeline="two"),
+    ):
+        catalog.add(definition)
+    assert Catalog(lake).pipelines() == ("two", "one")
+    assert [d.name for d in Catalog(lake).pipeline("one")] == ["b", "a"]
+
+
+def test_replacing_keeps_the_place_in_the_order(lake: Lake) -> None:
+    catalog = Catalog(lake)
+    for definition in (source("s"), view("v", "s"), source("x")):
+        catalog.add(definition)
+    catalog.replace(source("s", "other"))
+    assert Catalog(lake).names() == ("s", "v", "x")
+    assert Catalog(lake).get("s").pipeline == "other"
+
+
+def test_a_name_is_taken_once_even_by_two_catalogs(lake: Lake) -> None:
+    """The second process loaded before the first one wrote; the lock makes it look again."""
+    first, second = Catalog(lake), Catalog(lake)
+    first.add(source("s"))
+    with pytest.raises(NameTaken, match="'s'"):
+        second.add(source("s"))
+
+
+def test_adding_from_many_threads_loses_nothing(lake: Lake) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: Catalog(lake).add(source(f"s{n}")), range(24)))
+    found = Catalog(lake)
+    assert sorted(found.names()) == sorted(f"s{n}" for n in range(24))
+    assert not list(lake.catalog.glob("*.tmp"))
+    sequences = [json.loads(path.read_text())["sequence"] for path in lake.catalog.glob("*.json")]
+    assert sorted(sequences) == list(range(1, 25))
+
+
+def test_what_others_read_cannot_go(lake: Lake) -> None:
+    catalog = Catalog(lake)
+    for definition in (source("s"), view("v", "s"), view("w", "v")):
+        catalog.add(definition)
+    with pytest.raises(NameInUse, match="'v'"):
+        catalog.remove("s")
+    assert catalog.remove("w") == ("w",)
+    assert catalog.remove("v") == ("v",)
+    assert catalog.remove("s") == ("s",)
+    assert Catalog(lake).names() == ()
+
+
+def test_a_stream_goes_with_the_queries_that_feed_it(lake: Lake) -> None:
+    catalog = Catalog(lake)
+    for definition in (source("s"), source("t"), insert("t", 1, "s"), insert("t", 2, "s")):
+        catalog.add(definition)
+    with pytest.raises(NameInUse, match="t__insert_1"):
+        catalog.remove("s")
+    assert catalog.remove("t") == ("t__insert_1", "t__insert_2", "t")
+    assert Catalog(lake).names() == ("s",)
+
+
+def test_an_unknown_name_gets_the_nearest(lake: Lake) -> None:
+    catalog = Catalog(lake)
+    catalog.add(source("readings"))
+    with pytest.raises(UnknownName, match="'reedings'") as caught:
+        catalog.get("reedings")
+    assert "'readings'" in str(caught.value.hint)
+    with pytest.raises(UnknownName):
+        catalog.remove("reedings")
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"format": 99}', '{"format": 1, "type": "source", "definition": {}}'])
+def test_a_file_that_does_not_read_back_is_corrupt_state(lake: Lake, text: str) -> None:
+    lake.catalog.mkdir(parents=True)
+    (lake.catalog / "s.json").write_text(text)
+    with pytest.raises(CorruptState) as caught:
+        Catalog(lake)
+    assert "s.json" in str(caught.value.where)

@@ -1,0 +1,60 @@
+"""The error tree as an interface: stable codes, an action for each, and texts that come back as their class."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs import errors as job_errors
+from jobs.errors import OffsetsVanished, RefreshFailed, UnknownName, revive
+from state_store.errors import Action, StrandlineError, WriterBusy
+
+
+def _classes(root: type[StrandlineError]) -> list[type[StrandlineError]]:
+    return [root, *(found for child in root.__subclasses__() for found in _classes(child))]
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    """Scripts match on the code: two classes with one code could not be told apart."""
+    codes = [cls.code for cls in _classes(StrandlineError)]
+    assert len(codes) == len(set(codes))
+
+
+@pytest.mark.parametrize("cls", [c for c in _classes(StrandlineError) if not c.__subclasses__()])
+def test_every_leaf_says_what_it_means(cls: type[StrandlineError]) -> None:
+    assert cls.__doc__ is not None
+    assert cls.action in Action
+
+
+def test_the_text_names_code_place_and_next_step() -> None:
+    error = WriterBusy("someone writes", where="lake/locks/x", hint="wait")
+    assert str(error) == "[store.writer_busy] someone writes (lake/locks/x)\n  hint: wait"
+    assert error.attrs()["action"] == "retry"
+
+
+def test_unknown_names_propose_the_nearest() -> None:
+    error = UnknownName.among("column", "titel", ["title", "ticket_total_value"], line=2, column=8)
+    assert "did you mean 'title'?" in str(error)
+    assert "line 2, column 8" in str(error)
+
+
+def test_an_error_that_crossed_a_process_as_text_gets_its_class_back() -> None:
+    """Spark hands errors of its Python workers back inside a stack trace."""
+    original = OffsetsVanished("records 0 to 41 of partition 1 are gone", hint="raise retention.ms")
+    trace = f"[STREAM_FAILED] Query failed\nTraceback …\njobs.errors.OffsetsVanished: {original}\nat org.apache…"
+    revived = revive(trace)
+    assert isinstance(revived, OffsetsVanished)
+    assert revived.hint == "raise retention.ms"
+    assert "records 0 to 41" in revived.message
+
+
+def test_a_text_without_a_code_keeps_its_cause() -> None:
+    revived = revive("Py4JError\nTraceback\nValueError: no such luck\n more")
+    assert isinstance(revived, RefreshFailed)
+    assert "ValueError: no such luck" in revived.message
+
+
+def test_the_tree_drawn_in_the_module_is_the_tree() -> None:
+    """The drawing is what readers trust, so it must name every class."""
+    drawing = job_errors.__doc__ or ""
+    for cls in _classes(job_errors.SqlError) + _classes(job_errors.SourceError) + _classes(job_errors.PipelineError):
+        assert cls.__name__ in drawing

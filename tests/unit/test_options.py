@@ -1,0 +1,147 @@
+"""WITH options: an allow-list with defaults; whatever could reach the Kafka client is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
+from jobs.sql import types as t
+from jobs.sql.model import Column
+from jobs.sql.options import SourceOptions, source_options, view_options
+from jobs.sql.syntax import Option
+
+COLUMNS = (
+    Column("id", t.BIGINT, key=True),
+    Column("ts", t.BIGINT),
+    Column("day", t.VARCHAR),
+    Column("at", t.TIMESTAMP),
+)
+
+
+def options(**values: str) -> SourceOptions:
+    return source_options("s", COLUMNS, [Option(name, value, 2, 3) for name, value in values.items()])
+
+
+def test_defaults() -> None:
+    assert options() == SourceOptions(topic="s", key_format="KAFKA", value_format="JSON", partitions=1, replicas=1)
+
+
+def test_every_option_is_read() -> None:
+    found = options(
+        KAFKA_TOPIC="My.topic-1",
+        KEY_FORMAT="json",
+        VALUE_FORMAT="delimited",
+        PARTITIONS="3",
+        REPLICAS="2",
+        TIMESTAMP="DAY",
+        TIMESTAMP_FORMAT="yyyy-MM-dd",
+        VALUE_DELIMITER="tab",
+    )
+    assert found == SourceOptions(
+        topic="My.topic-1",
+        key_format="JSON",
+        value_format="DELIMITED",
+        partitions=3,
+        replicas=2,
+        timestamp="day",
+        timestamp_format="yyyy-MM-dd",
+        other={"VALUE_DELIMITER": "\t"},
+    )
+
+
+def test_format_sets_both_formats() -> None:
+    assert (options(FORMAT="AVRO").key_format, options(FORMAT="AVRO").value_format) == ("AVRO", "AVRO")
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"PARTITION": "3"}, OptionRefused, "PARTITION is not an option"),
+        ({"PARTITIONS": "0"}, OptionRefused, "from 1"),
+        ({"PARTITIONS": "three"}, OptionRefused, "from 1"),
+        ({"FORMAT": "JSON", "KEY_FORMAT": "KAFKA"}, OptionRefused, "one or the other"),
+        ({"VALUE_FORMAT": "XML"}, OptionRefused, "not a format"),
+        ({"VALUE_FORMAT": "NONE"}, OptionRefused, "not a format"),
+        ({"VALUE_FORMAT": "PROTOBUF"}, NotSupported, "PROTOBUF"),
+        ({"VALUE_FORMAT": "KAFKA"}, InvalidQuery, "one value column"),
+        ({"KEY_FORMAT": "NONE"}, InvalidQuery, "'id' is a key column"),
+        ({"KAFKA_TOPIC": "a/b"}, OptionRefused, "name of a topic"),
+        ({"TIMESTAMP": "tss"}, UnknownName, "tss"),
+        ({"TIMESTAMP": "day"}, OptionRefused, "VARCHAR"),
+        ({"TIMESTAMP": "ts", "TIMESTAMP_FORMAT": "yyyy"}, OptionRefused, "BIGINT"),
+        ({"TIMESTAMP_FORMAT": "yyyy"}, OptionRefused, "needs TIMESTAMP"),
+        ({"VALUE_DELIMITER": ";"}, OptionRefused, "DELIMITED"),
+        ({"VALUE_FORMAT": "DELIMITED", "VALUE_DELIMITER": "ab"}, OptionRefused, "one character"),
+        ({"WRAP_SINGLE_VALUE": "false"}, NotSupported, "WRAP_SINGLE_VALUE"),
+    ],
+)
+def test_wrong_options_are_refused(given: dict[str, str], error: type[SqlError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        options(**given)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SASL.JAAS.CONFIG",
+        "SASL.LOGIN.CALLBACK.HANDLER.CLASS",
+        "INTERCEPTOR.CLASSES",
+        "METRIC.REPORTERS",
+        "KEY.DESERIALIZER",
+        "SSL.ENGINE.FACTORY.CLASS",
+    ],
+)
+def test_client_options_that_can_run_code_are_refused_as_such(name: str) -> None:
+    with pytest.raises(OptionRefused, match="can run code") as caught:
+        options(**{name: "x"})
+    assert name.lower() in caught.value.message
+    assert (caught.value.line, caught.value.column) == (2, 3)
+
+
+def test_any_other_client_option_is_refused_too() -> None:
+    with pytest.raises(OptionRefused, match="reaches the Kafka client"):
+        options(**{"BOOTSTRAP.SERVERS": "elsewhere:9092"})
+
+
+def test_an_option_given_twice_is_refused() -> None:
+    with pytest.raises(OptionRefused, match="twice"):
+        source_options("s", COLUMNS, [Option("PARTITIONS", "1"), Option("PARTITIONS", "2")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "accepted"),
+    [
+        (t.INT, "KAFKA", True),
+        (t.BYTES, "KAFKA", True),
+        (t.BOOLEAN, "KAFKA", False),
+        (t.decimal(4, 2), "KAFKA", False),
+        (t.array(t.INT), "DELIMITED", False),
+        (t.TIMESTAMP, "DELIMITED", True),
+        (t.array(t.INT), "JSON", True),
+        (t.map_of(t.VARCHAR, t.INT), "JSON", True),
+        (t.array(t.map_of(t.INT, t.INT)), "JSON", False),
+        (t.struct(("a", t.INT)), "AVRO", True),
+    ],
+)
+def test_a_format_must_be_able_to_hold_the_columns(kind: t.SqlType, form: str, accepted: bool) -> None:
+    columns = (Column("v", kind),)
+    if accepted:
+        assert source_options("s", columns, [Option("VALUE_FORMAT", form)]).value_format == form
+    else:
+        with pytest.raises(InvalidQuery, match=r"cannot hold|VARCHAR keys"):
+            source_options("s", columns, [Option("VALUE_FORMAT", form)])
+
+
+def test_a_view_takes_the_options_that_name_what_is_done_anyway() -> None:
+    assert view_options([Option("STATE", "FULL"), Option("REFRESH", "incremental")]) == {
+        "STATE": "full",
+        "REFRESH": "incremental",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("STATE", "partial"), ("SEMANTICS", "ksql"), ("ERRORS", "stop"), ("KAFKA_TOPIC", "out")]
+)
+def test_options_of_later_versions_are_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(NotSupported, match=name):
+        view_options([Option(name, value)])
