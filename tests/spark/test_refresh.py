@@ -1,0 +1,259 @@
+"""Stages on Spark and Delta, epoch after epoch: the tables equal DuckDB's answer over the logs, and each epoch is one
+commit that says what it reflects.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from jobs.errors import RefreshFailed
+from jobs.ivm import refresh
+from jobs.ivm.refresh import StageResult, refresh_stage
+from jobs.ivm.stage import AggregateStage, LatestStage, MapStage, Relation, Stage
+from jobs.ivm.storage import spec_of_input
+from jobs.sql import types as t
+from jobs.sql.model import META_COLUMNS
+from state_store import reader
+from state_store.commits import CommitRecord
+from state_store.errors import NegativeWeight
+from state_store.layout import Lake
+from state_store.table import Table
+from tests.aggregate_cases import BEGIN, CALLS, LOG, grouped
+from tests.rule_harness import append_log, call, multiset, output, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVENTS = append_log([("id", t.INT), ("k", t.VARCHAR), ("v", t.BIGINT), ("_tombstone", t.BOOLEAN)], "t__log")
+VISIBLE = (output("id", "id", t.INT), output("k", "k", t.VARCHAR), output("v", "v", t.BIGINT))
+KEYED = LatestStage("t", EVENTS, VISIBLE, ("id",))
+TABLE = Relation("t", tuple((column.name, column.type) for column in VISIBLE), "keyed", ("id",))
+
+
+class Bench:
+    """A lake with event logs that a test appends to, and the stages over them."""
+
+    def __init__(self, spark: SparkSession, lake: Lake) -> None:
+        self.spark = spark
+        self.lake = lake
+        self.offset = 0
+
+    def append(self, log: Relation, rows: Iterable[Mapping[str, Any]]) -> None:
+        """One commit of events to an event log; the order columns are filled in where they are missing."""
+        table = Table(self.spark, self.lake.table(log.name), spec_of_input(log))
+        head = table.ensure(CommitRecord(epoch=0))
+        values = []
+        for row in rows:
+            self.offset += 1
+            event = {"_partition": 0, "_offset": self.offset, "_stream_time": BEGIN, **row}
+            values.append(tuple(event.get(name) for name, _ in log.columns))
+        frame = self.spark.createDataFrame(values, table.spec.ddl)
+        table.append(frame, CommitRecord(epoch=head.record.epoch + 1, mode="ingest"))
+
+    def refresh(self, stage: Stage, **options: Any) -> StageResult:
+        return refresh_stage(self.spark, self.lake, stage, "f1", "tests/1", **options)
+
+    def versions(self, name: str) -> int:
+        head = reader.head(self.lake.table(name))
+        return -1 if head is None else head.version
+
+    def rows(self, stage: Stage) -> Counter[tuple[Any, ...]]:
+        """The rows a reader sees."""
+        names = [column.name for column in stage.outputs]
+        return multiset(list(row.values()) for row in self._arrow(stage.table, names).to_pylist())
+
+    def duckdb(self, log: Relation, query: str) -> Counter[tuple[Any, ...]]:
+        """The query's answer over all rows of a log, as `history`."""
+        with duckdb.connect(config={"threads": 1}) as db:
+            db.execute("SET TimeZone = 'UTC'")
+            db.register("history", self._arrow(log.name, [name for name, _ in log.columns]))
+            return multiset(db.execute(query).fetchall())
+
+    def _arrow(self, name: str, columns: list[str]) -> pa.Table:
+        rows = reader.read_rows(self.lake.table(name), columns=columns)
+        table = rows if isinstance(rows, pa.Table) else rows.read_all()
+        return table.select(columns)
+
+
+@pytest.fixture
+def bench(spark: SparkSession, lake: Lake) -> Bench:
+    return Bench(spark, lake)
+
+
+def events(chance: random.Random, count: int) -> list[dict[str, Any]]:
+    """Random events for `LOG`; stream times run backwards now and then."""
+    return [
+        {
+            "k": chance.choice([None, "a", "b"]),
+            "v": chance.choice([None, 1, -5, 2**31 - 1]),
+            "s": chance.choice([None, "", "p", "q", "ü"]),
+            "d": chance.choice([None, Decimal("1.123456789012345678"), Decimal(10**9)]),
+            "x": chance.choice([None, 1.5, -2e5, 3.25]),
+            "y": chance.choice([None, b"", b"a", b"\xff"]),
+            "m": chance.choice([None, {"x": 1}]),
+            "_partition": chance.randint(0, 1),
+            "_stream_time": BEGIN + timedelta(seconds=chance.randint(0, 3)),
+        }
+        for _ in range(count)
+    ]
+
+
+def test_every_function_equals_recomputation_over_a_growing_log(bench: Bench) -> None:
+    """Also with a batch that brings a new group only, and one that is empty."""
+    stage, recomputed = grouped(*CALLS)
+    chance = random.Random(20)
+    for batch in (events(chance, 9), [{"k": "new", "v": 1}], [], events(chance, 25)):
+        bench.append(LOG, batch)
+        result = bench.refresh(stage)
+        assert bench.rows(stage) == bench.duckdb(LOG, recomputed)
+        assert result.mode == ("full" if not result.from_vector else "delta" if batch else "none")
+
+
+def test_a_table_and_its_views_follow_inserts_updates_and_deletes(bench: Bench) -> None:
+    """Keyed source, aggregate with retractions, keyed filter with a hidden key, and a global aggregate."""
+    calls = (call("__a0", "COUNT", []), call("__a1", "SUM", [("v", t.BIGINT)]), call("__a2", "AVG", [("v", t.BIGINT)]))
+    # Names that the aliases of a join might shadow.
+    shown = tuple(output(name, c.name, c.type) for name, c in zip(("s", "t", "source"), calls, strict=True))
+    by_k = AggregateStage("by_k", TABLE, None, VISIBLE[1:2], calls, (VISIBLE[1], *shown), ("k",))
+    total = AggregateStage("total", TABLE, None, (), calls, shown, ())
+    large = MapStage("large", TABLE, parse("v > 1"), (VISIBLE[1],), (), (output("__k0", "id", t.INT),))
+    table = (
+        "(SELECT * FROM (SELECT * FROM history QUALIFY row_number() OVER (PARTITION BY id"
+        " ORDER BY _stream_time DESC, _partition DESC, _offset DESC) = 1) WHERE NOT _tombstone)"
+    )
+    queries = {
+        KEYED: f"SELECT id, k, v FROM {table}",
+        by_k: f"SELECT k, count(*), sum(v), avg(v) FROM {table} GROUP BY k",
+        total: f"SELECT count(*), sum(v), avg(v) FROM {table}",
+        large: f"SELECT k FROM {table} WHERE v > 1",
+    }
+    epochs: list[list[tuple[int | None, str | None, int | None]]] = [
+        [],
+        [(1, "a", 1), (2, "a", 2), (None, None, 5), (3, "b", None)],
+        [(1, "b", 7), (1, "c", 7)],
+        [(2, None, None), (3, "b", 4), (4, "z", 9)],
+        [(1, None, None), (3, None, None), (4, None, None), (None, None, None)],
+    ]
+    for epoch in epochs:
+        rows = [{"id": key, "k": k, "v": v, "_tombstone": (k, v) == (None, None)} for key, k, v in epoch]
+        bench.append(EVENTS, rows)
+        for stage, recomputed in queries.items():
+            bench.refresh(stage)
+            assert bench.rows(stage) == bench.duckdb(EVENTS, recomputed), stage.table
+    assert bench.rows(total) == Counter({(0, None, None): 1})
+
+
+def test_a_stream_view_appends_and_says_what_it_reflects(bench: Bench) -> None:
+    stage = MapStage("big", LOG, parse("v > 1"), (output("w", "v * 2", t.BIGINT), *meta_outputs()))
+    bench.append(LOG, [{"v": 1}, {"v": 2}, {"v": 2}, {"v": None}])
+    first = bench.refresh(stage)
+    bench.append(LOG, [{"v": 3}])
+    second = bench.refresh(stage)
+    assert (first.mode, first.inserted, second.mode, second.inserted, second.deleted) == ("full", 2, "delta", 1, 0)
+    assert (second.from_vector, second.to_vector) == ({LOG.name: 1}, {LOG.name: 2})
+    head = reader.head(bench.lake.table("big"))
+    assert head is not None
+    assert (head.version, head.record.vector, head.record.epoch) == (second.version, {LOG.name: 2}, 2)
+    names = ", ".join(name for name, _ in META_COLUMNS)
+    assert bench.rows(stage) == bench.duckdb(LOG, f"SELECT v * 2, {names} FROM history WHERE v > 1")
+
+
+def test_nothing_new_is_no_commit_and_a_long_silence_moves_the_vector(bench: Bench) -> None:
+    """The vector follows once it is more than twenty versions behind, so that the range to read stays short."""
+    stage = MapStage("big", LOG, parse("v > 1"), (output("v", "v", t.INT), *meta_outputs()))
+    bench.append(LOG, [{"v": 2}])
+    bench.refresh(stage)
+    assert bench.refresh(stage).mode == "none"
+    before = bench.versions("big")
+    bench.append(LOG, [{"v": 0}])
+    assert (bench.refresh(stage).mode, bench.versions("big")) == ("none", before)
+    for _ in range(20):
+        bench.append(LOG, [{"v": 0}])
+    moved = bench.refresh(stage)
+    assert (moved.mode, moved.version, moved.to_vector) == ("advance", before + 1, {LOG.name: bench.versions(LOG.name)})
+
+
+def test_a_refresh_up_to_a_version_and_then_on_equals_one_refresh(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the changes count as too many to be broadcast."""
+    monkeypatch.setattr(refresh, "_MAX_BROADCAST_CHANGES", 0)
+    stage, recomputed = grouped("n", "sv", "l")
+    chance = random.Random(7)
+    for _ in range(3):
+        bench.append(LOG, events(chance, 5))
+    assert bench.refresh(stage, upto=1).to_vector == {LOG.name: 1}
+    assert bench.refresh(stage, upto=1).mode == "none"
+    assert bench.refresh(stage).to_vector == {LOG.name: 3}
+    assert bench.rows(stage) == bench.duckdb(LOG, recomputed)
+
+
+def test_queries_that_feed_one_stream_keep_a_vector_entry_each(bench: Bench) -> None:
+    """Two inserts read the same log; the stream's own record (its offsets) is carried along."""
+    outputs = (output("v", "v", t.INT), *meta_outputs())
+    positive, negative = (MapStage("both", LOG, parse(f"v {sign} 0"), outputs) for sign in "><")
+    bench.append(LOG, [{"v": 1}, {"v": -1}])
+    path = bench.lake.table("both")
+    Table(
+        bench.spark, path, spec_of_input(Relation("both", tuple((o.name, o.type) for o in outputs), "append"))
+    ).ensure(CommitRecord(epoch=0, fingerprint="stream", offsets={"topic": {"0": 5}}))
+    for _ in range(2):
+        bench.refresh(positive, vector_key="one/events")
+        bench.refresh(negative, vector_key="two/events")
+    head = reader.head(path)
+    assert head is not None
+    assert head.record.vector == {"one/events": 1, "two/events": 1}
+    assert (head.record.fingerprint, head.record.offsets) == ("stream", {"topic": {"0": 5}})
+    assert sorted(row[0] for row in bench.rows(positive)) == [-1, 1]
+
+
+def test_rows_of_another_definition_are_not_built_upon(bench: Bench) -> None:
+    stage, _ = grouped("n")
+    bench.append(LOG, [{"k": "a"}])
+    bench.refresh(stage)
+    with pytest.raises(RefreshFailed) as refused:
+        refresh_stage(bench.spark, bench.lake, stage, "f2", "tests/1")
+    assert "create it again" in str(refused.value.hint)
+
+
+def test_a_row_taken_away_that_is_not_there_stops_the_view_and_stores_nothing(bench: Bench) -> None:
+    """The view claims to reflect an empty version of its input, from which a row then goes."""
+    calls = (call("__a0", "COUNT", []),)
+    stage = AggregateStage(
+        "by_k", TABLE, None, VISIBLE[1:2], calls, (VISIBLE[1], output("n", "__a0", t.BIGINT)), ("k",)
+    )
+    bench.append(EVENTS, [{"id": 1, "k": "a", "v": 1, "_tombstone": False}])
+    bench.refresh(KEYED)
+    there = bench.versions("t")
+    bench.append(EVENTS, [{"id": 1, "_tombstone": True}])
+    bench.refresh(KEYED)
+    bench.refresh(stage, upto=0)
+    Table(bench.spark, bench.lake.table("by_k"), spec_of_input(Relation("by_k", (), "append"))).advance(
+        CommitRecord(
+            epoch=reader.head(bench.lake.table("by_k")).record.epoch + 1, vector={"t": there}, fingerprint="f1"
+        )
+    )
+    before = bench.versions("by_k")
+    with pytest.raises(NegativeWeight) as stopped:
+        bench.refresh(stage)
+    assert "'t'" in stopped.value.message
+    assert bench.versions("by_k") == before
+
+
+def test_an_input_without_a_table_is_nothing_to_do(bench: Bench) -> None:
+    stage, _ = grouped("n")
+    assert bench.refresh(stage).mode == "none"
+    assert bench.versions("view") == -1
+
+
+def meta_outputs() -> list[Any]:
+    return [output(name, name, kind) for name, kind in META_COLUMNS]
