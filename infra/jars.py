@@ -18,8 +18,8 @@ SETS: dict[str, list[tuple[str, str, str]]] = {
     "kafka": [
         ("org.apache.kafka", "kafka_2.13", "4.3.1"),
         # Kafka logs through the log4j 2 API and ships no implementation as a dependency.
-        ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
-        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+        ("org.apache.logging.log4j", "log4j-core", "2.25.4"),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
     ],
 }
 
@@ -41,7 +41,15 @@ def fetch(name: str) -> Path:
     settings = Path(__file__).with_name("ivysettings.xml")
     for group, artifact, version in SETS[name]:
         command = ["java", "-jar", str(ivy), "-settings", str(settings), "-dependency", group, artifact, version]
-        command += ["-confs", "default", "-retrieve", f"{target}/[artifact]-[revision].[ext]", "-types", "jar", "bundle"]
+        command += [
+            "-confs",
+            "default",
+            "-retrieve",
+            f"{target}/[artifact]-[revision].[ext]",
+            "-types",
+            "jar",
+            "bundle",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             sys.stderr.write(done.stdout[-4000:] + done.stderr[-2000:])

@@ -1,0 +1,149 @@
+"""How fast events come in: a real broker's topic to a Delta event log, against what could be had at most.
+
+    python benchmarks/ingest.py [--events 1000000] [--rounds 3]
+
+One run measures, over the same events (about 100 bytes of JSON, 5 fields, 4 partitions):
+
+    consume   confluent-kafka's bare consume loop, one process, nothing decoded
+    write     Spark writes the same decoded rows from memory to a Delta table, nothing read or checked
+    ingest    the product's way: source, decoding, exactly-once commit to the event log
+
+and prints events per second (best and median of the rounds) and the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from jobs.ingest import event_logs, source
+from jobs.ingest.kafka_log import KafkaLog
+from jobs.spark import spark_session
+from jobs.sql import types as t
+from jobs.sql.model import Column, Source
+from state_store.config import KafkaSettings, Settings, load_settings
+from state_store.layout import Lake
+from tests.kafka_broker import KafkaBroker
+
+PARTITIONS = 4
+COLUMNS = (
+    Column("id", t.BIGINT),
+    Column("user_name", t.VARCHAR),
+    Column("amount", t.DOUBLE),
+    Column("quantity", t.INT),
+    Column("paid", t.BOOLEAN),
+)
+
+
+def event(number: int) -> bytes:
+    return orjson.dumps(
+        {
+            "id": number,
+            "user_name": f"user number {number * 7919 % 100_003}",
+            "amount": number % 10_007 / 8,
+            "quantity": number % 13,
+            "paid": number % 3 == 0,
+        }
+    )
+
+
+def fill(broker: KafkaBroker, topic: str, events: int) -> None:
+    broker.create_topic(topic, PARTITIONS)
+    share = events // PARTITIONS
+    for partition in range(PARTITIONS):
+        first = partition * share
+        broker.produce(topic, ((None, event(n)) for n in range(first, first + share)), partition)
+
+
+def consume(broker: KafkaBroker, topic: str, events: int) -> None:
+    """The bare loop: messages are fetched and counted."""
+    options = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "bare", "enable.auto.commit": False}
+    consumer = Consumer(options)
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    seen = 0
+    while seen < events:
+        seen += len(consumer.consume(num_messages=min(10_000, events - seen), timeout=1.0))
+    consumer.close()
+
+
+def main() -> None:
+    """Run the three, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    events = asked.events // PARTITIONS * PARTITIONS
+    with tempfile.TemporaryDirectory() as folder:
+        broker = KafkaBroker(Path(folder) / "kafka")
+        broker.start()
+        try:
+            fill(broker, "events", events)
+            kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
+            settings = load_settings(lake=Path(folder) / "lake", kafka=kafka)
+            results = measure(broker, settings, events, asked.rounds)
+        finally:
+            broker.stop()
+    report(results, events)
+
+
+def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds per way and round. The first round warms up and is left out."""
+    results: dict[str, list[float]] = {"consume": [], "write": [], "ingest": []}
+    with spark_session(settings.spark, "bench-ingest") as spark:
+        source.register(spark)
+        rows = None
+        for number in range(rounds + 1):
+            lake = Lake(settings.lake / f"round-{number}")
+            wanted = Source("events", "stream", COLUMNS, "events", "KAFKA", "JSON", "bench", "", partitions=PARTITIONS)
+            ways: dict[str, Callable[[], object]] = {
+                "consume": lambda: consume(broker, "events", events),
+                "ingest": lambda lake=lake, wanted=wanted: ingest(spark, settings, lake, wanted),
+            }
+            if rows is not None:
+                ways["write"] = lambda lake=lake, rows=rows: rows.write.format("delta").save(str(lake.table("bare")))
+            for name, way in ways.items():
+                began = time.monotonic()
+                way()
+                if number:
+                    results[name].append(time.monotonic() - began)
+            stored = spark.read.format("delta").load(str(lake.table("events")))
+            assert stored.count() == events
+            if rows is None:
+                rows = stored.cache()
+                rows.count()
+    return results
+
+
+def ingest(spark: object, settings: Settings, lake: Lake, wanted: Source) -> None:
+    """One drain, as a pipeline without views does it."""
+    KafkaLog(settings.kafka).end_offsets(wanted.topic)
+    frame = source.read_stream(spark, settings, lake, [wanted], {})
+    writer = frame.writeStream.foreachBatch(
+        lambda batch, _: event_logs.ingest(batch.sparkSession, batch, [wanted], lake, "bench/1") and None
+    )
+    checkpoint = str(lake.checkpoint("bench"))
+    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+
+
+def report(results: dict[str, list[float]], events: int) -> None:
+    print(f"{events:,} events, {PARTITIONS} partitions")
+    rate = {name: events / statistics.median(seconds) for name, seconds in results.items()}
+    for name, seconds in results.items():
+        print(f"  {name:8} median {rate[name]:>10,.0f}/s   best {events / min(seconds):>10,.0f}/s")
+    print(
+        f"  ingest / consume = {rate['ingest'] / rate['consume']:.2f}   ingest / write = {rate['ingest'] / rate['write']:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""From the raw records of a partition to the rows of one source, as Arrow batches.
+
+All sources of a pipeline share one set of columns, since one Spark source reads all their topics:
+
+    _source STRING · _partition INT · _offset BIGINT · _timestamp TIMESTAMP
+    _running_time TIMESTAMP    largest `_timestamp` of the good records so far in this range, this one included
+    _headers ARRAY<STRUCT<key, value>>
+    _key BINARY · _value BINARY · _error STRING     filled for broken records only: dead letters
+    _tombstone BOOLEAN         a null value in a table's topic
+    s0 STRUCT<…>, s1 STRUCT<…>, …                   the visible columns of the first, second, … source
+    _range STRUCT<next, good, broken, running_time> only in a range's last row, which is no record (see `close`)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.ingest.formats import open_format
+from jobs.ingest.formats.coerce import Misfit
+from jobs.ingest.formats.timestamps import reader
+from jobs.sql.types import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jobs.ingest.formats import Format
+    from jobs.ingest.formats.columns import Errors
+    from jobs.ingest.logs import Records
+    from jobs.sql.model import Source
+
+_NEVER = np.iinfo(np.int64).min
+_LEAD = (
+    "_source STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _running_time TIMESTAMP, "
+    "_headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
+    "_key BINARY, _value BINARY, _error STRING, _tombstone BOOLEAN"
+)
+_RANGE = "_range STRUCT<next: BIGINT, good: BIGINT, broken: BIGINT, running_time: TIMESTAMP>"
+
+
+def decoded_schema(sources: Sequence[Source]) -> str:
+    """The columns above as Spark DDL."""
+    members = [", ".join(f"`{column.name}`: {column.type.spark()}" for column in source.columns) for source in sources]
+    structs = [f"s{place} STRUCT<{fields}>" for place, fields in enumerate(members)]
+    return ", ".join([_LEAD, *structs, _RANGE])
+
+
+@dataclass
+class Tally:
+    """What a range held so far: the last offsets of good and broken records, the largest event time (microseconds)."""
+
+    good: int | None = None
+    broken: int | None = None
+    running_time: int = _NEVER
+
+
+class Decoder:
+    """Decodes one range of one partition for one source. Batches must be given in offset order."""
+
+    def __init__(self, source: Source, place: int, schema: pa.Schema, registry: Callable[[], Any]) -> None:
+        self._source = source
+        self._schema = schema
+        self._column = f"s{place}"
+        self._formats: tuple[Format | None, Format | None] = (
+            open_format(source, "key", registry),
+            open_format(source, "value", registry),
+        )
+        self._event_time = reader(source.timestamp_format) if source.timestamp is not None else None
+        self.tally = Tally()
+
+    def decode(self, records: Records) -> pa.RecordBatch:
+        """One row per record, good or broken."""
+        errors: Errors = {}
+        self._check_presence(records, errors)
+        visible = self._visible(records, errors)
+        times = self._times(records, visible, errors)
+        broken = np.zeros(len(records), dtype=bool)
+        broken[list(errors)] = True
+        offsets = np.array(records.offsets, dtype=np.int64)
+        running = self._running_time(offsets, times, broken)
+        filled = self._schema.field(self._column).type
+        arrays = {
+            "_source": pa.repeat(pa.scalar(self._source.name), len(records)),
+            "_partition": pa.array(np.full(len(records), records.partition, dtype=np.int32)),
+            "_offset": pa.array(offsets),
+            "_timestamp": _instants(times, times == _NEVER),
+            "_running_time": _instants(running, broken | (running == _NEVER)),
+            "_headers": self._headers(records),
+            **_letters(records, errors),
+            "_tombstone": self._tombstones(records),
+            self._column: pa.StructArray.from_arrays(visible, fields=list(filled), mask=pa.array(broken)),
+        }
+        return self._batch(arrays, len(records))
+
+    def close(self, partition: int, following: int) -> pa.RecordBatch:
+        """The range's last row: where the next one starts, and the tally.
+
+        It lets the driver commit without counting rows, and past offsets that hold no record (transaction markers).
+        """
+        tally = self.tally
+        running = None if tally.running_time == _NEVER else tally.running_time
+        ends = {"next": following, "good": tally.good, "broken": tally.broken, "running_time": running}
+        arrays = {
+            "_source": pa.array([self._source.name]),
+            "_partition": pa.array([partition], type=pa.int32()),
+            "_range": pa.array([ends], type=self._schema.field("_range").type),
+        }
+        return self._batch(arrays, 1)
+
+    def _batch(self, arrays: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [arrays[field.name] if field.name in arrays else pa.nulls(rows, field.type) for field in self._schema],
+            schema=self._schema,
+        )
+
+    def _check_presence(self, records: Records, errors: Errors) -> None:
+        """A stream's event has a value; a table's has a key."""
+        wanted, what = (records.values, "no value") if self._source.kind == "stream" else (records.keys, "no key")
+        if None in wanted:
+            errors.update((row, what) for row, payload in enumerate(wanted) if payload is None)
+
+    def _visible(self, records: Records, errors: Errors) -> list[pa.Array]:
+        """The visible columns in declared order."""
+        key, value = self._formats
+        keys = iter(key.decode(records.keys, errors) if key else ())
+        values = iter(value.decode(records.values, errors) if value else ())
+        arrays = [next(keys if column.key else values) for column in self._source.columns]
+        if self._source.kind == "table":
+            for column, array in zip(self._source.columns, arrays, strict=True):
+                if column.key and array.null_count:
+                    absent = np.flatnonzero(pc.is_null(array))
+                    for row in absent.tolist():
+                        errors.setdefault(row, f"key column '{column.name}' is null")
+        return arrays
+
+    def _times(self, records: Records, visible: list[pa.Array], errors: Errors) -> np.ndarray[Any, Any]:
+        """Event times in microseconds: the record's own, or those of the TIMESTAMP column. `_NEVER`: none."""
+        stamps = np.array(records.timestamps, dtype=np.int64)
+        times = np.where(stamps < 0, _NEVER, stamps * 1000)
+        if self._event_time is None:
+            for row in np.flatnonzero(stamps < 0).tolist():
+                errors.setdefault(row, "no timestamp")
+            return times
+        place = next(i for i, column in enumerate(self._source.columns) if column.name == self._source.timestamp)
+        kind = self._source.columns[place].type.kind
+        for row, value in enumerate(_plain_times(visible[place], kind)):
+            if row in errors or (records.values[row] is None and value is None):
+                continue
+            try:
+                times[row] = self._event_time(value) if isinstance(value, str) else _in_range(value)
+            except Misfit as error:
+                errors[row] = f"timestamp column '{self._source.timestamp}': {error}"
+        return times
+
+    def _running_time(
+        self, offsets: np.ndarray[Any, Any], times: np.ndarray[Any, Any], broken: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any]:
+        """Moves the tally on; broken records have no part in event time."""
+        tally = self.tally
+        running: np.ndarray[Any, Any] = np.maximum.accumulate(np.where(broken, _NEVER, times))
+        running = np.maximum(running, tally.running_time)
+        if len(running):
+            tally.running_time = int(running[-1])
+        if not broken.all():
+            tally.good = int(offsets[~broken][-1])
+        if broken.any():
+            tally.broken = int(offsets[broken][-1])
+        return running
+
+    def _headers(self, records: Records) -> pa.Array:
+        kind = self._schema.field("_headers").type
+        if not any(records.headers):
+            starts = pa.array(np.zeros(len(records) + 1, dtype=np.int32))
+            return pa.ListArray.from_arrays(starts, pa.array([], type=kind.value_type), type=kind)
+        rows = [[{"key": name, "value": value} for name, value in found or ()] for found in records.headers]
+        return pa.array(rows, type=kind)
+
+    def _tombstones(self, records: Records) -> pa.Array:
+        if None not in records.values:
+            return pa.array(np.zeros(len(records), dtype=bool))
+        return pa.array([value is None for value in records.values])
+
+
+def _plain_times(array: pa.Array, kind: Kind) -> list[Any]:
+    """A TIMESTAMP column's values: text, or microseconds as numbers."""
+    if kind is Kind.VARCHAR:
+        return list(array.to_pylist())
+    values = array.cast(pa.int64()).to_pylist()
+    return list(values) if kind is Kind.TIMESTAMP else [None if value is None else value * 1000 for value in values]
+
+
+def _in_range(value: int | None) -> int:
+    if value is None:
+        raise Misfit("is null")
+    # Years 1 to 9999.
+    if not -62_135_596_800_000_000 <= value <= 253_402_300_799_999_999:
+        raise Misfit("number out of the range of TIMESTAMP")
+    return value
+
+
+def _instants(microseconds: np.ndarray[Any, Any], absent: np.ndarray[Any, Any]) -> pa.Array:
+    mask = absent if absent.any() else None
+    return pa.array(microseconds, mask=mask).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _letters(records: Records, errors: Errors) -> dict[str, pa.Array]:
+    """What a dead letter keeps of its record. Left out when all are good."""
+    if not errors:
+        return {}
+    rows = range(len(records))
+    return {
+        "_key": pa.array([records.keys[row] if row in errors else None for row in rows], type=pa.binary()),
+        "_value": pa.array([records.values[row] if row in errors else None for row in rows], type=pa.binary()),
+        "_error": pa.array([errors.get(row) for row in rows], type=pa.string()),
+    }

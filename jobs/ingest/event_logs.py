@@ -1,0 +1,249 @@
+"""Event logs: one micro-batch of decoded records becomes at most one commit per log, exactly once.
+
+    batch ──> per source: dead letters first, then the event log
+
+Each commit records the next offset of every partition it holds (`record.offsets`). Rows below what a table's last
+commit says are left out, so a batch may be repeated, or cut differently after a restart, and nothing is lost or
+doubled. Dead letters go first: if the process dies in between, the log is behind, the batch comes again, and the
+letters' own offsets keep them from being written twice. Log + dead letters = what the topic held.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jobs.ingest.progress import committed_offsets, log_table
+from jobs.sql import types as t
+from jobs.sql.model import META_COLUMNS
+from state_store.commits import CommitRecord
+from state_store.failpoints import failpoint
+from state_store.layout import dead_letters_of
+from state_store.table import Table
+from state_store.tablespec import TableSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from jobs.sql.model import Source
+    from state_store.commits import Head
+    from state_store.layout import Lake
+
+__all__ = ["Ingested", "committed_offsets", "dead_letter_spec", "ingest", "log_spec", "prepare"]
+
+log = logging.getLogger("strandline.ingest")
+
+_DEAD_LETTER_COLUMNS = (
+    ("_topic", t.VARCHAR),
+    ("_partition", t.INT),
+    ("_offset", t.BIGINT),
+    ("_timestamp", t.TIMESTAMP),
+    ("_key", t.BYTES),
+    ("_value", t.BYTES),
+    ("_headers", dict(META_COLUMNS)["_headers"]),
+    ("reason", t.VARCHAR),
+)
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """One commit: `rows` were appended to `table`, which stands at `version` now."""
+
+    source: str
+    table: str
+    version: int
+    rows: int
+    dead_letters: bool = False
+
+
+@dataclass(frozen=True)
+class _Range:
+    """The closing row of a partition's range: see `jobs.ingest.decode`. Times in microseconds."""
+
+    partition: str
+    next: int
+    good: int | None
+    broken: int | None
+    running_time: int | None
+
+
+def log_spec(source: Source) -> TableSpec:
+    """The event log of a source: visible columns, meta columns and, for a table's, `_tombstone`."""
+    columns = [(column.name, column.type.spark()) for column in source.columns]
+    columns += [(name, kind.spark()) for name, kind in META_COLUMNS]
+    if source.kind == "table":
+        columns.append(("_tombstone", t.BOOLEAN.spark()))
+    return TableSpec(log_table(source), tuple(columns), "append")
+
+
+def dead_letter_spec(source: Source) -> TableSpec:
+    """The records of a source that could not be decoded, and why."""
+    columns = tuple((name, kind.spark()) for name, kind in _DEAD_LETTER_COLUMNS)
+    return TableSpec(dead_letters_of(source.name), columns, "append")
+
+
+def prepare(spark: SparkSession, sources: Sequence[Source], lake: Lake, writer: str) -> None:
+    """Create the event logs and dead letter tables that are not there yet, so that they can be read."""
+    for source in sources:
+        for spec in (log_spec(source), dead_letter_spec(source)):
+            _open(spark, spec, lake, writer)
+
+
+def ingest(spark: SparkSession, batch: DataFrame, sources: Sequence[Source], lake: Lake, writer: str) -> list[Ingested]:
+    """Append one micro-batch of `source.read_stream` to the event logs and dead letters of `sources`.
+
+    Args:
+        spark: the batch's own session (`batch.sparkSession`).
+        writer: who writes, for the commits: `pipeline/incarnation`.
+
+    Returns:
+        the commits made, in order; none when the batch holds nothing new.
+
+    Raises:
+        VectorMismatch: another writer has moved a table; the batch must be read again.
+    """
+    from pyspark.storagelevel import StorageLevel
+
+    batch = batch.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        ranges = _ranges(batch)
+        commits: list[Ingested] = []
+        for place, source in enumerate(sources):
+            if source.name in ranges:
+                commits += _Intake(spark, batch, place, source, lake, writer).take(ranges[source.name])
+        return commits
+    finally:
+        batch.unpersist()
+
+
+def _ranges(batch: DataFrame) -> dict[str, list[_Range]]:
+    """{source: its ranges}. This is the job that reads and decodes the topics; later ones find the batch in memory."""
+    from pyspark.sql import functions as f
+
+    rows = batch.where("_range IS NOT NULL").select(
+        "_source",
+        "_partition",
+        "_range.next",
+        "_range.good",
+        "_range.broken",
+        f.unix_micros("_range.running_time").alias("running_time"),
+    )
+    found: dict[str, list[_Range]] = {}
+    for name, partition, *rest in rows.collect():
+        found.setdefault(name, []).append(_Range(str(partition), *rest))
+    return found
+
+
+class _Intake:
+    """One source's share of one batch."""
+
+    def __init__(
+        self, spark: SparkSession, batch: DataFrame, place: int, source: Source, lake: Lake, writer: str
+    ) -> None:
+        self._batch = batch.where(f"_source = '{_quoted(source.name)}' AND _range IS NULL")
+        self._place = place
+        self._source = source
+        self._writer = writer
+        self._open_table = partial(_open, spark, lake=lake, writer=writer)
+        self._log, self._log_head = self._open_table(log_spec(source))
+
+    def take(self, ranges: Sequence[_Range]) -> list[Ingested]:
+        committed = self._offsets(self._log_head)
+        commits = self._bury(ranges, committed)
+        record = self._record(self._log_head, ranges)
+        failpoint("before-log-commit")
+        if any(r.good is not None and r.good >= committed.get(r.partition, 0) for r in ranges):
+            head = self._log.append(self._events(_above(committed)), record)
+            commits.append(Ingested(self._source.name, log_table(self._source), head.version, head.record.inserted))
+        elif commits:
+            # Nothing for the log, but it must not come back to these records: retention may take them away.
+            self._log.advance(record)
+        failpoint("after-log-commit")
+        return commits
+
+    def _bury(self, ranges: Sequence[_Range], committed: dict[str, int]) -> list[Ingested]:
+        """Commit the batch's new dead letters, if there are any."""
+        if all(r.broken is None for r in ranges):
+            return []
+        name, source = dead_letters_of(self._source.name), self._source.name
+        table, before = self._open_table(dead_letter_spec(self._source))
+        buried = self._offsets(before)
+        first = {r.partition: max(committed.get(r.partition, 0), buried.get(r.partition, 0)) for r in ranges}
+        if all(r.broken is None or r.broken < first[r.partition] for r in ranges):
+            return []
+        head = table.append(self._dead_letters(_above(first)), self._record(before, ranges))
+        log.warning("source '%s': %d records are broken, see table '%s'", source, head.record.inserted, name)
+        return [Ingested(source, name, head.version, head.record.inserted, dead_letters=True)]
+
+    def _offsets(self, head: Head) -> dict[str, int]:
+        return dict(head.record.offsets.get(self._source.topic, {}))
+
+    def _record(self, head: Head, ranges: Sequence[_Range]) -> CommitRecord:
+        """The next commit after `head`: offsets and stream times moved on, never back."""
+        topic = self._source.topic
+        offsets = self._offsets(head)
+        times = dict(head.record.stream_times.get(topic, {}))
+        for r in ranges:
+            offsets[r.partition] = max(r.next, offsets.get(r.partition, 0))
+            if r.running_time is not None:
+                times[r.partition] = max(r.running_time, times.get(r.partition, r.running_time))
+        return replace(
+            head.record,
+            epoch=head.record.epoch + 1,
+            offsets={topic: offsets},
+            stream_times={topic: times},
+            writer=self._writer,
+            mode="ingest",
+            reason=f"records of topic '{topic}' for source '{self._source.name}'",
+        )
+
+    def _events(self, wanted: Column) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        before = self._log_head.record.stream_times.get(self._source.topic, {})
+        earlier = _per_partition(before)
+        running = f.unix_micros("_running_time")
+        stream_time = f.timestamp_micros(f.greatest(running, earlier) if before else running)
+        visible = [f.col(f"s{self._place}.`{column.name}`").alias(column.name) for column in self._source.columns]
+        meta: list[Column] = [f.col("_partition"), f.col("_offset"), f.col("_timestamp")]
+        meta += [stream_time.alias("_stream_time"), f.col("_headers")]
+        if self._source.kind == "table":
+            meta.append(f.col("_tombstone"))
+        return self._batch.where(f.col("_error").isNull() & wanted).select(*visible, *meta)
+
+    def _dead_letters(self, wanted: Column) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        stored = [f.col(name) for name in ("_partition", "_offset", "_timestamp", "_key", "_value", "_headers")]
+        columns = [f.lit(self._source.topic).alias("_topic"), *stored, f.col("_error").alias("reason")]
+        return self._batch.where(f.col("_error").isNotNull() & wanted).select(*columns)
+
+
+def _open(spark: SparkSession, spec: TableSpec, lake: Lake, writer: str) -> tuple[Table, Head]:
+    table = Table(spark, lake.table(spec.name), spec)
+    return table, table.ensure(CommitRecord(epoch=0, writer=writer, reason="first use"))
+
+
+def _above(offsets: dict[str, int]) -> Column:
+    """Rows that a table whose next offsets are these does not have yet."""
+    from pyspark.sql import functions as f
+
+    return f.col("_offset") >= _per_partition(offsets, otherwise=0)
+
+
+def _per_partition(values: dict[str, int], otherwise: int | None = None) -> Column:
+    """The value for the row's `_partition`."""
+    from pyspark.sql import functions as f
+
+    chosen: Any = f
+    for partition, value in values.items():
+        chosen = chosen.when(f.col("_partition") == int(partition), f.lit(value).cast("bigint"))
+    return f.lit(otherwise).cast("bigint") if chosen is f else chosen.otherwise(f.lit(otherwise).cast("bigint"))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,248 @@
+"""From a decoded value (JSON, Avro, SQL literal) to a value of a column's type, by ksqlDB's rules where they are safe.
+
+Where ksqlDB would cut or wrap silently (a fraction into BIGINT, 2^31 into INT) the value is refused: the record goes to
+the dead letters, and nothing is lost.
+
+    type                  accepted                                             result for Arrow
+    BOOLEAN               true, false, 'true', 'false'                         bool
+    INT BIGINT            whole numbers in range, as number or text            int
+    DOUBLE                finite numbers, as number or text                    float
+    DECIMAL(p, s)         numbers that fit without rounding                    Decimal
+    VARCHAR               text; numbers, booleans, objects as their JSON text  str
+    BYTES                 bytes; text is base64                                bytes
+    DATE                  days since 1970-01-01, 'yyyy-mm-dd'                  date
+    TIME                  milliseconds of the day, 'hh:mm:ss'                  int, milliseconds
+    TIMESTAMP             milliseconds since 1970, ISO text (UTC unless said)  int, microseconds
+    ARRAY MAP STRUCT      lists, objects; STRUCT fields as columns (see find)  list, list of pairs, dict
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal, InvalidOperation
+from math import isfinite
+from typing import Any
+
+from jobs.ingest.formats import json_text
+from jobs.sql.types import MAX_PRECISION, Kind, SqlType
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_MS = 86_400_000
+# What Spark and Parquet readers agree on: years 1 to 9999.
+_MIN_US = -62_135_596_800_000_000
+_MAX_US = 253_402_300_799_999_999
+# Python's own context rounds to 28 digits; a DECIMAL has up to 38.
+_WIDE = Context(prec=2 * MAX_PRECISION)
+_BITS = {Kind.INT: 31, Kind.BIGINT: 63}
+
+
+class Misfit(ValueError):
+    """A value has no place in its column; the text says why, and shows at most 40 characters of it."""
+
+
+def coerce(value: object, wanted: SqlType) -> Any:
+    """The value for Arrow, see the table above; None stays None.
+
+    Raises:
+        Misfit: the value is not one of the type.
+    """
+    return None if value is None else _RULES[wanted.kind](value, wanted)
+
+
+def find(name: str, fields: Mapping[str, object]) -> str | None:
+    """The field of an object that belongs to a column: the same name, else the same but for case."""
+    if name in fields:
+        return name
+    folded = name.lower()
+    return next((field for field in fields if field.lower() == folded), None)
+
+
+def misfit(value: object, wanted: SqlType) -> Misfit:
+    shown = value if isinstance(value, str) else json_text.dumps(value)
+    shown = repr(shown) if isinstance(value, str) else shown
+    return Misfit(f"{shown if len(shown) <= 40 else shown[:37] + '...'} is not a {wanted}")
+
+
+def _boolean(value: object, wanted: SqlType) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise misfit(value, wanted)
+
+
+def _integer(value: object, wanted: SqlType) -> int:
+    number: int | None = None
+    if isinstance(value, int):
+        number = None if isinstance(value, bool) else value
+    elif isinstance(value, str):
+        number = int(value) if _WHOLE.fullmatch(value.strip()) else None
+    elif isinstance(value, (float, Decimal)) and _is_whole(value):
+        number = int(value)
+    limit = 1 << _BITS[wanted.kind]
+    if number is None:
+        raise misfit(value, wanted)
+    if not -limit <= number < limit:
+        raise Misfit(f"number out of the range of {wanted}")
+    return number
+
+
+def _is_whole(value: float | Decimal) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    # 1E+999999999 is a whole number too, of a gigabyte of digits.
+    return value.is_finite() and value.adjusted() < 20 and value == value.to_integral_value()
+
+
+def _double(value: object, wanted: SqlType) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
+        raise misfit(value, wanted)
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise misfit(value, wanted) from None
+    # A float that came as one (Avro) may say NaN; text and overflowing decimals may not.
+    if not isinstance(value, float) and not isfinite(number):
+        raise misfit(value, wanted)
+    return number
+
+
+def _decimal(value: object, wanted: SqlType) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal, str)):
+        raise misfit(value, wanted)
+    try:
+        number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    except (InvalidOperation, ValueError):
+        raise misfit(value, wanted) from None
+    if not number.is_finite():
+        raise misfit(value, wanted)
+    if not number:
+        return Decimal(0).scaleb(-wanted.scale)
+    if number.adjusted() >= wanted.precision - wanted.scale:
+        raise Misfit(f"number out of the range of {wanted}")
+    fitted = number.quantize(Decimal(1).scaleb(-wanted.scale), context=_WIDE)
+    if fitted != number:
+        raise Misfit(f"number has more than {wanted.scale} decimal places")
+    return fitted
+
+
+def _varchar(value: object, wanted: SqlType) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (bool, int, float, Decimal, list, dict)):
+        return json_text.dumps(value)
+    raise misfit(value, wanted)
+
+
+def _bytes(value: object, wanted: SqlType) -> bytes:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raise Misfit("text is not base64") from None
+    raise misfit(value, wanted)
+
+
+def _number_in_text(value: object) -> object:
+    """DELIMITED has no numbers but in text: what looks like one in a time's place is one."""
+    return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value.strip()) else value
+
+
+def _date(value: object, wanted: SqlType) -> date:
+    value = _number_in_text(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return date(1970, 1, 1) + timedelta(days=value)
+        if isinstance(value, str):
+            return date.fromisoformat(value.strip())
+    except (ValueError, OverflowError):
+        pass
+    raise misfit(value, wanted)
+
+
+def _time(value: object, wanted: SqlType) -> int:
+    value = _number_in_text(value)
+    if isinstance(value, str):
+        try:
+            value = time.fromisoformat(value.strip())
+        except ValueError:
+            raise misfit(value, wanted) from None
+    if isinstance(value, time):
+        return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _DAY_MS:
+        return value
+    raise misfit(value, wanted)
+
+
+def _timestamp(value: object, wanted: SqlType) -> int:
+    value = _number_in_text(value)
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise misfit(value, wanted) from None
+    if isinstance(value, datetime):
+        return microseconds(value)
+    if isinstance(value, int) and not isinstance(value, bool) and _MIN_US <= value * 1000 <= _MAX_US:
+        return value * 1000
+    raise misfit(value, wanted)
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds since the epoch, exactly; a moment without zone is in UTC."""
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (zoned - _EPOCH) // timedelta(microseconds=1)
+
+
+def _array(value: object, wanted: SqlType) -> list[object]:
+    if not isinstance(value, (list, tuple)):
+        raise misfit(value, wanted)
+    return [coerce(item, wanted.args[0]) for item in value]
+
+
+def _map(value: object, wanted: SqlType) -> list[tuple[object, object]]:
+    if not isinstance(value, Mapping):
+        raise misfit(value, wanted)
+    pairs = {coerce(key, wanted.args[0]): coerce(item, wanted.args[1]) for key, item in value.items()}
+    if None in pairs:
+        raise Misfit("a MAP has a null key")
+    return list(pairs.items())
+
+
+def _struct(value: object, wanted: SqlType) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        raise misfit(value, wanted)
+    fields: dict[str, object] = {}
+    for name, inner in wanted.fields:
+        found = find(name, value)
+        try:
+            fields[name] = None if found is None else coerce(value[found], inner)
+        except Misfit as error:
+            raise Misfit(f"field '{name}': {error}") from None
+    return fields
+
+
+_RULES: Mapping[Kind, Callable[[object, SqlType], object]] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.INT: _integer,
+    Kind.BIGINT: _integer,
+    Kind.DOUBLE: _double,
+    Kind.DECIMAL: _decimal,
+    Kind.VARCHAR: _varchar,
+    Kind.BYTES: _bytes,
+    Kind.DATE: _date,
+    Kind.TIME: _time,
+    Kind.TIMESTAMP: _timestamp,
+    Kind.ARRAY: _array,
+    Kind.MAP: _map,
+    Kind.STRUCT: _struct,
+}

@@ -1,0 +1,61 @@
+"""From Python values to Arrow columns: whole columns at once where every value already has the column's type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.ingest.formats.coerce import Misfit, coerce
+from jobs.sql.types import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobs.sql.model import Column
+
+Errors = dict[int, str]
+"""{row of the batch: the first thing wrong with it}."""
+
+# Python types that Arrow takes for a kind without changing their meaning. (It would take 1.5 for an integer, and
+# True for a double: so the types are looked at first.)
+_NONE = type(None)
+_PLAIN: dict[Kind, frozenset[type]] = {
+    Kind.BOOLEAN: frozenset({bool, _NONE}),
+    Kind.INT: frozenset({int, _NONE}),
+    Kind.BIGINT: frozenset({int, _NONE}),
+    Kind.DOUBLE: frozenset({int, float, _NONE}),
+    Kind.VARCHAR: frozenset({str, _NONE}),
+}
+_MILLISECONDS = frozenset({int, _NONE})
+
+
+def build(column: Column, values: Sequence[object], errors: Errors) -> pa.Array:
+    """The column's Arrow array, one entry per value. A value that does not fit is null, and noted in `errors`."""
+    kind = column.type.kind
+    found = set(map(type, values))
+    try:
+        if found <= _PLAIN.get(kind, frozenset()):
+            return pa.array(values, type=column.type.arrow())
+        if kind is Kind.TIMESTAMP and found <= _MILLISECONDS:
+            return pc.cast(pa.array(values, type=pa.timestamp("ms", tz="UTC")), column.type.arrow())
+    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+        # One of the values is out of range: find it below.
+        pass
+    return pa.array(_each(column, values, errors), type=column.type.arrow())
+
+
+def nulls(column: Column, count: int) -> pa.Array:
+    return pa.nulls(count, type=column.type.arrow())
+
+
+def _each(column: Column, values: Sequence[object], errors: Errors) -> list[object]:
+    fitted: list[object] = []
+    for row, value in enumerate(values):
+        try:
+            fitted.append(coerce(value, column.type))
+        except Misfit as error:
+            errors.setdefault(row, f"column '{column.name}': {error}")
+            fitted.append(None)
+    return fitted

@@ -1,0 +1,89 @@
+"""DELIMITED: one line of separated values, in the order of the columns; an empty value is NULL."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from jobs.errors import EncodeFailed, OptionRefused
+from jobs.ingest.formats import columns, json_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from jobs.ingest.formats.columns import Errors
+    from jobs.sql.model import Column
+
+_NAMED = {"SPACE": " ", "TAB": "\t"}
+# The module's own limit, 128 KiB, is below what a record may hold; the broker's limit is the one that counts.
+csv.field_size_limit(2**31 - 1)
+
+
+def delimiter_of(option: str | None) -> str:
+    """The character of VALUE_DELIMITER or KEY_DELIMITER: one character, SPACE or TAB; a comma when not given.
+
+    Raises:
+        OptionRefused: it is not one character.
+    """
+    found = _NAMED.get((option or ",").upper(), option or ",")
+    if len(found) != 1 or found in '"\r\n':
+        raise OptionRefused(f"a delimiter is one character, SPACE or TAB, not '{option}'")
+    return found
+
+
+class DelimitedFormat:
+    """Separated values for the key's or the value's columns."""
+
+    def __init__(self, wanted: tuple[Column, ...], delimiter: str) -> None:
+        self._columns = wanted
+        self._delimiter = delimiter
+        nested = next((column.name for column in wanted if column.type.is_nested), None)
+        if nested is not None:
+            raise OptionRefused(f"DELIMITED cannot hold column '{nested}'", hint="use JSON or AVRO for nested types")
+
+    def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
+        """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
+        empty = [None] * len(self._columns)
+        rows = [
+            empty if payload is None else self._split(payload, row, errors) or empty
+            for row, payload in enumerate(payloads)
+        ]
+        return [
+            columns.build(column, [values[place] or None for values in rows], errors)
+            for place, column in enumerate(self._columns)
+        ]
+
+    def encode(self, row: Mapping[str, object]) -> bytes | None:
+        """The payload of wire values; null when all are."""
+        values = [row[column.name] for column in self._columns]
+        if all(value is None for value in values):
+            return None
+        text = ["" if value is None else value if isinstance(value, str) else _text(value) for value in values]
+        if any(value == "" for value in values):
+            raise EncodeFailed("DELIMITED cannot tell an empty string from NULL", hint="use JSON")
+        line = io.StringIO()
+        # The writer quotes what looks like its line end; a record has none.
+        csv.writer(line, delimiter=self._delimiter, lineterminator="\r\n").writerow(text)
+        return line.getvalue().removesuffix("\r\n").encode()
+
+    def _split(self, payload: bytes, row: int, errors: Errors) -> list[str] | None:
+        try:
+            lines = list(csv.reader([payload.decode()], delimiter=self._delimiter, strict=True))
+        except UnicodeDecodeError:
+            errors.setdefault(row, "not UTF-8")
+            return None
+        except csv.Error as error:
+            errors.setdefault(row, f"not delimited text: {error}")
+            return None
+        values = lines[0] if len(lines) == 1 else []
+        if len(values) != len(self._columns):
+            errors.setdefault(row, f"{len(values)} values for {len(self._columns)} columns")
+            return None
+        return values
+
+
+def _text(value: object) -> str:
+    return json_text.dumps(value).strip('"')

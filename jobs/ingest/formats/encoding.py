@@ -1,0 +1,56 @@
+"""From SQL values to what the formats write: the inverse of decoding, for INSERT.
+
+As ksqlDB writes them: DATE as days, TIME as milliseconds of the day, TIMESTAMP as milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+from jobs.errors import EncodeFailed
+from jobs.ingest.formats import json_text
+from jobs.ingest.formats.coerce import Misfit, coerce
+from jobs.sql.model import Column
+from jobs.sql.types import Kind, SqlType
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+
+
+def wire_value(value: object, column: Column) -> Any:
+    """A Python value of the column as the formats write it.
+
+    Raises:
+        EncodeFailed: it is not a value of the column's type, or topics cannot carry it.
+    """
+    try:
+        return _wire(coerce(value, column.type), column.type)
+    except Misfit as error:
+        raise EncodeFailed(f"column '{column.name}': {error}", hint=f"the column is {column.type}") from None
+
+
+def _wire(value: Any, kind: SqlType) -> Any:
+    """`value` is what `coerce` gives."""
+    if value is None:
+        return None
+    match kind.kind:
+        case Kind.DATE:
+            return value.toordinal() - _EPOCH_DAY
+        case Kind.TIMESTAMP:
+            if value % 1000:
+                raise Misfit("records carry times in whole milliseconds")
+            return value // 1000
+        case Kind.ARRAY:
+            return [_wire(item, kind.args[0]) for item in value]
+        case Kind.MAP:
+            return {_member(key, kind.args[0]): _wire(item, kind.args[1]) for key, item in value}
+        case Kind.STRUCT:
+            return {name: _wire(value[name], inner) for name, inner in kind.fields}
+        case _:
+            return value
+
+
+def _member(key: object, kind: SqlType) -> str:
+    """A MAP's key as the name of a member."""
+    plain = _wire(key, kind)
+    return plain if isinstance(plain, str) else json_text.dumps(plain)

@@ -1,0 +1,83 @@
+"""KAFKA: one column as Kafka's own serializers write it: big-endian INT, BIGINT, DOUBLE; UTF-8 VARCHAR; raw BYTES."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from jobs.errors import OptionRefused
+from jobs.ingest.formats import columns
+from jobs.sql.types import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobs.ingest.formats.columns import Errors
+    from jobs.sql.model import Column
+
+_NUMBERS = {Kind.INT: struct.Struct(">i"), Kind.BIGINT: struct.Struct(">q"), Kind.DOUBLE: struct.Struct(">d")}
+_KINDS = (*_NUMBERS, Kind.VARCHAR, Kind.BYTES)
+
+
+class PrimitiveFormat:
+    """One primitive. Raises OptionRefused at once for columns it cannot hold."""
+
+    def __init__(self, wanted: tuple[Column, ...]) -> None:
+        if len(wanted) != 1 or wanted[0].type.kind not in _KINDS:
+            shown = ", ".join(f"{column.name} {column.type}" for column in wanted)
+            raise OptionRefused(
+                f"format KAFKA holds one column of INT, BIGINT, DOUBLE, VARCHAR or BYTES, not ({shown})",
+                hint="use JSON, DELIMITED or AVRO",
+            )
+        self._column = wanted[0]
+        self._number = _NUMBERS.get(self._column.type.kind)
+
+    def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
+        """The one column. A null payload gives null; a broken one null and an entry in `errors`."""
+        if self._column.type.kind is Kind.BYTES:
+            return [pa.array(payloads, type=pa.binary())]
+        if self._column.type.kind is Kind.VARCHAR:
+            return [self._texts(payloads, errors)]
+        return [self._numbers(payloads, errors)]
+
+    def encode(self, row: Mapping[str, object]) -> bytes | None:
+        """The payload of a wire value."""
+        value = row[self._column.name]
+        if value is None or isinstance(value, bytes):
+            return value
+        return value.encode() if self._number is None and isinstance(value, str) else self._pack(value)
+
+    def _pack(self, value: object) -> bytes:
+        assert self._number is not None, "the constructor let no other type through"
+        return self._number.pack(value)
+
+    def _texts(self, payloads: Sequence[bytes | None], errors: Errors) -> pa.Array:
+        try:
+            return pa.array(payloads, type=pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid:
+            return columns.build(self._column, [self._text(p, row, errors) for row, p in enumerate(payloads)], errors)
+
+    def _text(self, payload: bytes | None, row: int, errors: Errors) -> str | None:
+        try:
+            return None if payload is None else payload.decode()
+        except UnicodeDecodeError:
+            errors.setdefault(row, f"column '{self._column.name}': not UTF-8")
+            return None
+
+    def _numbers(self, payloads: Sequence[bytes | None], errors: Errors) -> pa.Array:
+        assert self._number is not None, "texts and bytes are handled before"
+        size = self._number.size
+        if {len(payload) if payload is not None else -1 for payload in payloads} == {size}:
+            joined = np.frombuffer(b"".join(payloads), dtype=self._number.format)  # type: ignore[arg-type]
+            return pa.array(joined.astype(joined.dtype.newbyteorder("=")), type=self._column.type.arrow())
+        values: list[object] = []
+        for row, payload in enumerate(payloads):
+            if payload is not None and len(payload) != size:
+                kind = self._column.type
+                errors.setdefault(row, f"column '{self._column.name}': {len(payload)} bytes, a {kind} has {size}")
+                payload = None
+            values.append(None if payload is None else self._number.unpack(payload)[0])
+        return columns.build(self._column, values, errors)

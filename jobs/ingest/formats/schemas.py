@@ -1,0 +1,110 @@
+"""The schemas under which INSERT registers what it writes: Avro and JSON Schema from a source's columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from jobs.errors import EncodeFailed
+from jobs.sql.types import Kind, SqlType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobs.sql.model import Column
+
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_AVRO: dict[Kind, Any] = {
+    Kind.BOOLEAN: "boolean",
+    Kind.INT: "int",
+    Kind.BIGINT: "long",
+    Kind.DOUBLE: "double",
+    Kind.VARCHAR: "string",
+    Kind.BYTES: "bytes",
+    Kind.DATE: {"type": "int", "logicalType": "date"},
+    Kind.TIME: {"type": "int", "logicalType": "time-millis"},
+    Kind.TIMESTAMP: {"type": "long", "logicalType": "timestamp-millis"},
+}
+_JSON: dict[Kind, dict[str, Any]] = {
+    Kind.BOOLEAN: {"type": "boolean"},
+    Kind.INT: {"type": "integer", "connect.type": "int32"},
+    Kind.BIGINT: {"type": "integer", "connect.type": "int64"},
+    Kind.DOUBLE: {"type": "number", "connect.type": "float64"},
+    Kind.DECIMAL: {"type": "number", "title": "org.apache.kafka.connect.data.Decimal"},
+    Kind.VARCHAR: {"type": "string"},
+    Kind.BYTES: {"type": "string", "connect.type": "bytes"},
+    Kind.DATE: {"type": "integer", "title": "org.apache.kafka.connect.data.Date"},
+    Kind.TIME: {"type": "integer", "title": "org.apache.kafka.connect.data.Time"},
+    Kind.TIMESTAMP: {"type": "integer", "title": "org.apache.kafka.connect.data.Timestamp"},
+}
+
+
+def avro_schema(columns: Sequence[Column], *, bare: bool) -> str:
+    """A record of nullable fields; `bare`: the one column's own type.
+
+    Raises:
+        EncodeFailed: a column cannot be written in Avro.
+    """
+    if bare:
+        return json.dumps(_avro(columns[0].type, columns[0].name))
+    return json.dumps(_record("KsqlDataSourceSchema", [(column.name, column.type) for column in columns]))
+
+
+def json_schema(columns: Sequence[Column], *, bare: bool) -> str:
+    """An object of nullable members; `bare`: the one column's own type."""
+    if bare:
+        return json.dumps(_json(columns[0].type))
+    return json.dumps(_object([(column.name, column.type) for column in columns]))
+
+
+def _avro(kind: SqlType, path: str) -> Any:
+    match kind.kind:
+        case Kind.DECIMAL:
+            return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+        case Kind.ARRAY:
+            return {"type": "array", "items": _optional(_avro(kind.args[0], path))}
+        case Kind.MAP:
+            if kind.args[0].kind is not Kind.VARCHAR:
+                raise EncodeFailed(f"column '{path}': AVRO maps have VARCHAR keys", hint="use JSON")
+            return {"type": "map", "values": _optional(_avro(kind.args[1], path))}
+        case Kind.STRUCT:
+            # A record's name must be unique within the schema.
+            return _record(f"KsqlDataSourceSchema_{path}", list(kind.fields))
+        case _:
+            return _AVRO[kind.kind]
+
+
+def _record(name: str, fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:
+    prefix = name.removeprefix("KsqlDataSourceSchema").lstrip("_")
+    members = []
+    for field, kind in fields:
+        if not _AVRO_NAME.fullmatch(field):
+            raise EncodeFailed(f"AVRO has no field named '{field}'", hint="letters, digits and _ only, or use JSON")
+        path = f"{prefix}_{field}" if prefix else field
+        members.append({"name": field, "type": _optional(_avro(kind, path)), "default": None})
+    return {"type": "record", "name": name, "namespace": "io.confluent.ksql.avro_schemas", "fields": members}
+
+
+def _optional(schema: Any) -> list[Any]:
+    return ["null", schema]
+
+
+def _json(kind: SqlType) -> dict[str, Any]:
+    match kind.kind:
+        case Kind.ARRAY:
+            return {"type": "array", "items": _nullable(_json(kind.args[0]))}
+        case Kind.MAP:
+            return {"type": "object", "additionalProperties": _nullable(_json(kind.args[1]))}
+        case Kind.STRUCT:
+            return _object(kind.fields)
+        case _:
+            return _JSON[kind.kind]
+
+
+def _object(fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: _nullable(_json(kind)) for name, kind in fields}}
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"oneOf": [{"type": "null"}, schema]}

@@ -1,0 +1,202 @@
+"""Kafka as a log, on confluent-kafka: topics and offsets by the admin client, INSERT by an idempotent producer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from jobs.errors import SourceUnavailable, TopicMissing
+from jobs.ingest import kafka_range
+from jobs.ingest.kafka_range import TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
+
+    from jobs.ingest.logs import Record, Records
+    from state_store.config import KafkaSettings
+
+_PRODUCER: dict[str, Any] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "partitioner": "murmur2_random",
+    "linger.ms": 5,
+}
+
+_BY_KEY = -1
+
+
+def client_options(settings: KafkaSettings) -> dict[str, Any]:
+    """The client's options: those that settings name, and no other. Arbitrary client options could run code."""
+    password = settings.sasl_password.get_secret_value() if settings.sasl_password else None
+    options = {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "security.protocol": settings.security_protocol,
+        "sasl.mechanism": settings.sasl_mechanism,
+        "sasl.username": settings.sasl_username,
+        "sasl.password": password,
+        "ssl.ca.location": settings.ssl_ca_location,
+        "client.id": "strandline",
+    }
+    return {name: value for name, value in options.items() if value is not None} | {
+        "logger": logging.getLogger("strandline.kafka")
+    }
+
+
+class KafkaLog:
+    """The brokers of `settings`. Clients are made when first needed; an instance stays in its process."""
+
+    kind: Literal["local", "kafka"] = "kafka"
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._options = client_options(settings)
+        self._servers = settings.bootstrap_servers
+        self._client: AdminClient | None = None
+        self._producer: Producer | None = None
+
+    def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
+        """Create the topic unless it is there; an existing one keeps its partitions.
+
+        Raises:
+            SourceUnavailable: the brokers do not answer, or refuse.
+        """
+        if self.exists(topic):
+            return
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas)
+        try:
+            _answer(self._admin.create_topics([new], request_timeout=TIMEOUT)[topic])
+        except KafkaException as error:
+            if _code(error) != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._unavailable(error) from error
+        # The answer may come before every broker knows the topic.
+        deadline = time.monotonic() + TIMEOUT
+        while not self.exists(topic) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def exists(self, topic: str) -> bool:
+        return self._partitions(topic) is not None
+
+    def topics(self) -> list[str]:
+        """All topics but Kafka's own."""
+        try:
+            found = self._admin.list_topics(timeout=TIMEOUT).topics
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+        return sorted(name for name in found if not name.startswith("__"))
+
+    def begin_offsets(self, topic: str) -> dict[int, int]:
+        return self._offsets(topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """{partition: the last stable offset}: behind it lie only records of transactions that are still open."""
+        return self._offsets(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
+        """Append, acknowledged by all replicas in sync; (partition, offset) of each record, in order.
+
+        Raises:
+            TopicMissing: there is no such topic.
+            SourceUnavailable: a record was not acknowledged; those before it may have been.
+        """
+        if not self.exists(topic):
+            raise self._missing(topic)
+        places: list[tuple[int, int] | None] = [None] * len(records)
+        failed: list[KafkaError] = []
+
+        def delivered(position: int, error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                failed.append(error)
+            else:
+                places[position] = (message.partition(), message.offset())
+
+        producer = self._open_producer()
+        for position, record in enumerate(records):
+            self._send(producer, topic, record, lambda error, message, at=position: delivered(at, error, message))
+        producer.flush(TIMEOUT)
+        if failed or None in places:
+            raise self._unavailable(KafkaException(failed[0]) if failed else TimeoutError("no acknowledgement"))
+        return [place for place in places if place is not None]
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
+        return kafka_range.read(self._options, topic, partition, start, end)
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = AdminClient(self._options)
+        return self._client
+
+    def _open_producer(self) -> Producer:
+        if self._producer is None:
+            self._producer = Producer(self._options | _PRODUCER)
+        return self._producer
+
+    def _send(self, producer: Producer, topic: str, record: Record, delivered: Any) -> None:
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    value=record.value,
+                    key=record.key,
+                    timestamp=record.timestamp_ms,
+                    headers=list(record.headers),
+                    on_delivery=delivered,
+                    partition=_BY_KEY if record.partition is None else record.partition,
+                )
+                break
+            except BufferError:
+                # The queue is full: let acknowledgements come in.
+                producer.poll(0.5)
+        producer.poll(0)
+
+    def _partitions(self, topic: str) -> list[int] | None:
+        try:
+            # Unlike a metadata request this one never creates the topic, whatever the brokers' settings.
+            future = self._admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)[topic]
+            return [part.id for part in _answer(future).partitions]
+        except KafkaException as error:
+            if _code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise self._unavailable(error) from error
+
+    def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
+        partitions = self._partitions(topic)
+        if partitions is None:
+            raise self._missing(topic)
+        wanted = {TopicPartition(topic, number): spec for number in partitions}
+        try:
+            futures = self._admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT
+            )
+            return {place.partition: _answer(future).offset for place, future in futures.items()}
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+
+    def _missing(self, topic: str) -> TopicMissing:
+        hint = "CREATE STREAM … WITH (PARTITIONS = n) makes it"
+        return TopicMissing(f"topic '{topic}' is not there", where=str(self._servers), hint=hint)
+
+    def _unavailable(self, error: Exception) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"Kafka: {error}", where=str(self._servers), hint="check kafka.bootstrap_servers and that the brokers run"
+        )
+
+
+def _answer(future: Future[Any]) -> Any:
+    """An admin request's result. The client keeps the time limit; ours only guards against a future it forgot.
+
+    Raises:
+        KafkaException: the request failed.
+    """
+    try:
+        return future.result(2 * TIMEOUT)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001  (the client's own name)
+
+
+def _code(error: KafkaException) -> int:
+    return int(error.args[0].code())

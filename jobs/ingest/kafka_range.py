@@ -1,0 +1,124 @@
+"""Reading an exact range of offsets from Kafka, with transactions: a consumer assigned to one partition.
+
+It is in no group and commits no offsets: the lake's commits are the only memory of progress. Offsets of a range need
+not all hold a record: transaction markers and aborted records leave gaps, also at its end. So the range ends with the
+consumer's position, which the partition's end events carry, not with its last record.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from jobs.errors import OffsetsVanished, SourceUnavailable
+from jobs.ingest.logs import CHUNK, Records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+# Seconds. An answer that takes longer comes from a broker in trouble: the election of a leader takes less.
+TIMEOUT = 30.0
+
+_CONSUMER: dict[str, Any] = {
+    # Required by the client; no group is ever joined and nothing is committed to it.
+    "group.id": "strandline-unused",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    # A range that is not there must be an error, never a jump to another offset.
+    "auto.offset.reset": "error",
+    # Large fetches: a range is read from one end to the other. The queue holds what two fetches bring.
+    "fetch.min.bytes": 1,
+    # How long the broker sits on a fetch at the partition's end: it delays the end event, so a range's end, by this.
+    "fetch.wait.max.ms": 20,
+    "fetch.max.bytes": 16 << 20,
+    "max.partition.fetch.bytes": 8 << 20,
+    "queued.max.messages.kbytes": 32 << 10,
+    "queued.min.messages": 200_000,
+    # Checked by the client, not trusted to the wire.
+    "check.crcs": True,
+}
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001  (the client names its own codes so)
+_VANISHED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
+# The client goes on by itself after these; if it does not, the time limit ends it.
+_PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001
+
+
+def read(options: Mapping[str, Any], topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
+    """The committed records with start <= offset < end, in runs of at most `CHUNK`.
+
+    Args:
+        options: how to reach the brokers.
+
+    Raises:
+        OffsetsVanished: retention removed records of the range.
+        SourceUnavailable: the brokers refuse, or nothing has come for `TIMEOUT`.
+    """
+    if start >= end:
+        return
+    consumer = Consumer({**options, **_CONSUMER})
+    try:
+        consumer.assign([TopicPartition(topic, partition, start)])
+        yield from _drain(consumer, topic, partition, start, end)
+    finally:
+        consumer.close()
+
+
+def _drain(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
+    reached = start
+    alive = time.monotonic()
+    while reached < end:
+        # The call waits for all it asks for. Where offsets hold no record it waits in vain, so not for long.
+        messages = consumer.consume(num_messages=min(CHUNK, end - reached), timeout=0.05)
+        good = [message for message in messages if message.error() is None]
+        if len(good) != len(messages):
+            reached = _heed(messages, topic, partition, reached)
+        records = _columns(partition, good, end)
+        if good:
+            reached = max(reached, good[-1].offset() + 1)  # type: ignore[operator]
+        if len(records):
+            yield records
+        if messages:
+            alive = time.monotonic()
+        elif time.monotonic() - alive > TIMEOUT:
+            raise _unavailable(f"topic '{topic}', partition {partition} gives nothing at offset {reached}")
+
+
+def _heed(messages: Sequence[Any], topic: str, partition: int, reached: int) -> int:
+    """How far the partition's end events say the consumer has come; other events are errors."""
+    for error, message in ((message.error(), message) for message in messages):
+        if error is None:
+            continue
+        if error.code() == _END:
+            reached = max(reached, message.offset())
+        elif error.code() in _VANISHED:
+            raise OffsetsVanished(
+                f"topic '{topic}', partition {partition}: records from {reached} on were removed unread",
+                hint="raise the topic's retention; to go on without them, drop the source and create it again",
+            )
+        elif not error.retriable() and error.code() not in _PASSING:
+            raise _unavailable(str(KafkaException(error)))
+    return reached
+
+
+def _unavailable(what: str) -> SourceUnavailable:
+    return SourceUnavailable(f"Kafka: {what}", hint="check kafka.bootstrap_servers and that the brokers run")
+
+
+def _columns(partition: int, messages: Sequence[Any], end: int) -> Records:
+    """The messages below `end`, column by column: one list comprehension each is what Python does fastest."""
+    offsets = [message.offset() for message in messages]
+    if offsets and offsets[-1] >= end:
+        messages = [message for message in messages if message.offset() < end]
+        offsets = [offset for offset in offsets if offset < end]
+    return Records(
+        partition,
+        offsets,
+        [message.timestamp()[1] for message in messages],
+        [message.key() for message in messages],
+        [message.value() for message in messages],
+        [message.headers() for message in messages],
+    )

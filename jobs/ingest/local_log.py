@@ -1,0 +1,174 @@
+"""The embedded log: a directory per topic, append-only files, no broker. Safe for many writing processes at once.
+
+    <lake>/topics/<topic>/topic.json                     its name and number of partitions
+    <lake>/topics/<topic>/<partition>/<base offset>.log  one immutable segment (jobs.ingest.segment)
+
+A writer writes and syncs a temporary file, then links it to the name of the next offset. Linking fails when the name
+is taken; then it steps past that segment and tries again. So offsets are dense, a segment appears whole or not at
+all, and no lock is held by a process that may die.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_right
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
+
+from jobs.errors import OffsetsVanished, TopicMissing
+from jobs.ingest import segment
+from jobs.ingest.claim import claim
+from jobs.ingest.logs import CHUNK, Records
+from jobs.ingest.partitioner import partition_for
+from state_store.errors import CorruptState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from jobs.ingest.logs import Record
+    from state_store.layout import Lake
+
+
+class LocalLog:
+    """The log kept in a lake. An instance remembers where it last saw each partition end, nothing else."""
+
+    kind: Literal["local", "kafka"] = "local"
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._ends: dict[Path, int] = {}
+
+    def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
+        """Create the topic unless it is there. `replicas` means nothing here: the files are the only copy."""
+        folder = self._lake.topic(topic)
+        if (folder / "topic.json").exists():
+            return
+        for partition in range(partitions):
+            (folder / str(partition)).mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"format": 1, "topic": topic, "partitions": partitions})
+        claim(folder / "topic.json", text.encode())
+
+    def exists(self, topic: str) -> bool:
+        return (self._lake.topic(topic) / "topic.json").exists()
+
+    def topics(self) -> list[str]:
+        found = self._lake.topic("x").parent.glob("*/topic.json")
+        return sorted(str(json.loads(path.read_text())["topic"]) for path in found)
+
+    def begin_offsets(self, topic: str) -> dict[int, int]:
+        return {number: min(_bases(folder), default=0) for number, folder in self._partitions(topic).items()}
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        return {number: self._end(folder) for number, folder in self._partitions(topic).items()}
+
+    def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
+        """Append; the records of one partition become visible together and get neighbouring offsets."""
+        folders = self._partitions(topic)
+        chosen = [
+            record.partition if record.partition is not None else partition_for(record.key, len(folders), position)
+            for position, record in enumerate(records)
+        ]
+        bases: dict[int, int] = {}
+        for partition in sorted(set(chosen)):
+            if partition not in folders:
+                raise TopicMissing(f"topic '{topic}' has no partition {partition}", hint="partitions count from 0")
+            mine = [record for record, where in zip(records, chosen, strict=True) if where == partition]
+            bases[partition] = self._append(folders[partition], mine)
+        offsets = []
+        for partition in chosen:
+            offsets.append((partition, bases[partition]))
+            bases[partition] += 1
+        return offsets
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
+        """Small segments are joined and large ones cut, so that a run has about `CHUNK` records."""
+        if start >= end:
+            return
+        folder = self._partitions(topic)[partition]
+        bases = sorted(_bases(folder))
+        if not bases or start < bases[0]:
+            first = bases[0] if bases else end
+            raise OffsetsVanished(f"topic '{topic}', partition {partition}: offsets {start} to {first - 1} are gone")
+        run = Records(partition)
+        position = start
+        for base in bases[bisect_right(bases, start) - 1 :]:
+            if base >= end:
+                break
+            held = segment.decode(folder / _name(base), partition, base)
+            if base > position or base + len(held) <= position:
+                raise _gap(folder, position)
+            _extend(run, held, position - base, min(end - base, len(held)))
+            position = run.offsets[-1] + 1
+            while len(run) >= CHUNK:
+                yield _shift(run)
+        if position < end:
+            raise _gap(folder, position)
+        if len(run):
+            yield run
+
+    def _partitions(self, topic: str) -> dict[int, Path]:
+        folder = self._lake.topic(topic)
+        try:
+            total = json.loads((folder / "topic.json").read_text())["partitions"]
+        except FileNotFoundError:
+            raise TopicMissing(
+                f"topic '{topic}' is not there",
+                where=str(folder),
+                hint="CREATE STREAM … WITH (PARTITIONS = n) makes it",
+            ) from None
+        return {number: folder / str(number) for number in range(total)}
+
+    def _append(self, folder: Path, records: Sequence[Record]) -> int:
+        data = segment.encode(records)
+        while True:
+            base = self._end(folder)
+            if claim(folder / _name(base), data):
+                self._ends[folder] = base + len(records)
+                return base
+
+    def _end(self, folder: Path) -> int:
+        """Step from the last known end over the segments added since: listing is needed only once."""
+        end = self._ends.get(folder)
+        if end is None:
+            end = max(_bases(folder), default=0)
+        with suppress(FileNotFoundError):
+            while True:
+                end += segment.count(folder / _name(end))
+        self._ends[folder] = end
+        return end
+
+
+def _name(base: int) -> str:
+    return f"{base:020d}.log"
+
+
+def _bases(folder: Path) -> list[int]:
+    with os.scandir(folder) as entries:
+        return [int(entry.name[:20]) for entry in entries if entry.name.endswith(".log")]
+
+
+def _extend(run: Records, held: Records, first: int, last: int) -> None:
+    run.offsets += held.offsets[first:last]
+    run.timestamps += held.timestamps[first:last]
+    run.keys += held.keys[first:last]
+    run.values += held.values[first:last]
+    run.headers += held.headers[first:last]
+
+
+def _shift(run: Records) -> Records:
+    """Take the first `CHUNK` records off the run."""
+    head = Records(run.partition)
+    _extend(head, run, 0, CHUNK)
+    for column in (run.offsets, run.timestamps, run.keys, run.values, run.headers):
+        del column[:CHUNK]
+    return head
+
+
+def _gap(folder: Path, offset: int) -> CorruptState:
+    return CorruptState(
+        f"the local log has no record at offset {offset}",
+        where=str(folder),
+        hint="a segment file was removed: restore it from a backup of the lake",
+    )

@@ -1,0 +1,92 @@
+"""What a log is: topics of partitions of records with dense or growing offsets, whoever keeps them.
+
+Log ── LocalLog   a directory of append-only files (jobs.ingest.local_log)
+    └─ KafkaLog   Kafka brokers (jobs.ingest.kafka_log)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from state_store.config import Settings
+    from state_store.layout import Lake
+
+Header = tuple[str, bytes | None]
+
+# Rows of one Arrow batch on their way to Spark. Below about 2,000 the hand-over dominates; above about 20,000 the
+# column lists fall out of the processor's cache.
+CHUNK = 10_000
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record to be written. `timestamp_ms` is milliseconds since the epoch; no `partition`: chosen by the key."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[Header, ...] = ()
+    partition: int | None = None
+
+
+@dataclass
+class Records:
+    """A run of records of one partition in offset order, column by column (all lists have the same length)."""
+
+    partition: int
+    offsets: list[int] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    """Milliseconds since the epoch; -1 when the record has none."""
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    headers: list[Sequence[Header] | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class Log(Protocol):
+    """Topics of one place. Offsets are next offsets: `end` is the offset the next record would get."""
+
+    @property
+    def kind(self) -> Literal["local", "kafka"]: ...
+
+    def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
+        """Create the topic unless it is there; an existing one is left as it is."""
+
+    def exists(self, topic: str) -> bool: ...
+
+    def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        ...
+
+    def begin_offsets(self, topic: str) -> dict[int, int]:
+        """{partition: first offset still kept}. Raises TopicMissing."""
+        ...
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """{partition: offset after the last committed record}. Raises TopicMissing."""
+        ...
+
+    def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
+        """Append durably; (partition, offset) of each record, in order. Raises TopicMissing, SourceUnavailable."""
+        ...
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
+        """The records with start <= offset < end, in runs of at most `CHUNK`. Raises OffsetsVanished."""
+        ...
+
+
+def open_log(settings: Settings, lake: Lake) -> Log:
+    """The log of this installation: Kafka when brokers are set, else the files in the lake."""
+    if settings.kafka.bootstrap_servers:
+        from jobs.ingest.kafka_log import KafkaLog
+
+        return KafkaLog(settings.kafka)
+    from jobs.ingest.local_log import LocalLog
+
+    return LocalLog(lake)

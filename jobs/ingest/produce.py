@@ -1,0 +1,94 @@
+"""`INSERT INTO … VALUES`: rows of a source become records of its topic. No JVM."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from jobs.errors import EncodeFailed
+from jobs.ingest.formats import open_format
+from jobs.ingest.formats.coerce import Misfit, coerce
+from jobs.ingest.formats.encoding import wire_value
+from jobs.ingest.logs import Record, open_log
+from jobs.sql import types as t
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobs.ingest.formats import Format
+    from jobs.sql.model import Source
+    from state_store.config import Settings
+    from state_store.layout import Lake
+
+ROWTIME = "rowtime"
+TOMBSTONE = "__tombstone"
+
+
+def insert_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: Settings, lake: Lake) -> int:
+    """Append rows to the source's topic, which is created when it is not there; how many.
+
+    A row maps columns to Python values; columns left out are NULL. `rowtime` (milliseconds since the epoch, or a
+    time) sets the record's timestamp; `{"__tombstone": True}` beside the key columns deletes the key of a table.
+
+    Raises:
+        EncodeFailed: a value does not fit its column or format. Nothing was written.
+        SourceUnavailable: the broker or registry does not answer.
+    """
+    if not rows:
+        return 0
+    records = encode_rows(source, rows, settings, lake)
+    log = open_log(settings, lake)
+    log.ensure_topic(source.topic, source.partitions, source.replicas)
+    log.produce(source.topic, records)
+    return len(records)
+
+
+def encode_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: Settings, lake: Lake) -> list[Record]:
+    """The records of `rows`; see `insert_rows`."""
+
+    def registry() -> Any:
+        from jobs.ingest.registry import open_registry
+
+        return open_registry(settings, lake)
+
+    key, value = open_format(source, "key", registry), open_format(source, "value", registry)
+    now = time.time_ns() // 1_000_000
+    return [_record(source, row, key, value, now) for row in rows]
+
+
+def _record(source: Source, row: Mapping[str, object], key: Format | None, value: Format | None, now: int) -> Record:
+    known = {column.name for column in source.columns} | {ROWTIME, TOMBSTONE}
+    unknown = sorted(set(row) - known)
+    if unknown:
+        raise EncodeFailed(f"'{source.name}' has no column '{unknown[0]}'")
+    wire = {column.name: wire_value(row.get(column.name), column) for column in source.columns}
+    deletes = bool(row.get(TOMBSTONE))
+    if source.kind == "table" and any(wire[name] is None for name in source.key):
+        raise EncodeFailed(f"a row of table '{source.name}' needs a key", hint=f"give {', '.join(source.key)}")
+    if deletes and source.kind != "table":
+        raise EncodeFailed(f"'{source.name}' is a stream: its events cannot be deleted")
+    return Record(
+        key=_payload(source, wire, key, keys=True),
+        value=None if deletes else _payload(source, wire, value, keys=False),
+        timestamp_ms=_time(row.get(ROWTIME), now),
+    )
+
+
+def _payload(source: Source, wire: Mapping[str, object], form: Format | None, *, keys: bool) -> bytes | None:
+    if form is None:
+        # No column comes from the value: an empty object tells the event from a tombstone.
+        return None if keys else b"{}"
+    part = {column.name: wire[column.name] for column in source.columns if column.key is keys}
+    if keys and all(value is None for value in part.values()):
+        return None
+    try:
+        return form.encode(part)
+    except (ValueError, TypeError) as error:
+        raise EncodeFailed(f"a row of '{source.name}' cannot be written: {error}") from error
+
+
+def _time(value: object, now: int) -> int:
+    try:
+        return now if value is None else int(coerce(value, t.TIMESTAMP)) // 1000
+    except Misfit as error:
+        raise EncodeFailed(f"rowtime: {error}", hint="milliseconds since 1970, or a time in ISO 8601") from None

@@ -1,0 +1,114 @@
+"""Offsets as plain values: where to start, how far one epoch goes.
+
+Offsets = {topic: {partition as text: next offset}}      as they stand in commits and in Spark's checkpoint
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.errors import OffsetsVanished
+from jobs.sql.model import Source
+from state_store.layout import event_log_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from jobs.ingest.logs import Log
+    from state_store.layout import Lake
+
+Offsets = dict[str, dict[str, int]]
+
+
+def log_table(source: Source) -> str:
+    """The name of a source's event log."""
+    return source.name if source.kind == "stream" else event_log_of(source.name)
+
+
+def committed_offsets(source: Source, lake: Lake) -> dict[str, int]:
+    """{partition: next offset} that the source's event log holds; empty before its first commit."""
+    from state_store.reader import head
+
+    found = head(lake.table(log_table(source)))
+    return {} if found is None else dict(found.record.offsets.get(source.topic, {}))
+
+
+def start_offsets(sources: Sequence[Source], committed: Mapping[str, Mapping[str, int]], log: Log) -> Offsets:
+    """Where a pipeline's stream starts: the smallest committed offset of each partition over the sources that read it.
+
+    Args:
+        committed: {source: {partition: next offset}}; partitions that are not named start at the log's begin.
+
+    Raises:
+        TopicMissing: a topic is not there.
+        OffsetsVanished: records after a committed offset are not in the topic any more.
+    """
+    start: Offsets = {}
+    for topic in topics_of(sources):
+        held = [committed.get(source.name, {}) for source in sources if source.topic == topic]
+        begin, end = log.begin_offsets(topic), log.end_offsets(topic)
+        start[topic] = {}
+        for partition, first in begin.items():
+            name = str(partition)
+            for offsets in held:
+                if name in offsets:
+                    check_kept(topic, partition, offsets[name], first, end[partition])
+            start[topic][name] = min(offsets.get(name, first) for offsets in held)
+    return start
+
+
+def check_kept(topic: str, partition: int, wanted: int, begin: int, end: int) -> None:
+    """Raise OffsetsVanished unless the topic still has every record from `wanted` on."""
+    if wanted < begin:
+        raise OffsetsVanished(
+            f"topic '{topic}', partition {partition}: records {wanted} to {begin - 1} were removed unread",
+            hint="raise the topic's retention; to go on without them, drop the source and create it again",
+        )
+    if wanted > end:
+        raise OffsetsVanished(
+            f"topic '{topic}', partition {partition} ends at {end}, but {wanted} records were read from it: "
+            "it was deleted and created again",
+            hint="drop the source and create it again to read the new topic",
+        )
+
+
+def cut(start: Offsets, end: Offsets, rows: int | None) -> Offsets:
+    """The end of an epoch: `end`, or less so that at most `rows` offsets lie between; each partition gets its share.
+
+    Always moves on when there is something to read: a partition with a backlog gets at least one row while any is left.
+    """
+    sizes = {
+        (topic, name): max(0, last - start.get(topic, {}).get(name, 0))
+        for topic, partitions in end.items()
+        for name, last in partitions.items()
+    }
+    total = sum(sizes.values())
+    if rows is None or total <= rows:
+        return {topic: dict(partitions) for topic, partitions in end.items()}
+    reached: Offsets = {}
+    left = rows
+    for (topic, name), size in sorted(sizes.items(), key=lambda item: item[1]):
+        share = min(size, left, max(1, rows * size // total)) if size else 0
+        left -= share
+        reached.setdefault(topic, {})[name] = start.get(topic, {}).get(name, 0) + share
+    return reached
+
+
+def not_before(offsets: Offsets, floor: Offsets) -> Offsets:
+    """Offsets that never step back: a broker that lags (a new leader) must not make Spark read a range twice."""
+    merged: Offsets = {topic: dict(partitions) for topic, partitions in offsets.items()}
+    for topic, partitions in floor.items():
+        for name, first in partitions.items():
+            known = merged.setdefault(topic, {})
+            known[name] = max(first, known.get(name, first))
+    return merged
+
+
+def topics_of(sources: Iterable[Source]) -> list[str]:
+    """The topics to read, each once, in the order of the sources."""
+    return list(dict.fromkeys(source.topic for source in sources))
+
+
+def as_text(offsets: Mapping[int, int]) -> dict[str, int]:
+    """Partition numbers as JSON's member names."""
+    return {str(partition): offset for partition, offset in offsets.items()}

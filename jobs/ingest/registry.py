@@ -1,0 +1,134 @@
+"""The schema registry of AVRO and JSON_SR: Confluent's over HTTP when a URL is set, else files in the lake.
+
+    <lake>/registry/ids/<id>.json                    a schema; its id is in every record written with it
+    <lake>/registry/subjects/<subject>/<n>.json      {"id": …}: version n of a subject, e.g. `orders-value`
+
+Ids and versions are claimed in order by creating their file, which only one process can do: whoever comes second
+reads what the first one wrote, so equal schemas get one id.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient, SchemaRegistryError
+
+from jobs.ingest.claim import claim
+from state_store.layout import safe_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from state_store.config import Settings
+    from state_store.layout import Lake
+
+NOT_FOUND = 404
+
+
+def open_registry(settings: Settings, lake: Lake) -> SchemaRegistryClient:
+    """The client of this installation's registry. `mock://…` gives one in memory, for tests."""
+    registry = settings.registry
+    if registry.url is None:
+        return LocalRegistry(lake.registry)
+    conf: dict[str, Any] = {"url": registry.url}
+    if registry.username is not None and registry.password is not None:
+        conf["basic.auth.user.info"] = f"{registry.username}:{registry.password.get_secret_value()}"
+    return SchemaRegistryClient.new_client(conf)
+
+
+class LocalRegistry(SchemaRegistryClient):
+    """A registry in files: what the (de)serializers of confluent-kafka ask of one."""
+
+    def __init__(self, root: Path) -> None:
+        # The base class wants a URL; nothing here ever calls it.
+        super().__init__({"url": "http://localhost"})
+        self._ids = root / "ids"
+        self._subjects = root / "subjects"
+        self._read = lru_cache(maxsize=1000)(self._read_schema)
+
+    def register_schema(self, subject_name: str, schema: Schema, normalize_schemas: bool = False) -> int:
+        """The id of the schema, which is a version of the subject from now on."""
+        identity = self.register_schema_full_response(subject_name, schema, normalize_schemas).schema_id
+        assert identity is not None, "the answer is made below, with an id"
+        return identity
+
+    def register_schema_full_response(
+        self, subject_name: str, schema: Schema, normalize_schemas: bool = False
+    ) -> RegisteredSchema:
+        try:
+            return self.lookup_schema(subject_name, schema)
+        except SchemaRegistryError:
+            identity = self._claim_id(schema)
+        folder = self._subjects / safe_name(subject_name)
+        folder.mkdir(parents=True, exist_ok=True)
+        version = 1
+        while not claim(_numbered(folder, version), json.dumps({"id": identity}).encode()):
+            if _load(_numbered(folder, version))["id"] == identity:
+                break
+            version += 1
+        return _registered(subject_name, version, identity, schema)
+
+    def get_schema(self, schema_id: int, *_: object, **__: object) -> Schema:
+        return self._read(schema_id)
+
+    def lookup_schema(self, subject_name: str, schema: Schema, *_: object, **__: object) -> RegisteredSchema:
+        for version in self.get_versions(subject_name):
+            known = self.get_version(subject_name, version)
+            if _text(known.schema) == _text(schema):
+                return known
+        raise _missing(f"subject {subject_name} has no such schema")
+
+    def get_versions(self, subject_name: str, *_: object, **__: object) -> list[int]:
+        return sorted(int(path.stem) for path in (self._subjects / safe_name(subject_name)).glob("[0-9]*.json"))
+
+    def get_version(
+        self, subject_name: str, version: int | str = "latest", *_: object, **__: object
+    ) -> RegisteredSchema:
+        versions = self.get_versions(subject_name)
+        number = versions[-1] if version == "latest" and versions else version
+        if number not in versions:
+            raise _missing(f"subject {subject_name} has no version {version}")
+        identity = _load(_numbered(self._subjects / safe_name(subject_name), int(number)))["id"]
+        return _registered(subject_name, int(number), identity, self.get_schema(identity))
+
+    def get_latest_version(self, subject_name: str, *_: object, **__: object) -> RegisteredSchema:
+        return self.get_version(subject_name)
+
+    def _claim_id(self, schema: Schema) -> int:
+        self._ids.mkdir(parents=True, exist_ok=True)
+        identity = 1
+        while not claim(_numbered(self._ids, identity), _text(schema).encode()):
+            if _text(self.get_schema(identity)) == _text(schema):
+                break
+            identity += 1
+        return identity
+
+    def _read_schema(self, identity: int) -> Schema:
+        try:
+            return Schema.from_dict(_load(_numbered(self._ids, identity)))
+        except FileNotFoundError:
+            raise _missing(f"no schema has the id {identity}") from None
+
+
+def _numbered(folder: Path, number: int) -> Path:
+    return folder / f"{number:08d}.json"
+
+
+def _load(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(path.read_text())
+    return loaded
+
+
+def _text(schema: Schema) -> str:
+    """A schema as the registry keeps it: equal schemas give equal text."""
+    return json.dumps({"schemaType": schema.schema_type or "AVRO", "schema": schema.schema_str}, sort_keys=True)
+
+
+def _registered(subject: str, version: int, identity: int, schema: Schema) -> RegisteredSchema:
+    return RegisteredSchema(subject=subject, version=version, schema_id=identity, guid=None, schema=schema)
+
+
+def _missing(message: str) -> SchemaRegistryError:
+    return SchemaRegistryError(NOT_FOUND, 40403, message)

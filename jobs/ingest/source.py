@@ -1,0 +1,202 @@
+"""The Spark source of a pipeline: a streaming Python data source that reads all its topics and decodes their records.
+
+    driver   a process of Spark's plans: latestOffset → partitions, one per topic-partition that moved
+    worker   reads its range from the log, decodes it for every source of the topic, yields Arrow batches
+
+Offsets are {"topics": Offsets} (see progress). Where a run starts is decided by the event logs' commits alone, given
+as an option: the checkpoint of a run is thrown away with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import re
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from jobs import errors as job_errors
+from jobs.ingest.decode import Decoder, decoded_schema
+from jobs.ingest.logs import open_log
+from jobs.ingest.progress import Offsets, as_text, check_kept, cut, not_before, start_offsets, topics_of
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from jobs.ingest.logs import Log
+    from jobs.sql.model import Source
+    from state_store.config import Settings
+    from state_store.layout import Lake
+
+FORMAT = "strandline"
+# Spark shows a source's options in plans and logs, but for names that match its redaction pattern: `secret` does, and
+# the settings may hold the broker's password.
+_PLAN = "secret_plan"
+
+
+def register(spark: SparkSession) -> None:
+    """Make the source known to the session."""
+    spark.dataSource.register(StrandlineSource)
+
+
+def read_stream(
+    spark: SparkSession,
+    settings: Settings,
+    lake: Lake,
+    sources: Sequence[Source],
+    committed: Mapping[str, Mapping[str, int]],
+) -> DataFrame:
+    """The streaming rows of `sources`, columns as in `jobs.ingest.decode`.
+
+    Args:
+        committed: {source: {partition: next offset}}, as the event logs' last commits say; the stream starts there.
+
+    Raises:
+        TopicMissing: a topic is not there.
+        OffsetsVanished: records after a committed offset are not in the topic any more.
+    """
+    start = start_offsets(sources, committed, open_log(settings, lake))
+    plan = base64.b64encode(pickle.dumps((settings, lake, tuple(sources)))).decode()
+    return spark.readStream.format(FORMAT).option(_PLAN, plan).option("start", json.dumps(start)).load()
+
+
+def typed_error(failure: BaseException) -> StrandlineError | None:
+    """The error of ours that made a streaming query fail; Spark hands it over as text only."""
+    found = re.search(r"\[(source\.[a-z_]+)\] (.+)", str(failure))
+    if found is None:
+        return None
+    kinds = [kind for kind in vars(job_errors).values() if isinstance(kind, type) and issubclass(kind, StrandlineError)]
+    kind = next((kind for kind in kinds if kind.code == found.group(1)), job_errors.SourceError)
+    hint = re.search(r"\n  hint: (.+)", str(failure)[found.end() :])
+    return kind(found.group(2), hint=hint.group(1) if hint else None)
+
+
+class TopicRange(InputPartition):
+    """The records of one partition with start <= offset < end."""
+
+    def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
+        super().__init__((topic, partition, start, end))
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.end = end
+
+
+class StrandlineSource(DataSource):
+    """All topics of a pipeline as one stream. Instances travel to Spark's planner process and workers."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        # Plain values only: the options' own type does not survive every way of pickling.
+        self._plan = options[_PLAN]
+        self._start = options["start"]
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return decoded_schema(_load(self._plan)[2])
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return TopicsReader(self._plan, json.loads(self._start), schema)
+
+
+class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans ranges in the driver's process, reads them in the workers."""
+
+    def __init__(self, plan: str, start: Offsets, schema: StructType) -> None:
+        self._settings, self._lake, self._sources = _load(plan)
+        self._start = start
+        self._schema = schema
+        self._last: Offsets | None = None
+        self._log: Log | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"topics": self._start}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._settings.ingest.max_rows_per_epoch)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._last = self._ends()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """As far as the limit lets us. New partitions join with their first offset."""
+        ends = self._last or self._ends()
+        begun = self._begun(start["topics"], ends)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return {"topics": cut(begun, not_before(ends, begun), rows)}
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return {"topics": self._ends()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The ranges of an epoch.
+
+        Raises:
+            OffsetsVanished: retention took records of a range away.
+        """
+        ranges: list[InputPartition] = []
+        for topic, ends in end["topics"].items():
+            begin = self._open().begin_offsets(topic)
+            for name, last in ends.items():
+                first = start["topics"].get(topic, {}).get(name, begin[int(name)])
+                if first < last:
+                    check_kept(topic, int(name), first, begin[int(name)], last)
+                    ranges.append(TopicRange(topic, int(name), first, last))
+        return ranges
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range: for each source of the topic its records, then the closing row (see `decode`)."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        assert isinstance(partition, TopicRange), "made by `partitions`"
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        decoders = [
+            Decoder(source, place, schema, self._registry)
+            for place, source in enumerate(self._sources)
+            if source.topic == partition.topic
+        ]
+        log = open_log(self._settings, self._lake)
+        for records in log.read(partition.topic, partition.partition, partition.start, partition.end):
+            for decoder in decoders:
+                yield decoder.decode(records)
+        for decoder in decoders:
+            yield decoder.close(partition.partition, partition.end)
+
+    def _registry(self) -> Any:
+        from jobs.ingest.registry import open_registry
+
+        return open_registry(self._settings, self._lake)
+
+    def _open(self) -> Log:
+        # Not in the constructor: the reader is pickled to the workers, a client cannot be.
+        if self._log is None:
+            self._log = open_log(self._settings, self._lake)
+        return self._log
+
+    def _ends(self) -> Offsets:
+        return {topic: as_text(self._open().end_offsets(topic)) for topic in topics_of(self._sources)}
+
+    def _begun(self, start: Offsets, ends: Offsets) -> Offsets:
+        """`start`, with the first offset of each partition that has appeared since."""
+        begun: Offsets = {}
+        for topic, partitions in ends.items():
+            known = start.get(topic, {})
+            fresh = set(partitions) - set(known)
+            first = as_text(self._open().begin_offsets(topic)) if fresh else {}
+            begun[topic] = {**known, **{name: first[name] for name in fresh}}
+        return begun
+
+
+def _load(plan: str) -> tuple[Settings, Lake, tuple[Source, ...]]:
+    loaded: tuple[Settings, Lake, tuple[Source, ...]] = pickle.loads(base64.b64decode(plan))  # noqa: S301  (our own)
+    return loaded

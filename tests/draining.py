@@ -1,0 +1,52 @@
+"""Runs of a pipeline's sources without its views: what the tests of ingest share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.ingest import event_logs, source
+from state_store import reader
+from state_store.config import IngestSettings, Settings
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from jobs.sql.model import Source
+
+WRITER = "test/1"
+
+
+def drain(
+    spark: SparkSession,
+    settings: Settings,
+    lake: Lake,
+    sources: Sequence[Source],
+    each: Callable[[DataFrame], None] | None = None,
+) -> list[event_logs.Ingested]:
+    """One drain from what the lake says, as a pipeline does it; the commits."""
+    commits: list[event_logs.Ingested] = []
+
+    def epoch(batch: DataFrame, _number: int) -> None:
+        commits.extend(event_logs.ingest(batch.sparkSession, batch, sources, lake, WRITER))
+        if each is not None:
+            each(batch)
+
+    source.register(spark)
+    committed = {s.name: event_logs.committed_offsets(s, lake) for s in sources}
+    frame = source.read_stream(spark, settings, lake, sources, committed)
+    checkpoint = lake.root / "checkpoints" / f"run-{len(list(lake.root.glob('checkpoints/*')))}"
+    writer = frame.writeStream.foreachBatch(epoch).option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return commits
+
+
+def rows_of(lake: Lake, table: str) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = reader.read_rows(lake.table(table)).to_pylist()
+    return sorted(rows, key=lambda row: (row["_partition"], row["_offset"]))
+
+
+def small_epochs(settings: Settings, rows: int) -> Settings:
+    return settings.model_copy(update={"ingest": IngestSettings(max_rows_per_epoch=rows)})

@@ -1,0 +1,265 @@
+"""Event logs on the local log: each record once, wherever a batch is cut or repeated; broken ones kept apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.errors import OffsetsVanished, TopicMissing
+from jobs.ingest import event_logs, source
+from jobs.ingest.local_log import LocalLog
+from jobs.ingest.logs import Record
+from jobs.ingest.produce import insert_rows
+from jobs.sql import types as t
+from jobs.sql.model import Column, Source
+from state_store import reader
+from state_store.config import Settings
+from state_store.layout import Lake
+from tests.draining import WRITER, drain, rows_of, small_epochs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EVENTS = Source(
+    name="events",
+    kind="stream",
+    columns=(Column("id", t.BIGINT, key=True), Column("name", t.VARCHAR), Column("price", t.decimal(9, 2))),
+    topic="events",
+    key_format="KAFKA",
+    value_format="JSON",
+    pipeline="test",
+    sql="",
+    partitions=2,
+)
+USERS = replace(
+    EVENTS,
+    name="users",
+    kind="table",
+    columns=(Column("id", t.BIGINT, key=True), Column("city", t.VARCHAR)),
+    topic="users",
+)
+
+
+def fill(settings: Settings, lake: Lake, count: int, first: int = 0) -> None:
+    rows = [{"id": n, "name": f"n{n}", "price": f"{n}.5", "rowtime": 1000 + n} for n in range(first, first + count)]
+    insert_rows(EVENTS, rows, settings, lake)
+
+
+def test_events_arrive_with_their_offsets_and_times(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    log = LocalLog(lake)
+    log.ensure_topic("events", 2)
+    body = json.dumps({"NAME": "a", "price": 1.10}).encode()
+    times = [5000, 9000, 7000]
+    log.produce("events", [Record(b"\0" * 7 + b"\1", body, ms, (("h", b"x"),), partition=1) for ms in times])
+    (commit,) = drain(spark, settings, lake, [EVENTS])
+    assert (commit.table, commit.rows) == ("events", 3)
+    rows = rows_of(lake, "events")
+    assert list(rows[0]) == [
+        "id", "name", "price", "_partition", "_offset", "_timestamp", "_stream_time", "_headers",
+    ]  # fmt: skip
+    assert [row["_offset"] for row in rows] == [0, 1, 2]
+    assert {(row["id"], row["name"], str(row["price"]), row["_partition"]) for row in rows} == {(1, "a", "1.10", 1)}
+    assert [row["_timestamp"] for row in rows] == [datetime.fromtimestamp(ms / 1000, UTC) for ms in times]
+    assert [row["_stream_time"] for row in rows] == [datetime.fromtimestamp(s, UTC) for s in (5, 9, 9)]
+    assert rows[0]["_headers"] == [{"key": "h", "value": b"x"}]
+    head = reader.head(lake.table("events"))
+    assert head is not None
+    assert head.record.offsets == {"events": {"0": 0, "1": 3}} or head.record.offsets == {"events": {"1": 3}}
+    assert head.record.stream_times == {"events": {"1": 9_000_000}}
+
+
+def test_a_second_run_reads_only_what_is_new(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """No checkpoint survives a run: the commits alone say where to go on. Stream time goes on too."""
+    fill(settings, lake, 10, first=100)
+    drain(spark, settings, lake, [EVENTS])
+    assert drain(spark, settings, lake, [EVENTS]) == []
+    fill(settings, lake, 10)
+    assert sum(commit.rows for commit in drain(spark, settings, lake, [EVENTS])) == 10
+    rows = rows_of(lake, "events")
+    assert sorted(row["id"] for row in rows) == [*range(10), *range(100, 110)]
+    for partition in (0, 1):
+        times = [row["_timestamp"] for row in rows if row["_partition"] == partition]
+        running = [row["_stream_time"] for row in rows if row["_partition"] == partition]
+        assert running == [max(times[: n + 1]) for n in range(len(times))]
+
+
+def test_a_backlog_is_cut_into_epochs(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """Stream times do not depend on the cuts, and no epoch takes more rows than it may."""
+    fill(settings, lake, 20, first=50)
+    fill(settings, lake, 20)
+    commits = drain(spark, small_epochs(settings, 12), lake, [EVENTS])
+    assert [commit.rows <= 12 for commit in commits] == [True] * len(commits)
+    assert sum(commit.rows for commit in commits) == 40
+    assert len(commits) >= 4
+    rows = rows_of(lake, "events")
+    for partition in (0, 1):
+        mine = [row for row in rows if row["_partition"] == partition]
+        assert [row["_offset"] for row in mine] == list(range(len(mine)))
+        assert [row["_stream_time"] for row in mine] == [
+            max(row["_timestamp"] for row in mine[: n + 1]) for n in range(len(mine))
+        ]
+
+
+def test_the_same_batch_twice_changes_nothing(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    fill(settings, lake, 10)
+    LocalLog(lake).produce("events", [Record(None, b"broken", 1)])
+
+    def again(batch: DataFrame) -> None:
+        assert event_logs.ingest(batch.sparkSession, batch, [EVENTS], lake, WRITER) == []
+
+    drain(spark, settings, lake, [EVENTS], each=again)
+    assert len(rows_of(lake, "events")) == 10
+    assert len(rows_of(lake, "events__dead_letters")) == 1
+
+
+def test_an_overlapping_batch_adds_only_its_new_rows(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """A batch that begins before the committed offsets (a restore, another source on the topic) is filtered."""
+    other = replace(EVENTS, name="copy")
+    fill(settings, lake, 10)
+    drain(spark, settings, lake, [EVENTS])
+    fill(settings, lake, 10, first=10)
+    commits = drain(spark, settings, lake, [EVENTS, other])
+    assert {commit.table: commit.rows for commit in commits} == {"events": 10, "copy": 20}
+    assert rows_of(lake, "events") == rows_of(lake, "copy")
+
+
+def test_broken_records_become_dead_letters(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """Log + dead letters = topic, in one batch; the raw bytes and a reason that names the column are kept."""
+    log = LocalLog(lake)
+    log.ensure_topic("events", 2)
+    good, bad = b'{"name": "ok"}', [b"{", b"[]", b'{"price": 1.234}', None, b'{"name": "\xff"}', b'{"price": NaN}']
+    values = [value for broken in bad for value in (good, broken)]
+    key = b"\0" * 8
+    log.produce("events", [Record(key, value, 10, partition=0) for value in values])
+    log.produce("events", [Record(b"short", good, 20, partition=1)])
+    commits = drain(spark, settings, lake, [EVENTS])
+    assert {commit.table: commit.rows for commit in commits} == {"events": 6, "events__dead_letters": 7}
+    letters = rows_of(lake, "events__dead_letters")
+    assert [letter["_value"] for letter in letters] == [*bad, good]
+    assert [letter["_key"] for letter in letters] == [key] * 6 + [b"short"]
+    assert {letter["_topic"] for letter in letters} == {"events"}
+    reasons = [str(letter["reason"]) for letter in letters]
+    assert "column 'price': number has more than 2 decimal places" in reasons
+    assert "no value" in reasons
+    assert "column 'id': 5 bytes, a BIGINT has 8" in reasons
+    places = {(row["_partition"], row["_offset"]) for row in [*rows_of(lake, "events"), *letters]}
+    assert places == {(0, n) for n in range(12)} | {(1, 0)}
+
+
+def test_only_broken_records_still_move_the_log_on(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """Otherwise every run would read them again, until retention takes them away and the start is lost."""
+    log = LocalLog(lake)
+    log.ensure_topic("events", 2)
+    log.produce("events", [Record(None, b"x", 1, partition=0)] * 3)
+    (commit,) = drain(spark, settings, lake, [EVENTS])
+    assert commit.dead_letters
+    assert event_logs.committed_offsets(EVENTS, lake)["0"] == 3
+    assert drain(spark, settings, lake, [EVENTS]) == []
+
+
+def test_a_death_between_dead_letters_and_log_is_made_good(
+    spark: SparkSession, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The letters are committed, the log is not: the next run writes the rows, and no letter twice."""
+    fill(settings, lake, 5)
+    LocalLog(lake).produce("events", [Record(None, b"x", 1)])
+
+    def die(name: str) -> None:
+        raise RuntimeError(name)
+
+    monkeypatch.setattr(event_logs, "failpoint", die)
+    with pytest.raises(Exception, match="before-log-commit"):
+        drain(spark, settings, lake, [EVENTS])
+    assert len(rows_of(lake, "events__dead_letters")) == 1
+    assert rows_of(lake, "events") == []
+    monkeypatch.undo()
+    drain(spark, settings, lake, [EVENTS])
+    assert len(rows_of(lake, "events__dead_letters")) == 1
+    assert sorted(row["id"] for row in rows_of(lake, "events")) == [0, 1, 2, 3, 4]
+
+
+def test_several_topics_are_one_query(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """A stream and a table, with a tombstone; each batch serves both."""
+    fill(settings, lake, 4)
+    rows: list[dict[str, object]] = [{"id": 1, "city": "Rome"}, {"id": 2, "city": "Oslo"}]
+    insert_rows(USERS, [*rows, {"id": 1, "__tombstone": True}], settings, lake)
+    commits = drain(spark, settings, lake, [EVENTS, USERS])
+    assert {commit.table: commit.rows for commit in commits} == {"events": 4, "users__log": 3}
+    log = rows_of(lake, "users__log")
+    assert list(log[0])[-2:] == ["_headers", "_tombstone"]
+    assert {(row["id"], row["city"], row["_tombstone"]) for row in log} == {
+        (1, "Rome", False),
+        (2, "Oslo", False),
+        (1, None, True),
+    }
+
+
+def test_avro_needs_no_registry_server(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """The workers find the schemas that INSERT registered, in the lake."""
+    avro = replace(EVENTS, value_format="AVRO", key_format="AVRO")
+    insert_rows(avro, [{"id": 7, "name": "ä", "price": "3.10"}, {"id": 8}], settings, lake)
+    drain(spark, settings, lake, [avro])
+    rows = rows_of(lake, "events")
+    assert {(row["id"], row["name"], str(row["price"])) for row in rows} == {(7, "ä", "3.10"), (8, None, "None")}
+
+
+def test_a_missing_topic_stops_at_the_start(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    with pytest.raises(TopicMissing, match="'events'"):
+        drain(spark, settings, lake, [EVENTS])
+
+
+def test_records_removed_before_they_were_read_stop_the_run(
+    spark: SparkSession, settings: Settings, lake: Lake
+) -> None:
+    log = LocalLog(lake)
+    log.ensure_topic("events", 1)
+    for _ in range(3):
+        log.produce("events", [Record(None, b"{}", 1)] * 2)
+    drain(spark, small_epochs(settings, 2), lake, [replace(EVENTS, name="first")])
+    log.produce("events", [Record(None, b"{}", 1)] * 2)
+    files = sorted((lake.topic("events") / "0").iterdir())
+    source.register(spark)
+    for path in files[:2]:
+        path.unlink()
+    # Read up to 6, kept from 4 on: fine. A source that had read up to 2 has lost 2 and 3.
+    drain(spark, settings, lake, [replace(EVENTS, name="first")])
+    with pytest.raises(OffsetsVanished, match="records 2 to 3 were removed"):
+        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 2}})
+
+
+def test_a_topic_made_anew_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    fill(settings, lake, 2)
+    with pytest.raises(OffsetsVanished, match="deleted and created again"):
+        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 99}})
+
+
+def test_an_error_of_ours_comes_back_typed_from_the_workers(
+    spark: SparkSession, settings: Settings, lake: Lake
+) -> None:
+    """Spark hands over text; code, message and hint are found in it."""
+    fill(settings, lake, 20)
+
+    def lose(_batch: DataFrame) -> None:
+        for path in (lake.topic("events") / "0").iterdir():
+            path.rename(path.with_name(f"{10**6:020d}.log"))
+
+    with pytest.raises(Exception, match="vanished") as caught:
+        drain(spark, small_epochs(settings, 4), lake, [EVENTS], each=lose)
+    error = source.typed_error(caught.value)
+    assert isinstance(error, OffsetsVanished)
+    assert "were removed unread" in error.message
+    assert error.hint is not None
+
+
+def test_plans_do_not_show_the_settings(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """The option with the settings (a password may be among them) is one that Spark redacts."""
+    fill(settings, lake, 1)
+    source.register(spark)
+    frame = source.read_stream(spark, settings, lake, [EVENTS], {})
+    text = frame._sc._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "extended")  # type: ignore[union-attr]
+    options = [value for value in text.split() if len(value) > 300]
+    assert options == []
