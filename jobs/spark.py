@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from state_store.config import SparkSettings
 
+_LOG4J = Path(__file__).with_name("log4j2.properties")
 _DELTA_JARS = Path(sys.prefix) / "share" / "strandline" / "delta"
 
 
@@ -24,7 +25,7 @@ def session_conf(settings: SparkSettings) -> dict[str, str]:
     """Every option of the session, as data."""
     cores = os.cpu_count() or 2
     partitions = str(settings.shuffle_partitions or cores)
-    jvm = "-Duser.timezone=UTC -XX:+UseParallelGC"
+    jvm = f"-Duser.timezone=UTC -XX:+UseParallelGC -Dlog4j2.configurationFile={_LOG4J}"
     return {
         "spark.jars": ",".join(sorted(str(jar) for jar in _DELTA_JARS.glob("*.jar"))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -65,6 +66,8 @@ def spark_session(settings: SparkSettings, name: str = "strandline") -> Iterator
     # Workers must run the interpreter that runs the driver: another one lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Without it Spark looks the host's name up, and warns of what it finds.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     from pyspark.sql import SparkSession
 
@@ -72,7 +75,6 @@ def spark_session(settings: SparkSettings, name: str = "strandline") -> Iterator
     for key, value in session_conf(settings).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
     try:
         yield session
     finally:

@@ -1,0 +1,124 @@
+"""Runs a pipeline: takes the writer's lock, opens the session, drains or follows the stream, reports."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from jobs.errors import PipelineMissing, UnknownName
+from jobs.report import RunReport, TableReport
+from jobs.sql.catalog import Catalog
+from jobs.sql.model import Definition, InsertQuery, Source
+from jobs.supervise import end_orphan, noted_jvm
+from state_store.errors import StrandlineError
+from state_store.layout import Lake, dead_letters_of, event_log_of
+from state_store.lock import writer_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from threading import Event
+
+    from pyspark.sql import SparkSession
+
+    from jobs.stream import PipelineStream
+    from state_store.config import Settings
+
+
+def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> RunReport:
+    """Bring a pipeline up to what its topics hold now, then stop.
+
+    Args:
+        spark: a session to run in; without it one is started and stopped.
+
+    Raises:
+        PipelineMissing: no definitions belong to that name.
+        WriterBusy: another process runs the pipeline.
+        StrandlineError: a source or a view failed; what was committed before stays, a rerun goes on from there.
+    """
+    with _opened(settings, name, spark) as (stream, began):
+        with _typed_errors():
+            stream.drain()
+        return _finish(stream, began)
+
+
+def follow(settings: Settings, name: str, stop: Event) -> RunReport:
+    """Keep a pipeline fresh until `stop` is set. Raises as `drain` does."""
+    with _opened(settings, name, None) as (stream, began):
+        with _typed_errors():
+            stream.follow(stop)
+        return _finish(stream, began)
+
+
+@contextmanager
+def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterator[tuple[PipelineStream, float]]:
+    began = time.monotonic()
+    lake = Lake(settings.lake)
+    catalog = Catalog(lake)
+    definitions = catalog.pipeline(name)
+    if not definitions:
+        missing = UnknownName.among("pipeline", name, catalog.pipelines())
+        raise PipelineMissing(missing.message, hint=missing.hint or "register one: strandline apply FILE.sql")
+    # Planning needs no session: a definition that cannot run is refused before a JVM starts.
+    from jobs.views import maintained
+
+    levels = maintained(definitions, catalog)
+    writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
+    note = lake.lock(name).with_suffix(".jvm")
+    with writer_lock(lake.lock(name), writer):
+        end_orphan(note)
+        with _session(settings, spark) as session, noted_jvm(session, note):
+            from jobs.ingest import source
+            from jobs.stream import PipelineStream
+
+            source.register(session)
+            yield PipelineStream(session, settings, lake, name, definitions, levels, writer), began
+
+
+@contextmanager
+def _session(settings: Settings, spark: SparkSession | None) -> Iterator[SparkSession]:
+    if spark is not None:
+        yield spark
+        return
+    from jobs.spark import spark_session
+
+    with spark_session(settings.spark) as session:
+        yield session
+
+
+@contextmanager
+def _typed_errors() -> Iterator[None]:
+    """An error raised in the query's Python comes back through the JVM as text: give it its type again."""
+    from pyspark.errors import StreamingQueryException
+
+    from jobs.errors import revive
+
+    try:
+        yield
+    except StreamingQueryException as error:
+        raise revive(str(error)) from error
+
+
+def _finish(stream: PipelineStream, began: float) -> RunReport:
+    if stream.failures:
+        first: StrandlineError = next(iter(stream.failures.values()))
+        raise first
+    reports = [stream.tallies.report(table, stream.lake.table(table)) for table in tables_of(stream.definitions)]
+    tables: tuple[TableReport, ...] = tuple(r for r in reports if r is not None)
+    return RunReport(stream.pipeline, stream.epochs, round(time.monotonic() - began, 3), tables)
+
+
+def tables_of(definitions: Sequence[Definition]) -> list[str]:
+    """The tables a pipeline keeps, in the order they are made; inner stages are not among them."""
+    names: list[str] = []
+    for definition in definitions:
+        if isinstance(definition, InsertQuery):
+            continue
+        if isinstance(definition, Source):
+            if definition.kind == "table":
+                names.append(event_log_of(definition.name))
+            names += [definition.name, dead_letters_of(definition.name)]
+        else:
+            names.append(definition.name)
+    return names

@@ -1,0 +1,126 @@
+"""The one streaming query of a pipeline.
+
+    topics ──> [foreachBatch: append to the event logs, then refresh the views] ──> tables
+
+Both ways of running are this query: `drain` ends when what was there at the start is in, `follow` goes on.
+
+The lake is the only truth about progress: a run starts from the offsets in the event logs' last commits, with an empty
+checkpoint. Spark's checkpoint would only be a second opinion, and the one that is wrong after a restore.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from jobs.ingest import event_logs, source
+from jobs.report import Tallies
+from jobs.sql.model import Definition, Source
+from jobs.views import Maintained, refresh_all
+from state_store import reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from threading import Event
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from state_store.config import Settings
+    from state_store.errors import StrandlineError
+    from state_store.layout import Lake
+
+log = logging.getLogger("strandline")
+
+
+@dataclass
+class PipelineStream:
+    """A pipeline at work in one Spark session. Not safe for two threads; one writer process per pipeline."""
+
+    spark: SparkSession
+    settings: Settings
+    lake: Lake
+    pipeline: str
+    definitions: Sequence[Definition]
+    levels: Sequence[Sequence[Maintained]]
+    writer: str
+    tallies: Tallies = field(default_factory=Tallies)
+    failures: dict[str, StrandlineError] = field(default_factory=dict)
+    epochs: int = 0
+    _one_at_a_time: Lock = field(default_factory=Lock)
+    """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
+
+    @property
+    def sources(self) -> list[Source]:
+        return [d for d in self.definitions if isinstance(d, Source)]
+
+    def drain(self) -> None:
+        """Take in what the topics hold now and refresh every view."""
+        self.refresh()
+        if self.sources:
+            query = self._start(available_now=True)
+            query.awaitTermination()
+
+    def follow(self, stop: Event) -> None:
+        """Go on until `stop` is set. Inputs of other pipelines wake the views by their new versions."""
+        self.refresh()
+        query = self._start(available_now=False) if self.sources else None
+        foreign = self._foreign_heads()
+        try:
+            while not stop.wait(self.settings.ingest.trigger_seconds):
+                if query is not None and not query.isActive:
+                    query.awaitTermination()
+                    return
+                heads = self._foreign_heads()
+                if heads != foreign:
+                    foreign = heads
+                    with self._one_at_a_time:
+                        self.refresh()
+        finally:
+            if query is not None:
+                query.stop()
+
+    def refresh(self) -> None:
+        """One refresh of all views from their recorded vectors to the present heads."""
+        done = refresh_all(self.spark, self.lake, self.levels, self.writer, frozenset(self.failures))
+        for result, seconds in done.stages:
+            self.tallies.add(result.table, result.inserted, result.deleted, seconds)
+        for view, error in done.failures.items():
+            log.error("view '%s' stopped: %s", view, error)
+            self.failures[view] = error
+
+    def _epoch(self, batch: DataFrame, _batch_id: int) -> None:
+        # The batch's own session: Spark clones it for the query, and a frame cannot leave its session.
+        with self._one_at_a_time:
+            self._take_in(batch)
+
+    def _take_in(self, batch: DataFrame) -> None:
+        began = time.monotonic()
+        taken = event_logs.ingest(batch.sparkSession, batch, self.sources, self.lake, self.writer)
+        seconds = time.monotonic() - began
+        for commit in taken:
+            self.tallies.add(commit.table, commit.rows, 0, seconds)
+        self.refresh()
+        self.epochs += 1
+        log.info("epoch %d: %d events in %.1f s", self.epochs, sum(c.rows for c in taken), time.monotonic() - began)
+
+    def _start(self, *, available_now: bool) -> StreamingQuery:
+        checkpoint = self.lake.checkpoint(self.pipeline)
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        start = {s.name: event_logs.committed_offsets(s, self.lake) for s in self.sources}
+        frame = source.read_stream(self.spark, self.settings, self.lake, self.sources, start)
+        writer = frame.writeStream.queryName(self.pipeline).foreachBatch(self._epoch)
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        if available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
+
+    def _foreign_heads(self) -> dict[str, int]:
+        own = {m.target for level in self.levels for m in level} | {s.name for s in self.sources}
+        names = {name for level in self.levels for m in level for name in m.plan.inputs} - own
+        heads = {name: reader.head(self.lake.table(name)) for name in names}
+        return {name: head.version for name, head in heads.items() if head is not None}

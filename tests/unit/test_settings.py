@@ -1,0 +1,53 @@
+"""Settings come from the environment first, then from the file, and refuse what they do not know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from state_store.config import load_settings
+from state_store.errors import SettingsError
+
+
+def test_environment_wins_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "strandline.toml"
+    file.write_text('lake = "/from/file"\n[kafka]\nbootstrap_servers = "a:1"\n[ingest]\nmax_rows_per_epoch = 7\n')
+    monkeypatch.setenv("STRANDLINE_CONFIG", str(file))
+    monkeypatch.setenv("STRANDLINE_KAFKA__BOOTSTRAP_SERVERS", "b:2")
+    settings = load_settings()
+    assert settings.lake == Path("/from/file")
+    assert settings.kafka.bootstrap_servers == "b:2"
+    assert settings.ingest.max_rows_per_epoch == 7
+
+
+def test_the_lake_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path relative to the working directory would change its meaning in a child process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STRANDLINE_LAKE", raising=False)
+    assert load_settings().lake == tmp_path / "lake"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "named"),
+    [
+        ("STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH", "0", "ingest.max_rows_per_epoch"),
+        ("STRANDLINE_KAFKA__SECURITY_PROTOCOL", "TELNET", "kafka.security_protocol"),
+    ],
+)
+def test_a_wrong_value_is_named(variable: str, value: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError, match=named.replace(".", r"\.")):
+        load_settings()
+
+
+def test_passwords_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_KAFKA__SASL_PASSWORD", "canary")
+    assert "canary" not in repr(load_settings())
+
+
+def test_settings_are_frozen(tmp_path: Path) -> None:
+    settings = load_settings(lake=tmp_path)
+    with pytest.raises(ValidationError):
+        settings.lake = tmp_path / "other"  # type: ignore[misc]
