@@ -1,0 +1,187 @@
+"""The command `strandline`: apply, run, sql, status.
+
+Standard output holds data; everything else goes to standard error. Exit codes: 0 done, 2 an error that the message
+explains, 130 interrupted by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.query.output import Output, say
+from state_store.config import load_settings
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from jobs.query.interpreter import Interpreter
+    from jobs.query.results import Result
+    from jobs.report import RunReport
+    from state_store.config import Settings
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help="SQL views over event streams, kept correct and fresh on Apache Spark and Delta Lake.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class Mode(StrEnum):
+    """How long a run lasts."""
+
+    DRAIN = "drain"
+    CONTINUOUS = "continuous"
+
+
+SqlFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE.sql", help="statements")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON object for each row on standard output")]
+
+
+@app.command()
+def apply(file: SqlFile) -> None:
+    """Check the definitions of FILE.sql and register them as the pipeline named after the file."""
+    from jobs.query.files import apply as apply_file
+
+    with _exit_codes():
+        say(str(apply_file(file, load_settings())))
+
+
+@app.command()
+def run(
+    what: Annotated[str, typer.Argument(metavar="FILE.sql|PIPELINE", help="a file is applied first")],
+    mode: Annotated[Mode, typer.Option(help="drain ends when everything there is in; continuous goes on")] = Mode.DRAIN,
+) -> None:
+    """Run a pipeline: take in its events and keep its views. INSERTs in the file are not executed."""
+    with _exit_codes():
+        settings = load_settings()
+        pipeline = _applied(what, settings)
+        from jobs import pipeline as jobs_pipeline
+
+        # A drain says in the end what it did; a continuous run tells each epoch.
+        level = logging.INFO if mode is Mode.CONTINUOUS else logging.WARNING
+        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
+        logging.getLogger("strandline").setLevel(level)
+        if mode is Mode.DRAIN:
+            report = jobs_pipeline.drain(settings, pipeline)
+        else:
+            with _stopped_by_signal() as stop:
+                report = jobs_pipeline.follow(settings, pipeline, stop)
+        say(_summary(report))
+
+
+@app.command()
+def sql(
+    text: Annotated[str | None, typer.Option("-e", metavar="TEXT", help="statements to execute")] = None,
+    file: Annotated[
+        Path | None, typer.Option("-f", metavar="FILE", exists=True, dir_okay=False, help="a file of statements")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Execute statements; without -e and -f, the prompt (or the statements on standard input)."""
+    if text is not None and file is not None:
+        raise typer.BadParameter("give -e or -f, not both")
+    with _exit_codes():
+        from jobs.query.files import pipeline_of, read_text
+        from jobs.query.interpreter import DEFAULT_PIPELINE, Interpreter
+
+        output = Output(json)
+        interpreter = Interpreter(load_settings(), pipeline_of(file) if file else DEFAULT_PIPELINE)
+        if text is None and file is None and sys.stdin.isatty():
+            from jobs.query.prompt import converse
+
+            converse(interpreter, output)
+            return
+        _execute(interpreter, output, text if text is not None else read_text(file) if file else sys.stdin.read())
+
+
+@app.command()
+def status(json: Json = False) -> None:
+    """Where every pipeline stands: versions, epochs, rows and lag, from the tables' commits."""
+    from jobs.query.status import status as all_tables
+
+    with _exit_codes():
+        Output(json).write(all_tables(load_settings()))
+
+
+def main() -> None:
+    """The command's entry."""
+    app(prog_name="strandline")
+
+
+def _execute(interpreter: Interpreter, output: Output, text: str) -> None:
+    for result in interpreter.run(text):
+        _write(output, result)
+
+
+def _write(output: Output, result: Result) -> None:
+    from jobs.query.results import LiveRows
+
+    try:
+        output.write(result)
+    except KeyboardInterrupt:
+        # Ctrl-C is how a push query ends: nothing was cut short.
+        if not isinstance(result, LiveRows):
+            raise
+
+
+def _applied(what: str, settings: Settings) -> str:
+    """The pipeline that `what` names; a file is applied first."""
+    path = Path(what)
+    if path.suffix != ".sql":
+        return what
+    if not path.is_file():
+        raise typer.BadParameter(f"there is no file '{what}'")
+    from jobs.query.files import apply as apply_file
+
+    applied = apply_file(path, settings)
+    say(str(applied))
+    return applied.pipeline
+
+
+def _summary(report: RunReport) -> str:
+    lines = [f"pipeline '{report.pipeline}': {report.epochs} epochs in {report.seconds:.1f} s"]
+    for table in report.tables:
+        changed = f"+{table.inserted} −{table.deleted}"
+        lines.append(f"  {table.name}: {table.rows} rows ({changed}), version {table.version}")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _stopped_by_signal() -> Iterator[Event]:
+    """An event that SIGTERM sets: the run ends after its epoch."""
+    stop = Event()
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _exit_codes() -> Iterator[None]:
+    """Errors become a message and an exit code; a reader that has gone is no error."""
+    try:
+        yield
+    except StrandlineError as error:
+        say(str(error))
+        raise typer.Exit(USER_ERROR) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more at exit, into a pipe that is closed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None

@@ -1,0 +1,106 @@
+"""`make demo`: the pattern catalogue's examples, from their statements to their projections, on the local log.
+
+For each pipeline: its file is registered, its events are inserted (once: a second run finds them there), its stream is
+drained, and every projection is printed with its changelog.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.query.files import apply, pipeline_of, read_text
+from jobs.query.interpreter import Interpreter
+from jobs.query.output import Output
+from jobs.query.parse import parse
+from jobs.query.results import Rows
+from jobs.sql.model import View
+from jobs.sql.syntax import InsertValues
+from state_store import reader
+from state_store.config import IngestSettings, KafkaSettings, load_settings
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from state_store.config import Settings
+
+PIPELINES = [
+    Path(__file__).parent / "pipelines" / f"{name}.sql"
+    for name in ("movie_tickets", "sensor_readings", "package_locations")
+]
+
+
+def main() -> int:
+    """Run the demo; the exit code."""
+    began = time.monotonic()
+    # The demo is about the local log, also in a shell that is set up for Kafka.
+    # Small epochs, so that the changelogs have something to tell.
+    settings = load_settings(kafka=KafkaSettings(), ingest=IngestSettings(max_rows_per_epoch=4))
+    try:
+        for file in PIPELINES:
+            define(file, settings)
+        from jobs.spark import spark_session
+
+        print("Starting Spark …", file=sys.stderr)
+        with spark_session(settings.spark) as spark:
+            for file in PIPELINES:
+                show(file, settings, spark)
+    except StrandlineError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"The lake lies in {settings.lake} ({time.monotonic() - began:.0f} s).")
+    print("Open it in Dagster:  make up")
+    return 0
+
+
+def define(file: Path, settings: Settings) -> None:
+    """Register a pipeline and, the first time, insert its events."""
+    print(f"── {file.stem}.sql: {str(apply(file, settings)).splitlines()[0]}, …", file=sys.stderr)
+    interpreter = Interpreter(settings, pipeline_of(file))
+    inserts = [s for s in parse(read_text(file)) if isinstance(s, InsertValues)]
+    if not _has_events({s.target for s in inserts}, interpreter):
+        for statement in inserts:
+            interpreter.execute(statement)
+
+
+def show(file: Path, settings: Settings, spark: SparkSession) -> None:
+    """Drain a pipeline and print its projections with their changelogs."""
+    from jobs.pipeline import drain
+
+    name = pipeline_of(file)
+    report = drain(settings, name, spark)
+    print(f"\n━━ {name}: {report.epochs} epochs, {report.seconds:.1f} s")
+    interpreter = Interpreter(settings, name)
+    for view in interpreter.catalog.pipeline(name):
+        if isinstance(view, View):
+            key = ", ".join(f"`{column}`" for column in view.key)
+            print(f"\n{view.name}")
+            for result in interpreter.run(f"SELECT * FROM `{view.name}` ORDER BY {key}"):
+                Output().write(result)
+            print(f"\n{view.name}: its changelog")
+            Output().write(changelog(view, settings))
+
+
+def changelog(view: View, settings: Settings) -> Rows:
+    """The changes of a view, oldest first: version, +1 or −1, and the row."""
+    columns = [c.name for c in view.columns]
+    path = Interpreter(settings).lake.table(view.name)
+    changes = reader.read_changes(path, after=-1).select(["_commit_version", "__weight", *columns]).to_pylist()
+    rows = [(c["_commit_version"], f"{c['__weight']:+d}", *(c[name] for name in columns)) for c in changes]
+    return Rows(("version", "weight", *columns), sorted(rows, key=lambda r: (r[0], str(r[2:]))))
+
+
+def _has_events(targets: set[str], interpreter: Interpreter) -> bool:
+    from jobs.ingest.logs import open_log
+    from jobs.sql.model import Source
+
+    log = open_log(interpreter.settings, interpreter.lake)
+    sources = [s for s in (interpreter.catalog.get(name) for name in targets) if isinstance(s, Source)]
+    return any(any(log.end_offsets(s.topic).values()) for s in sources)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""How Python values become values of a SQL type: by assignment (widening only) or by CAST (also text, also narrowing).
+
+Python's side of a type: BOOLEAN bool, INT and BIGINT int, DOUBLE float, DECIMAL Decimal, VARCHAR str, BYTES bytes,
+DATE date, TIMESTAMP aware datetime (UTC), ARRAY list, MAP and STRUCT dict. TIME is a `datetime.time` while it is
+computed with, and an int (milliseconds of the day) once assigned to a column.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import Any
+
+from jobs.errors import TypeMismatch
+from jobs.query.format import cell
+from jobs.sql.types import Kind, SqlType
+
+_LIMITS = {Kind.INT: 2**31, Kind.BIGINT: 2**63}
+# Twice the 38 digits of a DECIMAL: a value with 38 on either side of the point is still rounded exactly.
+_WORKING_DIGITS = 76
+_TRUTH = {"true": True, "t": True, "yes": True, "y": True, "false": False, "f": False, "no": False, "n": False}
+_HINTS = {
+    Kind.DATE: "write DATE '2024-01-31'",
+    Kind.TIME: "write TIME '13:45:00'",
+    Kind.TIMESTAMP: "write TIMESTAMP '2024-01-31T13:45:00'",
+    Kind.ARRAY: "write ARRAY[1, 2]",
+    Kind.MAP: "write MAP('key' := 1)",
+    Kind.STRUCT: "write STRUCT(field := 1)",
+    Kind.BYTES: "write TO_BYTES('3q0=', 'base64'); also 'hex', 'utf8', 'ascii'",
+}
+
+
+def assign(value: object, kind: SqlType, place: str) -> object:
+    """`value` as a value of `kind`, converted only where nothing can be lost.
+
+    INT widens to BIGINT, DECIMAL and DOUBLE; text is read as DATE, TIME or TIMESTAMP. Anything else is an error.
+
+    Raises:
+        TypeMismatch: it does not fit; the message names `place`.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) and kind.kind is not Kind.BOOLEAN:
+        raise _mismatch(value, kind, place)
+    if isinstance(value, str) and kind.kind in _READ_FROM_TEXT:
+        value = _read(value, kind, place)
+    if isinstance(value, _TAKEN[kind.kind]):
+        return _ASSIGN.get(kind.kind, _as_it_is)(value, kind, place)
+    raise _mismatch(value, kind, place)
+
+
+def convert(value: object, kind: SqlType) -> object:
+    """`value` by CAST: as `assign`, and also from and to text, and from wider numbers (fractions are cut).
+
+    Raises:
+        TypeMismatch: the value cannot be read as `kind`.
+    """
+    place = "CAST"
+    match kind.kind, value:
+        case _, None:
+            return None
+        case Kind.VARCHAR, _:
+            return value if isinstance(value, str) else cell(value)
+        case _, str():
+            return _read(value, kind, place)
+        case ((Kind.INT | Kind.BIGINT), float() | Decimal()) if math.isfinite(value):
+            return _in_range(int(value), kind, place)
+        case Kind.DECIMAL, int() | float() | Decimal() if not isinstance(value, bool):
+            return _rounded(Decimal(str(value)), kind, place)
+        case Kind.DATE, dt.datetime():
+            return value.date()
+        case Kind.TIME, dt.datetime() | dt.time():
+            return value.time() if isinstance(value, dt.datetime) else value
+        case Kind.TIMESTAMP, dt.date() if not isinstance(value, dt.datetime):
+            return dt.datetime.combine(value, dt.time(), dt.UTC)
+        case _:
+            return assign(value, kind, place)
+
+
+def _read(text: str, kind: SqlType, place: str) -> object:
+    readers: dict[Kind, Callable[[str], object]] = {
+        Kind.BOOLEAN: lambda word: _TRUTH[word.lower()],
+        Kind.INT: lambda word: _in_range(int(word), kind, place),
+        Kind.BIGINT: lambda word: _in_range(int(word), kind, place),
+        Kind.DOUBLE: float,
+        Kind.DECIMAL: lambda word: _rounded(Decimal(word), kind, place),
+        Kind.BYTES: str.encode,
+        Kind.DATE: dt.date.fromisoformat,
+        Kind.TIME: dt.time.fromisoformat,
+        Kind.TIMESTAMP: _instant,
+    }
+    reader = readers.get(kind.kind)
+    if reader is None:
+        raise _mismatch(text, kind, place)
+    try:
+        return reader(text if kind.kind is Kind.BYTES else text.strip())
+    except (ValueError, KeyError, InvalidOperation) as error:
+        raise _mismatch(text, kind, place) from error
+
+
+def _instant(text: str) -> dt.datetime:
+    moment = dt.datetime.fromisoformat(text)
+    return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment.astimezone(dt.UTC)
+
+
+def _in_range(value: int, kind: SqlType, place: str) -> int:
+    limit = _LIMITS[kind.kind]
+    if not -limit <= value < limit:
+        raise TypeMismatch(f"{place}: {value} is out of the range of {kind}")
+    return value
+
+
+def _exactly(value: Decimal, kind: SqlType, place: str) -> Decimal:
+    rounded = _rounded(value, kind, place)
+    if rounded != value:
+        hint = f"to round it: CAST({value} AS {kind})"
+        raise TypeMismatch(f"{place}: {value} has more digits after the point than {kind}", hint=hint)
+    return rounded
+
+
+def _rounded(value: Decimal, kind: SqlType, place: str) -> Decimal:
+    if not value.is_finite():
+        raise _mismatch(value, kind, place)
+    if value.adjusted() < _WORKING_DIGITS // 2:
+        with localcontext(prec=_WORKING_DIGITS):
+            rounded = value.quantize(Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP)
+        if rounded.is_zero() or rounded.adjusted() < kind.precision - kind.scale:
+            return rounded
+    raise TypeMismatch(f"{place}: {value} has more digits before the point than {kind}")
+
+
+def _members(value: dict[object, object], kind: SqlType, place: str) -> dict[str, object]:
+    given = {str(name): item for name, item in value.items()}
+    unknown = given.keys() - {name for name, _ in kind.fields}
+    if unknown:
+        raise TypeMismatch(f"{place}: {kind} has no field '{min(unknown)}'")
+    return {name: assign(given.get(name), inner, f"{place}->{name}") for name, inner in kind.fields}
+
+
+def _elements(value: list[object], kind: SqlType, place: str) -> list[object]:
+    return [assign(item, kind.args[0], place) for item in value]
+
+
+def _entries(value: dict[object, object], kind: SqlType, place: str) -> dict[object, object]:
+    key, item = kind.args
+    return {assign(k, key, place): assign(v, item, place) for k, v in value.items()}
+
+
+def _day(value: dt.date, kind: SqlType, place: str) -> dt.date:
+    if isinstance(value, dt.datetime):
+        raise _mismatch(value, kind, place)
+    return value
+
+
+def _millis_of_day(time: dt.time, _kind: SqlType, _place: str) -> int:
+    return ((time.hour * 60 + time.minute) * 60 + time.second) * 1000 + time.microsecond // 1000
+
+
+def _as_it_is(value: object, _kind: SqlType, _place: str) -> object:
+    return value
+
+
+def _mismatch(value: object, kind: SqlType, place: str) -> TypeMismatch:
+    shown = f"'{value}'" if isinstance(value, str) else cell(value)
+    return TypeMismatch(f"{place} takes {kind}, not {shown}", hint=_HINTS.get(kind.kind))
+
+
+_READ_FROM_TEXT = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
+_TAKEN: dict[Kind, tuple[type, ...]] = {
+    Kind.BOOLEAN: (bool,),
+    Kind.INT: (int,),
+    Kind.BIGINT: (int,),
+    Kind.DOUBLE: (int, float, Decimal),
+    Kind.DECIMAL: (int, Decimal),
+    Kind.VARCHAR: (str,),
+    Kind.BYTES: (bytes,),
+    Kind.DATE: (dt.date,),
+    Kind.TIME: (dt.time,),
+    Kind.TIMESTAMP: (dt.datetime,),
+    Kind.ARRAY: (list,),
+    Kind.MAP: (dict,),
+    Kind.STRUCT: (dict,),
+}
+"""The Python types of values that a column of a kind takes, with those that widen into it."""
+_ASSIGN: dict[Kind, Callable[[Any, SqlType, str], object]] = {
+    Kind.INT: _in_range,
+    Kind.BIGINT: _in_range,
+    Kind.DOUBLE: lambda value, _kind, _place: float(value),
+    Kind.DECIMAL: lambda value, kind, place: _exactly(Decimal(value), kind, place),
+    Kind.DATE: _day,
+    Kind.TIME: _millis_of_day,
+    Kind.ARRAY: _elements,
+    Kind.MAP: _entries,
+    Kind.STRUCT: _members,
+}

@@ -1,0 +1,146 @@
+"""Defining and dropping: CREATE, INSERT INTO … SELECT and DROP against the catalog, the log and the lake.
+
+Saying again what is already so changes nothing, so a file can be run as often as one likes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from jobs.errors import NotSupported
+from jobs.sql.model import Definition, InsertQuery, Source, View
+from jobs.sql.syntax import CreateSource, CreateView, Drop, InsertSelect
+from state_store.layout import dead_letters_of, event_log_of, safe_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jobs.sql.catalog import Catalog
+    from state_store.config import Settings
+    from state_store.layout import Lake
+
+Defining = CreateSource | CreateView | InsertSelect
+Outcome = Literal["created", "replaced", "unchanged"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a statement did to the catalog."""
+
+    outcome: Outcome
+    definition: Definition
+
+    def __str__(self) -> str:
+        return f"{described(self.definition)} {self.outcome} (pipeline '{self.definition.pipeline}')"
+
+
+def described(definition: Definition) -> str:
+    """A definition in words: `stream 'readings'`."""
+    if isinstance(definition, InsertQuery):
+        return f"query '{definition.name}' into '{definition.target}'"
+    if isinstance(definition, View) and definition.materialized:
+        return f"materialized view '{definition.name}'"
+    return f"{definition.kind} '{definition.name}'"
+
+
+def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -> Change:
+    """Check a definition and put it into the catalog.
+
+    Args:
+        pipeline: what it belongs to when it is new. A definition that is there keeps its pipeline.
+
+    Raises:
+        NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
+        SqlError: the definition cannot be accepted; the catalog is as it was.
+    """
+    from jobs.sql.analyze import define
+
+    definition = define(statement, catalog, pipeline)
+    existing = catalog.find(definition.name)
+    if existing is None:
+        catalog.add(definition)
+        return Change("created", definition)
+    if existing == definition:
+        return Change("unchanged", existing)
+    _check_replacement(existing, lake)
+    definition = replace(definition, pipeline=existing.pipeline)
+    catalog.replace(definition)
+    return Change("replaced", definition)
+
+
+def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None:
+    """Create the topic of a source when it is not there. Raises SourceUnavailable: the broker does not answer."""
+    from jobs.ingest.logs import open_log
+
+    if isinstance(definition, Source):
+        log = open_log(settings, lake)
+        log.ensure_topic(definition.topic, definition.partitions, definition.replicas)
+
+
+def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
+    """Forget a definition and delete its tables; the topic stays, as in ksqlDB.
+
+    Returns:
+        What happened, in words.
+
+    Raises:
+        UnknownName: there is none of that name, and the statement does not say IF EXISTS.
+        NameInUse: something else reads it.
+        NotSupported: it is of another kind than the statement says, or DELETE TOPIC.
+        WriterBusy: its pipeline is running.
+    """
+    if statement.delete_topic:
+        raise NotSupported(
+            "DELETE TOPIC is not supported yet", line=statement.line, column=statement.column, hint="leave it out"
+        )
+    if statement.if_exists and catalog.find(statement.name) is None:
+        return f"'{statement.name}' is not there"
+    definition = catalog.get(statement.name)
+    _check_kind(statement, definition)
+    from state_store.lock import writer_lock
+
+    with writer_lock(lake.lock(definition.pipeline), f"drop/{os.getpid()}"):
+        gone = catalog.remove(definition.name)
+        for table in tables_of(definition, lake):
+            _delete(table)
+    return "\n".join(f"'{name}' dropped" for name in gone)
+
+
+def _check_replacement(existing: Definition, lake: Lake) -> None:
+    """Refuse to change what has rows in the lake (NotSupported): they were read with the columns of before."""
+    if any((table / "_delta_log").exists() for table in tables_of(existing, lake)):
+        raise NotSupported(
+            f"{described(existing)} has rows in the lake: changing it in place is not supported yet",
+            hint="DROP it and CREATE it again: its topic is read from the beginning",
+        )
+
+
+def tables_of(definition: Definition, lake: Lake) -> list[Path]:
+    """The tables of the lake that belong to a definition alone, whether they are there or not."""
+    if isinstance(definition, InsertQuery):
+        return []
+    own = lake.table(definition.name)
+    if isinstance(definition, View):
+        return [own, *own.parent.glob(f"{safe_name(definition.name)}__stage_*")]
+    below = [lake.table(event_log_of(definition.name))] if definition.kind == "table" else []
+    return [own, *below, lake.table(dead_letters_of(definition.name))]
+
+
+def _check_kind(statement: Drop, definition: Definition) -> None:
+    said = "TABLE" if statement.what == "VIEW" else statement.what
+    if isinstance(definition, InsertQuery) or definition.kind.upper() != said:
+        raise NotSupported(
+            f"{described(definition)} is no {statement.what.lower()}", line=statement.line, column=statement.column
+        )
+
+
+def _delete(table: Path) -> None:
+    """Take the table away in one step, then its files: a reader sees all of it or nothing."""
+    if not table.exists():
+        return
+    doomed = table.with_name(f".dropped-{os.getpid()}-{table.name}")
+    os.replace(table, doomed)
+    shutil.rmtree(doomed)

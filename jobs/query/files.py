@@ -1,0 +1,92 @@
+"""A `.sql` file as a pipeline: read, checked as a whole, then registered as a whole."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from jobs.errors import SqlSyntaxError
+from jobs.query import ddl
+from jobs.query.interpreter import Interpreter
+from jobs.query.parse import parse
+from jobs.sql.catalog import Catalog
+from jobs.sql.syntax import CreateSource, CreateView, InsertSelect, Statement
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from state_store.config import Settings
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What applying a file did.
+
+    Attributes:
+        changes: one for each definition in the file, in order.
+        missing: names that belong to the pipeline and are not in the file (any more); they are kept.
+        skipped: {kind of statement: number}: what `apply` leaves alone, such as INSERT INTO … VALUES.
+    """
+
+    pipeline: str
+    changes: tuple[ddl.Change, ...]
+    missing: tuple[str, ...]
+    skipped: dict[str, int]
+
+    def __str__(self) -> str:
+        lines = [str(change) for change in self.changes]
+        lines += [f"'{name}' is not in the file and is kept; DROP removes it" for name in self.missing]
+        lines += [f"{count} × {kind} not executed; `strandline sql -f` does" for kind, count in self.skipped.items()]
+        return "\n".join(lines)
+
+
+def pipeline_of(path: Path) -> str:
+    """The pipeline a file's definitions belong to."""
+    return path.stem
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of statements. Raises SqlSyntaxError: it is no UTF-8 text."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SqlSyntaxError(f"'{path}' is not UTF-8 text: byte {error.start}") from error
+
+
+def apply(path: Path, settings: Settings) -> Applied:
+    """Register the definitions of a file; all of them, or none.
+
+    Raises:
+        SqlError: a statement cannot be read or accepted; nothing was changed.
+        SourceUnavailable: the broker does not answer; the definitions are registered, the topics perhaps not made.
+    """
+    statements = parse(read_text(path))
+    defining = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
+    interpreter = Interpreter(settings, pipeline_of(path))
+    _rehearse(defining, interpreter)
+    changes = tuple(interpreter.register(statement) for statement in defining)
+    named = {change.definition.name for change in changes}
+    missing = (d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
+    skipped = Counter(_kind(statement) for statement in statements if statement not in defining)
+    return Applied(interpreter.pipeline, changes, tuple(missing), dict(skipped))
+
+
+def _rehearse(statements: Sequence[ddl.Defining], interpreter: Interpreter) -> None:
+    """Register the statements in a copy of the catalog: the first one that fails fails here."""
+    with TemporaryDirectory(prefix="strandline-") as scratch:
+        copy = Lake(Path(scratch))
+        if interpreter.lake.catalog.exists():
+            shutil.copytree(interpreter.lake.catalog, copy.catalog)
+        catalog = Catalog(copy)
+        for statement in statements:
+            ddl.register(statement, catalog, interpreter.pipeline, interpreter.lake)
+
+
+def _kind(statement: Statement) -> str:
+    """The first two words of a statement: what it is called."""
+    return " ".join(statement.sql.split()[:2]).upper()

@@ -1,0 +1,78 @@
+"""`INSERT INTO … VALUES`: constants become records of a source's topic, without a JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.errors import InvalidQuery, UnknownName
+from jobs.query.literals import evaluate
+from jobs.sql import types as t
+from jobs.sql.model import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobs.sql.catalog import Catalog
+    from jobs.sql.syntax import InsertValues
+    from state_store.config import Settings
+    from state_store.layout import Lake
+
+_ROWTIME = "rowtime"
+"""May be among the columns: the record's timestamp, milliseconds since the epoch; otherwise it is now."""
+
+
+def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: Lake) -> int:
+    """Append the rows to the source's topic.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        UnknownName: no such source or column.
+        InvalidQuery: the target is a view, a column is named twice, or a row has too few or too many values.
+        TypeMismatch: a value does not fit its column. Nothing was written.
+        SourceUnavailable: the broker or registry does not answer.
+    """
+    source = _target(statement, catalog)
+    kinds = {column.name: column.type for column in source.columns}
+    names = _columns(statement, source, {*kinds, _ROWTIME})
+    kinds.setdefault(_ROWTIME, t.BIGINT)
+    rows = []
+    for row in statement.rows:
+        if len(row) != len(names):
+            raise _invalid(
+                statement,
+                f"a row has {len(row)} values for {len(names)} columns",
+                f"the columns are {', '.join(names)}",
+            )
+        rows.append({name: evaluate(value, kinds[name], name) for name, value in zip(names, row, strict=True)})
+    from jobs.ingest.produce import insert_rows
+
+    return insert_rows(source, rows, settings, lake)
+
+
+def _target(statement: InsertValues, catalog: Catalog) -> Source:
+    found = catalog.find(statement.target)
+    if found is None:
+        known = (d.name for d in catalog.definitions() if isinstance(d, Source))
+        raise UnknownName.among(
+            "stream or table", statement.target, known, line=statement.line, column=statement.column
+        )
+    if not isinstance(found, Source):
+        hint = f"insert into what it reads: {', '.join(found.inputs)}"
+        raise _invalid(statement, f"'{found.name}' is a view: its rows follow from its inputs", hint)
+    return found
+
+
+def _columns(statement: InsertValues, source: Source, known: Iterable[str]) -> tuple[str, ...]:
+    names = statement.columns or tuple(column.name for column in source.columns)
+    for position, name in enumerate(names):
+        if name not in known:
+            raise UnknownName.among("column", name, known, line=statement.line, column=statement.column)
+        if name in names[:position]:
+            raise _invalid(statement, f"column '{name}' is named twice")
+    return names
+
+
+def _invalid(statement: InsertValues, message: str, hint: str | None = None) -> InvalidQuery:
+    return InvalidQuery(message, line=statement.line, column=statement.column, hint=hint)

@@ -1,0 +1,114 @@
+"""Executes statements, without a JVM: what a statement asks for, against the catalog, the topics and the tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.query import ddl
+from jobs.query.parse import parse
+from jobs.query.results import Document, Message, Result
+from jobs.query.session import Session
+from jobs.sql.catalog import Catalog
+from jobs.sql.syntax import (
+    CreateSource,
+    CreateView,
+    Describe,
+    Drop,
+    Explain,
+    InsertSelect,
+    InsertValues,
+    Select,
+    SetProperty,
+    Show,
+    Statement,
+    UnsetProperty,
+)
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from state_store.config import Settings
+
+DEFAULT_PIPELINE = "default"
+
+
+class Interpreter:
+    """One session over one lake.
+
+    Args:
+        pipeline: what the definitions given here belong to.
+    """
+
+    def __init__(self, settings: Settings, pipeline: str = DEFAULT_PIPELINE) -> None:
+        self.settings = settings
+        self.pipeline = pipeline
+        self.lake = Lake(settings.lake)
+        self.catalog = Catalog(self.lake)
+        self.session = Session()
+
+    def run(self, text: str) -> Iterator[Result]:
+        """Execute the statements of `text` one after the other; what was done before an error stays done.
+
+        Raises:
+            SqlSyntaxError: some statement cannot be read; nothing was executed.
+            StrandlineError: a statement failed.
+        """
+        statements = parse(text)
+        return (self.execute(statement) for statement in statements)
+
+    def execute(self, statement: Statement) -> Result:
+        """Execute one statement. Raises StrandlineError: it failed, and changed nothing."""
+        match statement:
+            case CreateSource() | CreateView() | InsertSelect():
+                return Message(str(self.register(statement)))
+            case InsertValues():
+                return self._insert(statement)
+            case Drop():
+                return Message(ddl.drop(statement, self.catalog, self.lake))
+            case Select():
+                return self._select(statement)
+            case Show() | Describe() | Explain():
+                return self._show(statement)
+            case SetProperty():
+                self.session.set(statement.name, statement.value)
+                return Message(f"'{statement.name}' is '{statement.value}'")
+            case UnsetProperty():
+                self.session.unset(statement.name)
+                return Message(f"'{statement.name}' has its default again")
+            case _:
+                raise AssertionError(statement)
+
+    def register(self, statement: ddl.Defining) -> ddl.Change:
+        """Define a source, a view or a query into a stream; a source's topic is created when it is not there."""
+        change = ddl.register(statement, self.catalog, self.pipeline, self.lake)
+        if isinstance(statement, CreateSource):
+            ddl.ensure_topic(change.definition, self.settings, self.lake)
+        return change
+
+    def _insert(self, statement: InsertValues) -> Message:
+        from jobs.query.inserts import insert
+
+        count = insert(statement, self.catalog, self.settings, self.lake)
+        return Message(f"{count} row{'' if count == 1 else 's'} inserted into '{statement.target}'")
+
+    def _select(self, statement: Select) -> Result:
+        if statement.emit is None:
+            from jobs.query.pull import pull
+
+            return pull(statement, self.catalog, self.lake)
+        from jobs.query.push import push
+
+        return push(statement, self.catalog, self.lake, from_latest=self.session.from_latest)
+
+    def _show(self, statement: Show | Describe | Explain) -> Result:
+        from jobs.query import show
+
+        match statement:
+            case Show():
+                return show.listing(statement, self.catalog, self.session, self.settings, self.lake)
+            case Describe():
+                return show.description(self.catalog.get(statement.name), self.lake, extended=statement.extended)
+            case Explain():
+                text = show.explanation(statement, self.catalog)
+                return Document({"explanation": text}, text)

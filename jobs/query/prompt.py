@@ -1,0 +1,98 @@
+"""The interactive prompt: history, completion, statements over several lines up to their semicolon."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory
+
+from jobs.errors import SqlSyntaxError
+from jobs.query.completion import CatalogCompleter
+from jobs.query.output import say
+from jobs.sql.dialect import tokenize
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from jobs.query.interpreter import Interpreter
+    from jobs.query.output import Output
+
+HELP = """Statements end with a semicolon:
+  SHOW STREAMS; SHOW TABLES; SHOW QUERIES; SHOW TOPICS; SHOW FUNCTIONS; SHOW PROPERTIES;
+  DESCRIBE name; DESCRIBE name EXTENDED; EXPLAIN view;
+  SELECT … FROM …;                        what is there now
+  SELECT … FROM … EMIT CHANGES;           and what comes; Ctrl-C ends it
+  CREATE STREAM …; CREATE TABLE … AS SELECT …; INSERT INTO … VALUES (…); DROP …;
+New views are filled by `strandline run default` (or the pipeline of their file). `exit` or Ctrl-D leaves."""
+
+_PROMPT, _CONTINUED = "strandline> ", "          > "
+_LEAVING = ("exit", "quit")
+
+
+def converse(interpreter: Interpreter, output: Output) -> None:
+    """Read and execute statements until the user leaves. An error is shown, and the next statement awaited."""
+    session: PromptSession[str] = PromptSession(
+        history=FileHistory(str(_history_file())),
+        completer=CatalogCompleter(interpreter.catalog),
+        complete_while_typing=False,
+        multiline=Condition(lambda: not complete(session.default_buffer.text)),
+        prompt_continuation=_CONTINUED,
+    )
+    say(f"Strandline, lake {interpreter.lake.root}. Type help; or exit.")
+    while True:
+        try:
+            text = session.prompt(_PROMPT).strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        word = text.rstrip(";").strip().lower()
+        if word in _LEAVING:
+            return
+        if word == "help":
+            say(HELP)
+        elif word:
+            answer(interpreter, output, text)
+
+
+def answer(interpreter: Interpreter, output: Output, text: str) -> None:
+    """Execute what was typed. Ctrl-C ends the statement, not the prompt."""
+    try:
+        # Others may have defined things since the last statement.
+        interpreter.catalog.reload()
+        for result in interpreter.run(text):
+            output.write(result)
+    except StrandlineError as error:
+        say(str(error))
+    except KeyboardInterrupt:
+        say("ended")
+
+
+def complete(text: str) -> bool:
+    """Whether Enter should send the text: it is empty, one of the prompt's own words, or ends with a semicolon.
+
+    A semicolon inside a string or a comment ends nothing.
+    """
+    stripped = text.strip()
+    if not stripped or stripped.lower() in (*_LEAVING, "help"):
+        return True
+    if not stripped.endswith(";"):
+        return False
+    try:
+        tokens = tokenize(stripped)
+    except SqlSyntaxError:
+        return False
+    return bool(tokens) and tokens[-1].text == ";"
+
+
+def _history_file() -> Path:
+    """The history, where the XDG base directory specification puts such state. Only its owner can read it."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folder = Path(base) / "strandline"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "history"
+    path.touch(mode=0o600)
+    return path

@@ -1,0 +1,86 @@
+"""Pull queries: what the tables hold now, answered once.
+
+    SELECT ──resolve──> tables, columns ──elaborate──> types ──lower──> DuckDB's words
+                              │                                              │
+             one version of each table ──> Arrow ──────────────────────> DuckDB ──> rows
+
+Any SELECT over streams, tables and views can be asked: nothing has to be maintained for it. Each table is read at its
+newest version when the query begins; a view whose pipeline has not run yet is empty.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+from sqlglot import exp
+
+from jobs.query import snapshot
+from jobs.query.duck import Duck
+from jobs.query.elaborate import elaborate
+from jobs.query.pushdown import key_predicate, row_by_row
+from jobs.query.resolve import resolve
+from jobs.query.results import Rows
+from jobs.query.values import python_rows
+from jobs.sql.functions import lower
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from jobs.query.resolve import Resolved
+    from jobs.sql.catalog import Catalog
+    from jobs.sql.syntax import Select
+    from state_store.layout import Lake
+
+
+def pull(statement: Select, catalog: Catalog, lake: Lake) -> Rows:
+    """Answer a SELECT.
+
+    Raises:
+        SqlError: the query cannot be accepted, or its computation fails (an overflow).
+        StoreError: a table does not read back.
+    """
+    resolved = resolve(statement.query, catalog)
+    predicate = key_predicate(resolved)
+    limit = statement.limit if row_by_row(resolved) else None
+    outputs = elaborate(resolved)
+    if statement.limit is not None:
+        resolved.query.set("limit", exp.Limit(expression=exp.Literal.number(statement.limit)))
+    text = lower(cast(exp.Expression, resolved.query), "duckdb")
+    with Duck() as duck:
+        if limit is not None:
+            answer = _first(limit, text, duck, resolved, lake)
+        else:
+            tables = {
+                name: snapshot.rows(relation, sorted(resolved.columns[name]), lake, predicate)
+                for name, relation in resolved.relations.items()
+            }
+            answer = duck.query(text, tables)
+    rows = python_rows(answer, [kind for _, kind in outputs])
+    return Rows(distinct_names([name for name, _ in outputs]), rows)
+
+
+def _first(limit: int, text: str, duck: Duck, resolved: Resolved, lake: Lake) -> pa.Table:
+    """The first rows of a query over one table, batch by batch: ten rows do not cost reading a long event log."""
+    import pyarrow as pa
+
+    (relation,) = resolved.relations.values()
+    answers: list[pa.Table] = []
+    for batch in snapshot.batches(relation, sorted(resolved.columns[relation.name]), lake):
+        answers.append(duck.query(text, {relation.name: batch}))
+        if sum(answer.num_rows for answer in answers) >= limit:
+            break
+    return pa.concat_tables(answers).slice(0, limit)
+
+
+def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of an answer's columns, told apart: `id`, `id_1`, as a JSON object needs them."""
+    seen: Counter[str] = Counter()
+    told: list[str] = []
+    for name in names:
+        number = seen[name]
+        seen[name] += 1
+        told.append(f"{name}_{number}" if number else name)
+    return tuple(told)

@@ -1,0 +1,211 @@
+"""Push queries: what one table holds now, as changes, then every change as it is committed.
+
+    version V ──> snapshot ──┐
+    V+1, V+2, … ──> changes ─┴─> WHERE, SELECT (DuckDB) ──> old and new row of each key ──> inserts, updates, tombstones
+
+For a stream each event is a row, in the order of the stream. For a table a row is the new value of its key; a key that
+goes away, or no longer meets the WHERE, is a tombstone. A change that the SELECT does not show is no row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from jobs.errors import NotSupported
+from jobs.query.duck import Duck
+from jobs.query.elaborate import elaborate
+from jobs.query.format import json_line
+from jobs.query.pull import distinct_names
+from jobs.query.pushdown import row_by_row
+from jobs.query.resolve import resolve
+from jobs.query.results import LiveRows, Tombstone
+from jobs.query.values import python_rows
+from jobs.sql.functions import lower
+from jobs.sql.model import EVENT_ORDER
+from state_store import reader
+from state_store.changelog import VERSION, WEIGHT
+from state_store.errors import TableMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from jobs.ivm.stage import Relation
+    from jobs.query.resolve import Resolved
+    from jobs.sql.catalog import Catalog
+    from jobs.sql.syntax import Select
+    from jobs.sql.types import SqlType
+    from state_store.layout import Lake
+
+# Looking for a new version is one directory listing. An epoch takes a second or more, so looking five times a second
+# adds little to what a subscriber waits.
+POLL_SECONDS = 0.2
+
+_CLAUSES = {
+    "joins": "JOIN",
+    "group": "GROUP BY",
+    "having": "HAVING",
+    "distinct": "DISTINCT",
+    "order": "ORDER BY",
+    "offset": "OFFSET",
+    "with_": "WITH",
+}
+
+Row = tuple[object, ...]
+Change = Row | Tombstone
+
+
+def push(statement: Select, catalog: Catalog, lake: Lake, *, from_latest: bool = False) -> LiveRows:
+    """Subscribe to the changes of one stream, table or view.
+
+    Args:
+        from_latest: leave out what the table holds now.
+
+    Raises:
+        NotSupported: the query does more than filter and project; the message names what.
+        SqlError: it cannot be accepted. And while rows are taken, StoreError: the table does not read back.
+    """
+    if statement.emit == "FINAL":
+        raise NotSupported("EMIT FINAL is not supported yet", line=statement.line, column=statement.column)
+    resolved = resolve(statement.query, catalog)
+    _check(statement, resolved)
+    subscription = _subscription(resolved, lake)
+    changes = subscription.follow(from_latest=from_latest)
+    return LiveRows(subscription.names, islice(changes, statement.limit))
+
+
+@dataclass(frozen=True)
+class _Subscription:
+    """A query that filters and projects one relation.
+
+    Attributes:
+        text: gives for each change its version, its weight, the `keys` columns of its key, then the columns shown.
+        stored: the columns it reads.
+        of_key: which of the columns shown belong to the key: what a tombstone still says.
+    """
+
+    relation: Relation
+    path: Path
+    text: str
+    stored: tuple[str, ...]
+    keys: int
+    names: tuple[str, ...]
+    kinds: tuple[SqlType, ...]
+    of_key: tuple[bool, ...]
+
+    def follow(self, *, from_latest: bool) -> Iterator[Change]:
+        """The changes, for ever."""
+        version = self._newest()
+        with Duck() as duck:
+            if version >= 0 and not from_latest:
+                yield from self._changes(duck, self._snapshot(version))
+            while True:
+                newest = self._newest()
+                if newest < version:
+                    name = self.relation.name
+                    raise TableMissing(f"'{name}' was dropped, or made anew", hint="subscribe again to what is there")
+                if newest > version:
+                    yield from self._changes(duck, reader.read_changes(self.path, version, newest))
+                    version = newest
+                time.sleep(POLL_SECONDS)
+
+    def _newest(self) -> int:
+        """The newest version; −1 while there is no table: then everything is a change to come."""
+        head = reader.head(self.path)
+        return head.version if head else -1
+
+    def _snapshot(self, version: int) -> pa.Table:
+        """The rows of a version as changes that this version made."""
+        import pyarrow as pa
+
+        rows = reader.read_rows(self.path, version, self.stored)
+        for name, value in ((VERSION, version), (WEIGHT, 1)):
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
+        return rows
+
+    def _changes(self, duck: Duck, changes: pa.Table) -> Iterator[Change]:
+        answer = duck.query(self.text, {self.relation.name: changes})
+        shown = python_rows(answer.select(range(2 + self.keys, answer.num_columns)), self.kinds)
+        if self.relation.kind == "append":
+            yield from shown
+            return
+        versions, weights = (answer.column(place).to_pylist() for place in (0, 1))
+        keys = [str(key) for key in zip(*(answer.column(2 + i).to_pylist() for i in range(self.keys)), strict=True)]
+        placed = zip(versions, keys or [""] * len(shown), weights, shown, strict=True)
+        # One version changes a key at most once: its old and new row are together.
+        for _, group in groupby(placed, key=itemgetter(0, 1)):
+            members = list(group)
+            old = [row for _, _, weight, row in members if weight < 0]
+            new = [row for _, _, weight, row in members if weight > 0]
+            yield from self._net(old, new)
+
+    def _net(self, old: list[Row], new: list[Row]) -> Iterator[Change]:
+        """What a key's change from `old` to `new` rows shows; without a visible key there may be several of both."""
+        left = Counter(json_line(self.names, row) for row in old)
+        came = 0
+        for row in new:
+            text = json_line(self.names, row)
+            if left[text]:
+                left[text] -= 1
+            else:
+                came += 1
+                yield row
+        for row in old:
+            text = json_line(self.names, row)
+            if not left[text]:
+                continue
+            left[text] -= 1
+            # Each new row stands for one that went; what is left over went without one in its place.
+            came -= 1
+            if came < 0:
+                yield Tombstone(tuple(value if key else None for value, key in zip(row, self.of_key, strict=True)))
+
+
+def _subscription(resolved: Resolved, lake: Lake) -> _Subscription:
+    (relation,) = resolved.relations.values()
+    select = resolved.query
+    assert isinstance(select, exp.Select)
+    # Without a visible key, a tombstone can only be told by the whole row that went away.
+    of_key = [
+        not relation.key or (isinstance(item.unalias(), exp.Column) and item.unalias().name in relation.key)
+        for item in select.expressions
+    ]
+    outputs = elaborate(resolved)
+    order = EVENT_ORDER if relation.kind == "append" else relation.key
+    table = select.find(exp.Table)
+    assert table is not None
+    added = [exp.column(name, table=table.alias_or_name) for name in (VERSION, WEIGHT, *order)]
+    select.set("expressions", [*added, *select.expressions])
+    by = [exp.Ordered(this=column.copy()) for column in (added[0], *added[2:])]
+    select.set("order", exp.Order(expressions=by))
+    return _Subscription(
+        relation=relation,
+        path=lake.table(relation.name),
+        text=lower(select, "duckdb"),
+        stored=tuple(sorted(resolved.columns[relation.name] | set(order))),
+        keys=len(order),
+        names=distinct_names([name for name, _ in outputs]),
+        kinds=tuple(kind for _, kind in outputs),
+        of_key=tuple(of_key),
+    )
+
+
+def _check(statement: Select, resolved: Resolved) -> None:
+    if row_by_row(resolved):
+        return
+    found = [words for clause, words in _CLAUSES.items() if resolved.query.args.get(clause)]
+    raise NotSupported(
+        f"a push query filters and projects one stream or table: {found[0] if found else 'this one does more'}",
+        line=statement.line,
+        column=statement.column,
+        hint="define a view that does it, and subscribe to that",
+    )

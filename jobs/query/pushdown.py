@@ -1,0 +1,74 @@
+"""What a query lets us leave unread: rows that its WHERE excludes by plain comparisons, and all after its LIMIT."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from jobs.ivm.aggregates import FUNCTIONS
+from jobs.sql.types import Kind
+
+if TYPE_CHECKING:
+    from jobs.ivm.stage import Relation
+    from jobs.query.resolve import Resolved
+
+_WHOLE = (Kind.INT, Kind.BIGINT)
+
+
+def key_predicate(resolved: Resolved) -> str | None:
+    """A condition that every row of the answer meets, for the reader of the only table; None when there is none.
+
+    Taken are `column = constant` and `column IN (constants)` that WHERE joins with AND, over whole numbers and text:
+    there the reader's comparison and DuckDB's are surely the same. DuckDB applies the whole WHERE again.
+    """
+    relation = _only_relation(resolved)
+    where = resolved.query.args.get("where")
+    if relation is None or where is None:
+        return None
+    conditions = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
+    parts = [part for part in (_comparison(node, relation) for node in conditions) if part]
+    return " AND ".join(parts) or None
+
+
+def row_by_row(resolved: Resolved) -> bool:
+    """Whether each row of the answer comes from one row of one table, in any order."""
+    select = resolved.query
+    if _only_relation(resolved) is None or any(select.args.get(arg) for arg in _WHOLE_TABLE_CLAUSES):
+        return False
+    calls = (node.name for node in select.find_all(exp.Anonymous))
+    return select.find(exp.Window) is None and not any(name in FUNCTIONS for name in calls)
+
+
+_WHOLE_TABLE_CLAUSES = ("joins", "group", "having", "distinct", "order", "offset", "with_")
+
+
+def _only_relation(resolved: Resolved) -> Relation | None:
+    """The table of a SELECT that reads one, once."""
+    select = resolved.query
+    if not isinstance(select, exp.Select) or len(list(select.find_all(exp.Select))) > 1:
+        return None
+    tables = list(select.find_all(exp.Table))
+    return resolved.relations[tables[0].name] if len(tables) == 1 else None
+
+
+def _comparison(node: exp.Expr, relation: Relation) -> str | None:
+    node = node.unnest()
+    column, constants = node.this, node.expressions if isinstance(node, exp.In) else [node.args.get("expression")]
+    if not isinstance(node, exp.EQ | exp.In) or not isinstance(column, exp.Column) or not constants:
+        return None
+    kind = relation.type_of(column.name).kind
+    values = [_constant(constant, kind) for constant in constants]
+    if None in values:
+        return None
+    name = column.name.replace('"', '""')
+    return f'"{name}" IN ({", ".join(value for value in values if value)})'
+
+
+def _constant(node: exp.Expr | None, kind: Kind) -> str | None:
+    """A literal of the column's own type, as text of the reader's SQL."""
+    if not isinstance(node, exp.Literal):
+        return None
+    if node.is_string:
+        return "'" + node.name.replace("'", "''") + "'" if kind is Kind.VARCHAR else None
+    return node.name if kind in _WHOLE and node.is_int else None

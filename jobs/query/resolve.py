@@ -1,0 +1,183 @@
+"""Resolves the names of a query: which tables it reads, which of their columns, and what `*` stands for.
+
+What can be named in FROM: streams, tables and views; the event log of a keyed source; dead letters. `*` gives the
+declared columns; the meta columns (`_offset`, …) and pseudo columns (ROWTIME, …) of a stream are there when named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.errors import OptimizeError
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import Scope, traverse_scope
+from sqlglot.schema import MappingSchema
+
+from jobs.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.ivm.stage import Relation
+from jobs.query.readable import readable
+from jobs.sql.dialect import Strandline, position_of
+from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS
+
+if TYPE_CHECKING:
+    from jobs.sql.catalog import Catalog
+
+_META = tuple(name for name, _ in META_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A query whose every column says which table it is of.
+
+    Attributes:
+        relations: what it reads, by name.
+        columns: the stored columns it needs of each.
+    """
+
+    query: exp.Query
+    relations: dict[str, Relation]
+    columns: dict[str, set[str]] = field(default_factory=dict)
+
+
+def resolve(query: exp.Query, catalog: Catalog) -> Resolved:
+    """Resolve the names of a SELECT.
+
+    Raises:
+        UnknownName: a table or column that is not there; nearest names proposed.
+        InvalidQuery: a column that several tables have, and other things that mean nothing.
+        NotSupported: FROM something else than a name; EMIT inside a query.
+    """
+    query = _named(query.copy())
+    relations = _relations(query, catalog)
+    _check_qualified(query, relations)
+    schema = MappingSchema(
+        {name: dict.fromkeys(_known(relation), "UNKNOWN") for name, relation in relations.items()},
+        visible={name: _visible(relation) for name, relation in relations.items()},
+        dialect=Strandline,
+        normalize=False,
+    )
+    try:
+        named = qualify(
+            query, dialect=Strandline, schema=schema, validate_qualify_columns=False, quote_identifiers=False
+        )
+    except OptimizeError as error:
+        raise InvalidQuery(str(error).splitlines()[0]) from error
+    resolved = Resolved(named, relations)
+    for scope in traverse_scope(resolved.query):
+        _check_unqualified(scope, relations)
+        _settle(scope, resolved)
+    return resolved
+
+
+def _named(query: exp.Query) -> exp.Query:
+    """Give the columns without a name of their own the one a view gives them. In place."""
+    for select in query.find_all(exp.Select):
+        if select.args.get("emit") is not None:
+            raise NotSupported("EMIT stands at the end of a query over one stream or table, not inside another")
+        named = (exp.Alias, exp.Column, exp.Dot, exp.Star)
+        for number, item in enumerate([item for item in select.expressions if not isinstance(item, named)]):
+            item.replace(exp.alias_(item.copy(), f"ksql_col_{number}"))
+    return query
+
+
+def _relations(query: exp.Query, catalog: Catalog) -> dict[str, Relation]:
+    found: dict[str, Relation] = {}
+    for scope in _scopes(query):
+        for source in scope.sources.values():
+            if isinstance(source, exp.Table):
+                found[source.name] = readable(source, catalog)
+    return found
+
+
+def _scopes(query: exp.Query) -> list[Scope]:
+    try:
+        return traverse_scope(query)
+    except OptimizeError as error:
+        raise InvalidQuery(str(error).splitlines()[0]) from error
+
+
+def _visible(relation: Relation) -> list[str]:
+    return [name for name, _ in relation.columns if relation.kind == "keyed" or name not in _META]
+
+
+def _known(relation: Relation) -> list[str]:
+    """Every name that a column of the relation can be called by."""
+    names = [name for name, _ in relation.columns]
+    return names if relation.kind == "keyed" else [*names, *PSEUDO_COLUMNS]
+
+
+def _check_qualified(query: exp.Query, relations: dict[str, Relation]) -> None:
+    """Every `table.column`: both are there."""
+    for scope in _scopes(query):
+        for column in scope.columns:
+            if not column.table:
+                continue
+            line, place = position_of(column)
+            source = _source(scope, column.table)
+            if source is None:
+                raise UnknownName.among("table or alias", column.table, scope.sources, line=line, column=place)
+            if isinstance(source, exp.Table):
+                relation = relations[source.name]
+                if column.name not in _known(relation):
+                    raise UnknownName.among("column", column.name, _visible(relation), line=line, column=place)
+
+
+def _source(scope: Scope | None, name: str) -> exp.Expr | Scope | None:
+    """What `name` stands for in a scope or one around it."""
+    while scope is not None:
+        if name in scope.sources:
+            return scope.sources[name]
+        scope = scope.parent
+    return None
+
+
+def _check_unqualified(scope: Scope, relations: dict[str, Relation]) -> None:
+    """After qualification, a column without table is an alias of the SELECT, unknown, or there more than once."""
+    for column in scope.unqualified_columns:
+        if column.find_ancestor(exp.Order) and column.name in _aliases(scope):
+            continue
+        line, place = position_of(column)
+        offered = {name: _offered(source, relations) for name, source in scope.sources.items()}
+        holders = [name for name, names in offered.items() if column.name in names]
+        if len(holders) > 1:
+            raise InvalidQuery(
+                f"column '{column.name}' is in {' and '.join(repr(h) for h in holders)}",
+                line=line,
+                column=place,
+                hint=f"write {holders[0]}.{column.name}",
+            )
+        known = [name for names in offered.values() for name in names if name not in _META]
+        raise UnknownName.among("column", column.name, known, line=line, column=place)
+
+
+def _offered(source: exp.Expr | Scope, relations: dict[str, Relation]) -> list[str]:
+    if isinstance(source, exp.Table):
+        return _known(relations[source.name])
+    return _aliases(source) if isinstance(source, Scope) else []
+
+
+def _aliases(scope: Scope) -> list[str]:
+    return list(scope.expression.named_selects) if isinstance(scope.expression, exp.Query) else []
+
+
+def _settle(scope: Scope, resolved: Resolved) -> None:
+    """Note which columns are read of which table, and write pseudo columns as what they are computed from."""
+    for source in scope.sources.values():
+        if isinstance(source, exp.Table):
+            resolved.columns.setdefault(source.name, set())
+    for column in scope.columns:
+        table = scope.sources.get(column.table)
+        if not isinstance(table, exp.Table):
+            continue
+        stored = column.name
+        if stored not in dict(resolved.relations[table.name].columns):
+            stored = PSEUDO_COLUMNS[stored][0]
+            column.replace(_pseudo(column, stored))
+        resolved.columns[table.name].add(stored)
+
+
+def _pseudo(column: exp.Column, stored: str) -> exp.Expr:
+    moved = exp.column(stored, table=column.table)
+    return exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[moved]) if column.name == "rowtime" else moved

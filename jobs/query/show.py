@@ -1,0 +1,139 @@
+"""What SHOW, DESCRIBE and EXPLAIN answer: the catalog, and where each table stands by its last commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.query.ddl import described
+from jobs.query.format import Table, cell
+from jobs.query.results import Document, Rows
+from jobs.query.status import rows_of
+from jobs.sql.model import Definition, InsertQuery, Source, View
+from state_store import reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from jobs.query.session import Session
+    from jobs.sql.catalog import Catalog
+    from jobs.sql.syntax import Explain, Show
+    from state_store.config import Settings
+    from state_store.layout import Lake
+
+
+def listing(statement: Show, catalog: Catalog, session: Session, settings: Settings, lake: Lake) -> Rows:
+    """`SHOW …`: one row for each thing there is."""
+    rows: dict[str, Callable[[], Rows]] = {
+        "STREAMS": lambda: _relations(catalog, lambda d: d.kind == "stream"),
+        "TABLES": lambda: _relations(catalog, lambda d: d.kind == "table"),
+        "VIEWS": lambda: _relations(catalog, lambda d: isinstance(d, View)),
+        "QUERIES": lambda: _queries(catalog),
+        "TOPICS": lambda: _topics(settings, lake),
+        "FUNCTIONS": _functions,
+        "PROPERTIES": lambda: Rows(("property", "value"), sorted(session.properties.items())),
+    }
+    return rows[statement.what]()
+
+
+def description(definition: Definition, lake: Lake, *, extended: bool) -> Document:
+    """`DESCRIBE name [EXTENDED]`."""
+    assert not isinstance(definition, InsertQuery)
+    data: dict[str, Any] = {
+        "name": definition.name,
+        "kind": "materialized view" if isinstance(definition, View) and definition.materialized else definition.kind,
+        "pipeline": definition.pipeline,
+        "columns": [{"name": c.name, "type": str(c.type), "key": c.key} for c in definition.columns],
+    }
+    if isinstance(definition, Source):
+        data |= {
+            "topic": definition.topic,
+            "key_format": definition.key_format,
+            "value_format": definition.value_format,
+            "partitions": definition.partitions,
+            "timestamp": definition.timestamp,
+        }
+    else:
+        data |= {"reads": list(definition.inputs)}
+    if extended:
+        data |= {"sql": definition.sql, "path": str(lake.table(definition.name)), **_standing(definition.name, lake)}
+    return Document(data, _as_text(definition, data))
+
+
+def explanation(statement: Explain, catalog: Catalog) -> str:
+    """`EXPLAIN name|SELECT …`: how it is maintained, and why so."""
+    from jobs.sql.explain import explain
+
+    return explain(statement, catalog)
+
+
+def _relations(catalog: Catalog, wanted: Callable[[Source | View], bool]) -> Rows:
+    names = ("name", "kind", "pipeline", "topic", "key_format", "value_format", "reads")
+    found = (d for d in catalog.definitions() if not isinstance(d, InsertQuery) and wanted(d))
+    return Rows(names, [_relation(d) for d in found])
+
+
+def _relation(definition: Source | View) -> tuple[object, ...]:
+    if isinstance(definition, Source):
+        origin = (definition.topic, definition.key_format, definition.value_format, None)
+    else:
+        origin = (None, None, None, list(definition.inputs))  # type: ignore[assignment]
+    return (definition.name, "source" if isinstance(definition, Source) else "view", definition.pipeline, *origin)
+
+
+def _queries(catalog: Catalog) -> Rows:
+    kept = (d for d in catalog.definitions() if not isinstance(d, Source))
+    rows = [
+        (d.name, d.target if isinstance(d, InsertQuery) else d.name, d.pipeline, list(d.inputs), d.query) for d in kept
+    ]
+    return Rows(("name", "writes", "pipeline", "reads", "query"), rows)
+
+
+def _topics(settings: Settings, lake: Lake) -> Rows:
+    from jobs.ingest.logs import open_log
+
+    log = open_log(settings, lake)
+    rows = []
+    for topic in log.topics():
+        ends = log.end_offsets(topic)
+        begins = log.begin_offsets(topic)
+        rows.append((topic, len(ends), sum(end - begins.get(partition, 0) for partition, end in ends.items())))
+    return Rows(("topic", "partitions", "records"), rows)
+
+
+def _functions() -> Rows:
+    from jobs.ivm.aggregates import FUNCTIONS
+    from jobs.sql.functions import SCALARS
+
+    rows = [(name, "aggregate") for name in FUNCTIONS] + [(name, "scalar") for name in SCALARS]
+    return Rows(("name", "kind"), sorted(rows))
+
+
+def _standing(name: str, lake: Lake) -> dict[str, Any]:
+    """Where the table stands, from the record of its last commit alone."""
+    head = reader.head(lake.table(name))
+    if head is None:
+        return {"version": None, "rows": None}
+    record = head.record
+    return {
+        "version": head.version,
+        "epoch": record.epoch,
+        "rows": rows_of(record),
+        "vector": record.vector,
+        "offsets": record.offsets,
+        "digest": record.digest,
+        "mode": record.mode,
+        "reason": record.reason,
+    }
+
+
+def _as_text(definition: Definition, data: dict[str, Any]) -> str:
+    columns = [(c["name"], c["type"], "key" if c["key"] else "") for c in data["columns"]]
+    facts = [(name, value) for name, value in data.items() if name not in ("name", "columns", "sql")]
+    parts = [described(definition), _table(("column", "type", ""), columns), _table(("property", "value"), facts)]
+    return "\n".join([*parts, data["sql"]] if "sql" in data else parts)
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    cells = [[cell(value) for value in row] for row in rows]
+    table = Table.fitting(names, cells)
+    return "\n".join((table.header(), *(table.line(row) for row in cells), table.rule))

@@ -1,0 +1,54 @@
+"""The rows a query needs, read at one version of each table. A view whose pipeline has not run yet has no rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from state_store import reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from jobs.ivm.stage import Relation
+    from state_store.layout import Lake
+
+
+def version_of(relation: Relation, lake: Lake) -> int | None:
+    """The newest version of a relation's table; None while there is no table."""
+    head = reader.head(lake.table(relation.name))
+    return head.version if head else None
+
+
+def rows(relation: Relation, columns: Sequence[str], lake: Lake, predicate: str | None = None) -> pa.Table:
+    """Those columns of the newest version's rows that meet the predicate (see `state_store.reader.scan`)."""
+    version = version_of(relation, lake)
+    if version is None:
+        return nothing(relation, columns)
+    return reader.read_rows(lake.table(relation.name), version, _at_least_one(relation, columns), predicate)
+
+
+def batches(relation: Relation, columns: Sequence[str], lake: Lake) -> Iterator[pa.Table]:
+    """The same, piece by piece, in no particular order; at least one piece, which may be empty."""
+    import pyarrow as pa
+
+    yield nothing(relation, columns)
+    version = version_of(relation, lake)
+    if version is not None:
+        for batch in reader.scan(lake.table(relation.name), version, _at_least_one(relation, columns)):
+            yield pa.Table.from_batches([batch])
+
+
+def nothing(relation: Relation, columns: Sequence[str]) -> pa.Table:
+    """No rows, of the types as declared."""
+    import pyarrow as pa
+
+    fields = [(name, relation.type_of(name).arrow()) for name in _at_least_one(relation, columns)]
+    # Not `empty_table()`: that one imports pandas first, a quarter of a second.
+    return pa.Table.from_batches([], pa.schema(fields))
+
+
+def _at_least_one(relation: Relation, columns: Sequence[str]) -> list[str]:
+    """A query over no column at all, such as `COUNT(*)`, still has to see how many rows there are."""
+    return list(columns) or [relation.columns[0][0]]

@@ -1,0 +1,93 @@
+"""Where every pipeline stands, from the commit records alone: no JVM, no rows read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.errors import SourceError
+from jobs.ingest.logs import open_log
+from jobs.query.results import Rows
+from jobs.sql.catalog import Catalog
+from jobs.sql.model import Definition, InsertQuery, Source, View
+from state_store import reader
+from state_store.layout import Lake, dead_letters_of, event_log_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobs.ingest.logs import Log
+    from state_store.commits import CommitRecord
+    from state_store.config import Settings
+
+_NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit")
+_Row = tuple[str, str, str, int | None, int | None, int | None, int | None, str]
+
+
+def status(settings: Settings) -> Rows:
+    """One row for each table of each pipeline.
+
+    `lag` is what is there and not in the table yet: events of the topic for an event log, versions of its inputs for
+    a view. It is null when the broker does not answer.
+    """
+    lake = Lake(settings.lake)
+    catalog = Catalog(lake)
+    log = open_log(settings, lake)
+    rows: list[_Row] = []
+    for pipeline in catalog.pipelines():
+        for definition in catalog.pipeline(pipeline):
+            rows += _rows(definition, lake, log)
+    return Rows(_NAMES, rows)
+
+
+def _rows(definition: Definition, lake: Lake, log: Log) -> Iterator[_Row]:
+    match definition:
+        case InsertQuery():
+            return
+        case View():
+            yield _row(
+                definition, definition.name, "view", lake, _versions_behind(definition.name, definition.inputs, lake)
+            )
+        case Source(kind="table"):
+            below = event_log_of(definition.name)
+            yield _row(definition, below, "event log", lake, _events_behind(definition, below, lake, log))
+            yield _row(definition, definition.name, "table", lake, _versions_behind(definition.name, (below,), lake))
+        case Source():
+            lag = _events_behind(definition, definition.name, lake, log)
+            yield _row(definition, definition.name, "event log", lake, lag)
+    letters = dead_letters_of(definition.name)
+    if isinstance(definition, Source) and reader.head(lake.table(letters)) is not None:
+        yield _row(definition, letters, "dead letters", lake, (0, "events"))
+
+
+def _row(definition: Definition, table: str, kind: str, lake: Lake, lag: tuple[int | None, str]) -> _Row:
+    head = reader.head(lake.table(table))
+    if head is None:
+        return (definition.pipeline, table, kind, None, None, None, *lag)
+    return (definition.pipeline, table, kind, head.version, head.record.epoch, rows_of(head.record), *lag)
+
+
+def rows_of(record: CommitRecord) -> int:
+    """The number of visible rows after a commit: the digest ends with it."""
+    return int(record.digest.partition(":")[2] or 0)
+
+
+def _events_behind(source: Source, table: str, lake: Lake, log: Log) -> tuple[int | None, str]:
+    try:
+        if not log.exists(source.topic):
+            return 0, "events"
+        ends, begins = log.end_offsets(source.topic), log.begin_offsets(source.topic)
+    except SourceError:
+        return None, "events"
+    head = reader.head(lake.table(table))
+    done = head.record.offsets.get(source.topic, {}) if head else {}
+    return sum(max(end - done.get(str(p), begins.get(p, 0)), 0) for p, end in ends.items()), "events"
+
+
+def _versions_behind(table: str, inputs: tuple[str, ...], lake: Lake) -> tuple[int, str]:
+    head = reader.head(lake.table(table))
+    behind = 0
+    for name in inputs:
+        source = reader.head(lake.table(name))
+        seen = head.record.vector.get(name, -1) if head else -1
+        behind += max(source.version - seen, 0) if source else 0
+    return behind, "versions"

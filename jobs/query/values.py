@@ -1,0 +1,52 @@
+"""From Arrow to the values that are printed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from jobs.sql.types import Kind, SqlType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+_MIDNIGHT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def python_rows(table: pa.Table, kinds: Sequence[SqlType]) -> list[tuple[object, ...]]:
+    """The rows of `table` as tuples, MAP as dict and TIME as time of day.
+
+    Args:
+        kinds: the type of each column.
+    """
+    columns = [_values(table.column(place), kind) for place, kind in enumerate(kinds)]
+    return list(zip(*columns, strict=True))
+
+
+def _values(column: pa.ChunkedArray, kind: SqlType) -> list[Any]:
+    values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
+    return [_shown(value, kind) for value in values] if _has_time(kind) else values
+
+
+def _has_time(kind: SqlType) -> bool:
+    inner = (*kind.args, *(field for _, field in kind.fields))
+    return kind.kind is Kind.TIME or any(_has_time(each) for each in inner)
+
+
+def _shown(value: Any, kind: SqlType) -> Any:
+    """TIME is stored as milliseconds of the day: only the type tells it from a number."""
+    if value is None:
+        return None
+    match kind.kind:
+        case Kind.TIME:
+            return (_MIDNIGHT + dt.timedelta(milliseconds=value)).time()
+        case Kind.ARRAY:
+            return [_shown(item, kind.args[0]) for item in value]
+        case Kind.MAP:
+            return {_shown(key, kind.args[0]): _shown(item, kind.args[1]) for key, item in value.items()}
+        case Kind.STRUCT:
+            return {name: _shown(value[name], inner) for name, inner in kind.fields}
+        case _:
+            return value
