@@ -1,0 +1,138 @@
+"""The child that Dagster starts to drain a pipeline: `python -m jobs.pipes PIPELINE`.
+
+It runs the same drain as `strandline run`, then says through Dagster Pipes what became of each asset it was asked for.
+Which table an asset shows comes from the parent, in the session's extras under `tables`:
+
+    {"projections/locations": {"table": "locations", "role": "projection"}, …}
+
+Nothing is reported before the drain has ended well: an asset turns green only with its numbers.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from jobs.lifeline import hold_lifeline
+from state_store.config import load_settings
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dagster_pipes import PipesContext, PipesMetadataValue
+
+    from jobs.report import RunReport, TableReport
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+_CHANGELOG = "changelog"
+
+
+def main(arguments: list[str]) -> int:
+    """Drain the pipeline named by the only argument and report to Dagster.
+
+    Returns:
+        The exit code: 0, `EXIT_FAILED` when the drain failed, `EXIT_USAGE` when called wrongly.
+    """
+    if len(arguments) != 1:
+        print("usage: python -m jobs.pipes PIPELINE", file=sys.stderr)
+        return EXIT_USAGE
+    hold_lifeline()
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    from dagster_pipes import open_dagster_pipes
+
+    with open_dagster_pipes() as pipes:
+        try:
+            report = _drain(arguments[0])
+        except StrandlineError as error:
+            pipes.report_custom_message({"error": error.attrs()})
+            print(error, file=sys.stderr)
+            return EXIT_FAILED
+        report_run(pipes, report)
+    return 0
+
+
+def _drain(pipeline: str) -> RunReport:
+    from jobs.pipeline import drain
+
+    return drain(load_settings(), pipeline)
+
+
+def report_run(pipes: PipesContext, report: RunReport) -> None:
+    """Report one materialization for each selected asset, then the run as a whole.
+
+    Pipes takes one materialization per asset and session, so this comes once, at the end. A table without a commit is
+    up to date too: nothing of its input has come yet (or no record was broken), so it has no rows.
+    """
+    tables = {table.name: table for table in report.tables}
+    selected: Mapping[str, Mapping[str, str]] = pipes.extras["tables"]
+    for asset in pipes.asset_keys:
+        role = selected[asset]["role"]
+        table = tables.get(selected[asset]["table"])
+        if table is not None:
+            pipes.report_asset_materialization(
+                asset_key=asset, metadata=table_metadata(table, role), data_version=data_version(table, role)
+            )
+        else:
+            pipes.report_asset_materialization(
+                asset_key=asset, metadata={"dagster/row_count": 0, "reason": "no commit yet: nothing has come"}
+            )
+    pipes.report_custom_message(
+        {"report": {"pipeline": report.pipeline, "epochs": report.epochs, "seconds": report.seconds}}
+    )
+
+
+def table_metadata(table: TableReport, role: str) -> dict[str, int | float | str | PipesMetadataValue]:
+    """What Dagster shows of a table. Numbers keep their labels for ever: Dagster plots each label over time.
+
+    A changelog is the same Delta table read as changes, so its rows and bytes are not repeated; it counts changes.
+    """
+    metadata: dict[str, int | float | str | PipesMetadataValue] = {
+        "delta version": table.version,
+        "epoch": table.epoch,
+        "batch seconds": float(table.seconds),
+        "rows inserted": table.inserted,
+        "rows deleted": table.deleted,
+        "mode": table.mode,
+        "reason": table.reason,
+        "digest": table.digest,
+    }
+    if role == _CHANGELOG:
+        metadata["changes"] = table.inserted + table.deleted
+    else:
+        metadata["dagster/row_count"] = table.rows
+        metadata["dagster/size_bytes"] = table.bytes
+    if table.seconds > 0:
+        metadata["rows per second"] = round((table.inserted + table.deleted) / table.seconds, 1)
+    if table.vector:
+        metadata["version vector"] = _markdown_vector(table.vector)
+        metadata["version vector (json)"] = {"type": "json", "raw_value": dict(table.vector)}
+    if table.offsets:
+        metadata["source offsets"] = {"type": "json", "raw_value": {t: dict(p) for t, p in table.offsets.items()}}
+    return metadata
+
+
+def data_version(table: TableReport, role: str) -> str | None:
+    """Equal rows, equal version: what only reads a table's rows need not run when the digest stays.
+
+    A changelog moves with every commit, so there the commit's version is meant.
+    """
+    if role == _CHANGELOG:
+        return str(table.version)
+    return table.digest or None
+
+
+def _markdown_vector(vector: Mapping[str, int]) -> PipesMetadataValue:
+    lines = [
+        "| input | version |",
+        "| --- | ---: |",
+        *(f"| `{name}` | {version} |" for name, version in vector.items()),
+    ]
+    return {"type": "md", "raw_value": "\n".join(lines)}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

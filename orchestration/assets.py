@@ -1,0 +1,80 @@
+"""The assets of pipelines: one subsettable multi-asset for each, that drains it in a child process."""
+
+# No `from __future__ import annotations` here: Dagster reads the annotations of what it wraps at run time.
+from collections.abc import Iterable, Iterator, Sequence
+from graphlib import TopologicalSorter
+from typing import Any
+
+import dagster as dg
+
+from jobs.sql.model import Definition
+from orchestration.launch import DrainClient, drain_command
+from orchestration.metadata import with_definition
+from orchestration.roles import Role, identifier, role_of, table_of
+from orchestration.translator import Translator
+
+# A broker that restarts, or a writer that is just ending, is back within a minute: 5 s, 10 s, 20 s of waiting.
+_RETRIES = 3
+_FIRST_DELAY_SECONDS = 5
+
+
+def topics(translator: Translator, definitions: Iterable[Definition]) -> list[dg.AssetSpec]:
+    """The topics as external assets, each once: sources of several pipelines may read one topic."""
+    specs = (spec for definition in definitions for spec in translator.specs(definition))
+    return list({spec.key: spec for spec in specs if role_of(spec) is Role.TOPIC}.values())
+
+
+def pipeline_assets(
+    pipeline: str, definitions: Sequence[Definition], translator: Translator, client: DrainClient
+) -> dg.AssetsDefinition | None:
+    """Everything one pipeline keeps, as one multi-asset; None when it keeps nothing.
+
+    The whole pipeline is one streaming query, so whatever is selected, the whole pipeline is drained; a subset only
+    limits what is reported. Two drains of one pipeline never run at once: they share a pool of one slot.
+    """
+    found = [s for definition in definitions for s in translator.specs(definition) if role_of(s) is not Role.TOPIC]
+    if not found:
+        return None
+    specs = _inputs_first(found)
+    tables = {s.key.to_escaped_user_string(): {"table": table_of(s), "role": str(role_of(s))} for s in specs}
+
+    @dg.multi_asset(
+        name=f"{identifier(pipeline)}__drain",
+        specs=specs,
+        can_subset=True,
+        pool=f"pipeline:{identifier(pipeline)}",
+        description=f"Drains the pipeline `{pipeline}`: takes in what its topics hold and refreshes its views.",
+    )
+    def drained(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        done = _run(client, context, drain_command(pipeline), {"tables": tables})
+        results = {r.asset_key: r for r in done.get_results(implicit_materializations=False)}
+        # Dagster derives data versions on the way, so an asset must come after what it is made of.
+        for spec in specs:
+            result = results.get(spec.key)
+            if isinstance(result, dg.MaterializeResult):
+                yield with_definition(result, spec)
+
+    return drained
+
+
+def _run(
+    client: DrainClient, context: dg.AssetExecutionContext, command: Sequence[str], extras: dict[str, Any]
+) -> dg.PipesClientCompletedInvocation:
+    """Run the drain, and ask for another try where that may help.
+
+    Not by a RetryPolicy: Dagster applies one to a cancelled step as well, and would start the drain again.
+    """
+    try:
+        return client.run(context=context, command=command, extras=extras)
+    except dg.Failure as failure:
+        if not failure.allow_retries:
+            raise
+        delay = _FIRST_DELAY_SECONDS * 2**context.retry_number
+        raise dg.RetryRequested(max_retries=_RETRIES, seconds_to_wait=delay) from failure
+
+
+def _inputs_first(specs: Sequence[dg.AssetSpec]) -> list[dg.AssetSpec]:
+    """The specs, each after those it depends on; a query that feeds an earlier stream may read a later view."""
+    by_key = {spec.key: spec for spec in specs}
+    edges = {spec.key: [dep.asset_key for dep in spec.deps if dep.asset_key in by_key] for spec in specs}
+    return [by_key[key] for key in TopologicalSorter(edges).static_order()]

@@ -1,0 +1,72 @@
+"""What a definition says of its tables before anything has run: columns, lineage, and the SQL, in Dagster's words.
+
+Dagster hides its own column lineage entry outside Dagster+, so the same lineage also goes out as a table to read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from jobs.sql.types import SqlType
+    from orchestration.lineage import Origin
+
+COLUMN_SCHEMA = "dagster/column_schema"
+COLUMN_LINEAGE = "dagster/column_lineage"
+VISIBLE_LINEAGE = "column lineage"
+
+# What goes with every materialization as well, so that its history shows when a column came or went.
+DEFINED = (COLUMN_SCHEMA, COLUMN_LINEAGE, VISIBLE_LINEAGE)
+
+
+def column_schema(columns: Sequence[tuple[str, SqlType]], key: Sequence[str] = ()) -> dg.TableSchema:
+    """The columns with the types of our SQL; the columns of the key say so."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                name,
+                str(kind),
+                constraints=dg.TableColumnConstraints(nullable=name not in key, other=["key"] if name in key else []),
+            )
+            for name, kind in columns
+        ]
+    )
+
+
+def column_lineage(
+    origins: Mapping[str, Sequence[Origin]], asset_of: Callable[[str], dg.AssetKey]
+) -> dict[str, dg.MetadataValue[Any]]:
+    """The lineage twice: as Dagster keeps it, and as a table people see.
+
+    Args:
+        origins: {output column: its origins}.
+        asset_of: the asset that holds an input.
+    """
+    deps = {
+        column: [dg.TableColumnDep(asset_of(origin.input), origin.column) for origin in found]
+        for column, found in origins.items()
+    }
+    rows = [
+        f"| `{column}` | {', '.join(f'`{origin.input}.{origin.column}`' for origin in found) or '–'} |"
+        for column, found in origins.items()
+    ]
+    return {
+        COLUMN_LINEAGE: dg.MetadataValue.column_lineage(dg.TableColumnLineage(deps)),
+        VISIBLE_LINEAGE: dg.MetadataValue.md("\n".join(["| column | made of |", "| --- | --- |", *rows])),
+    }
+
+
+def described(sentence: str, *statements: str) -> str:
+    """A description: one sentence, then the SQL as it was written."""
+    blocks = [f"```sql\n{statement.strip()}\n```" for statement in statements]
+    return "\n\n".join([sentence, *blocks])
+
+
+def with_definition(result: dg.MaterializeResult[Any], spec: dg.AssetSpec) -> dg.MaterializeResult[Any]:
+    """A materialization with the columns and the lineage of the definition it was made by."""
+    defined = {label: spec.metadata[label] for label in DEFINED if label in spec.metadata}
+    return result._replace(metadata={**defined, **(result.metadata or {})})

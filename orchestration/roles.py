@@ -1,0 +1,72 @@
+"""What an asset can be, and how it is called then: the vocabulary of `orchestration.translator`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from enum import StrEnum
+
+import dagster as dg
+
+TABLE_NAME = "dagster/table_name"
+_ROLE = "strandline/role"
+_PLAIN = re.compile(r"[A-Za-z0-9_]+\Z")
+# What Kafka allows in a topic's name; Dagster takes the same in the keys of what it only shows.
+_TOPIC = re.compile(r"[A-Za-z0-9._-]+\Z")
+
+
+class Role(StrEnum):
+    """What an asset is; the first part of its key, in the singular."""
+
+    TOPIC = "topic"
+    LOG = "log"
+    TABLE = "table"
+    PROJECTION = "projection"
+    CHANGELOG = "changelog"
+    DEAD_LETTERS = "dead letters"
+
+
+_FOLDERS = {
+    Role.TOPIC: "topics",
+    Role.LOG: "logs",
+    Role.TABLE: "tables",
+    Role.PROJECTION: "projections",
+    Role.CHANGELOG: "changelogs",
+    Role.DEAD_LETTERS: "dead_letters",
+}
+# Words that Dagster draws an icon for, where it has one.
+KINDS = {
+    Role.LOG: {"deltalake", "spark", "dataset"},
+    Role.TABLE: {"deltalake", "spark", "table"},
+    Role.PROJECTION: {"deltalake", "spark", "view"},
+    Role.CHANGELOG: {"deltalake", "changelog"},
+    Role.DEAD_LETTERS: {"deltalake", "spark"},
+}
+
+
+def identifier(name: str) -> str:
+    """`name` as Dagster takes it for groups, jobs and ops: letters, digits and `_`. Different names stay different."""
+    if _PLAIN.match(name):
+        return name
+    return f"{re.sub('[^A-Za-z0-9_]', '_', name)}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+
+
+def asset_key(role: Role, name: str) -> dg.AssetKey:
+    """The key of the asset that shows `name` in this role."""
+    shown = name if role is Role.TOPIC and _TOPIC.match(name) else identifier(name)
+    return dg.AssetKey([_FOLDERS[role], shown])
+
+
+def role_tag(role: Role) -> dict[str, str]:
+    """The tag that says what the asset is."""
+    return {_ROLE: role.replace(" ", "_")}
+
+
+def role_of(spec: dg.AssetSpec) -> Role:
+    """What the asset is."""
+    return Role(spec.tags[_ROLE].replace("_", " "))
+
+
+def table_of(spec: dg.AssetSpec) -> str:
+    """The table of the lake that the asset shows. Topics have none."""
+    return str(spec.metadata[TABLE_NAME])

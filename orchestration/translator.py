@@ -1,0 +1,224 @@
+"""From definitions to assets: the only place that decides keys, groups, kinds, owners, tags and code versions.
+
+    definition                       assets
+    CREATE STREAM s (…)              topics/T ──> logs/s, dead_letters/s
+    CREATE TABLE t (… PRIMARY KEY)   topics/T ──> logs/t ──> tables/t;  dead_letters/t
+    CREATE STREAM v AS SELECT        inputs ──> logs/v
+    CREATE TABLE v AS SELECT         inputs ──> projections/v ──> changelogs/v
+    INSERT INTO s SELECT             inputs ──> logs/s (adds to the asset of s)
+
+Inputs are logs, tables and projections, also of other pipelines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from jobs.sql import types as t
+from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS, Definition, InsertQuery, Source, View
+from orchestration import lineage
+from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described
+from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier, role_tag
+from state_store.layout import dead_letters_of, event_log_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from jobs.sql.types import SqlType
+    from state_store.layout import Lake
+
+OWNERS = ("team:strandline",)
+
+# A projection that nobody refreshed for a day is forgotten, whatever its users expect; half a day is worth a warning.
+# Wide on purpose: it must be true of a nightly drain as well as of a continuous job.
+FRESHNESS = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=24), warn_window=timedelta(hours=12))
+
+_CHANGE_COLUMNS: tuple[tuple[str, SqlType], ...] = (
+    ("__weight", t.BIGINT),
+    ("_commit_version", t.BIGINT),
+    ("_commit_timestamp", t.TIMESTAMP),
+)
+
+
+class Translator:
+    """Turns the definitions of a lake into asset specs.
+
+    Args:
+        definitions: every definition of the lake, in any order: a view's inputs may belong to other pipelines.
+        lake: where the tables lie.
+        on_kafka: topics are Kafka's, not files of the local log.
+    """
+
+    def __init__(self, definitions: Iterable[Definition], lake: Lake, *, on_kafka: bool = False) -> None:
+        self._lake = lake
+        self._on_kafka = on_kafka
+        self._relations: dict[str, Source | View] = {}
+        self._feeds: dict[str, list[InsertQuery]] = {}
+        for definition in definitions:
+            if isinstance(definition, InsertQuery):
+                self._feeds.setdefault(definition.target, []).append(definition)
+            else:
+                self._relations[definition.name] = definition
+
+    def specs(self, definition: Definition) -> list[dg.AssetSpec]:
+        """The assets a definition brings, in the order they are made. An InsertQuery brings none of its own."""
+        match definition:
+            case Source(kind="stream"):
+                return [self._topic(definition), self._log(definition), self._dead_letters(definition)]
+            case Source():
+                table = self._table(definition)
+                return [self._topic(definition), self._log(definition), table, self._dead_letters(definition)]
+            case View(kind="stream"):
+                return [self._derived_stream(definition)]
+            case View():
+                return [self._projection(definition), self._changelog(definition)]
+            case InsertQuery():
+                return []
+
+    def key_of(self, relation: str) -> dg.AssetKey:
+        """The asset that holds what a query calls `relation`."""
+        match self._relations.get(relation):
+            case Source(kind="table"):
+                return asset_key(Role.TABLE, relation)
+            case View(kind="table"):
+                return asset_key(Role.PROJECTION, relation)
+            case _:
+                return asset_key(Role.LOG, relation)
+
+    def _topic(self, source: Source) -> dg.AssetSpec:
+        return dg.AssetSpec(
+            asset_key(Role.TOPIC, source.topic),
+            description=f"Topic `{source.topic}`: keys {source.key_format}, values {source.value_format}.",
+            group_name=identifier(source.pipeline),
+            kinds={"kafka" if self._on_kafka else "file"},
+            owners=OWNERS,
+            tags=role_tag(Role.TOPIC),
+            metadata={"partitions": source.partitions, "replicas": source.replicas},
+        )
+
+    def _log(self, source: Source) -> dg.AssetSpec:
+        feeds = self._feeds.get(source.name, [])
+        inputs = [self.key_of(name) for feed in feeds for name in feed.inputs]
+        return self._spec(
+            Role.LOG,
+            source,
+            table=source.name if source.kind == "stream" else event_log_of(source.name),
+            deps=[asset_key(Role.TOPIC, source.topic), *inputs],
+            description=described(
+                f"Events of `{source.name}` from topic `{source.topic}`, one row each, only ever appended.",
+                source.sql,
+                *(feed.sql for feed in feeds),
+            ),
+            code_version=_hash(source.sql, *(feed.fingerprint for feed in feeds)),
+            metadata={COLUMN_SCHEMA: column_schema([*_columns(source), *META_COLUMNS])},
+        )
+
+    def _dead_letters(self, source: Source) -> dg.AssetSpec:
+        return self._spec(
+            Role.DEAD_LETTERS,
+            source,
+            table=dead_letters_of(source.name),
+            deps=[asset_key(Role.TOPIC, source.topic)],
+            description=f"Records of topic `{source.topic}` that could not be decoded: offset, raw bytes, the reason.",
+            code_version=_hash(source.sql),
+        )
+
+    def _table(self, source: Source) -> dg.AssetSpec:
+        return self._spec(
+            Role.TABLE,
+            source,
+            table=source.name,
+            deps=[asset_key(Role.LOG, source.name)],
+            description=described(f"The newest row of each key of `{source.name}`.", source.sql),
+            code_version=_hash(source.sql),
+            metadata={COLUMN_SCHEMA: column_schema(_columns(source), source.key)},
+            freshness_policy=FRESHNESS,
+        )
+
+    def _derived_stream(self, view: View) -> dg.AssetSpec:
+        return self._spec(
+            Role.LOG,
+            view,
+            table=view.name,
+            deps=[self.key_of(name) for name in view.inputs],
+            description=described(f"Stream `{view.name}`: events of its inputs, filtered and projected.", view.sql),
+            code_version=view.fingerprint,
+            metadata={COLUMN_SCHEMA: column_schema([*_columns(view), *META_COLUMNS]), **self._lineage(view)},
+            freshness_policy=FRESHNESS,
+        )
+
+    def _projection(self, view: View) -> dg.AssetSpec:
+        return self._spec(
+            Role.PROJECTION,
+            view,
+            table=view.name,
+            deps=[self.key_of(name) for name in view.inputs],
+            description=described(f"Projection `{view.name}`, kept up to date from its inputs' changes.", view.sql),
+            code_version=view.fingerprint,
+            metadata={COLUMN_SCHEMA: column_schema(_columns(view), view.key), **self._lineage(view)},
+            freshness_policy=FRESHNESS,
+        )
+
+    def _changelog(self, view: View) -> dg.AssetSpec:
+        return self._spec(
+            Role.CHANGELOG,
+            view,
+            table=view.name,
+            deps=[asset_key(Role.PROJECTION, view.name)],
+            description=(
+                f"The changes of `{view.name}`, in order: rows with weight +1 (came) or -1 (went), by commit version."
+            ),
+            code_version=view.fingerprint,
+            metadata={COLUMN_SCHEMA: column_schema([*_columns(view), *_CHANGE_COLUMNS], view.key)},
+        )
+
+    def _spec(
+        self,
+        role: Role,
+        definition: Source | View,
+        *,
+        table: str,
+        metadata: dict[str, Any] | None = None,
+        **others: Any,
+    ) -> dg.AssetSpec:
+        """What all assets with a table share."""
+        return dg.AssetSpec(
+            asset_key(role, definition.name),
+            group_name=identifier(definition.pipeline),
+            kinds=KINDS[role],
+            owners=OWNERS,
+            tags=role_tag(role),
+            metadata={
+                TABLE_NAME: table,
+                "dagster/storage_kind": "deltalake",
+                "dagster/uri": dg.MetadataValue.path(str(self._lake.table(table))),
+                **(metadata or {}),
+            },
+            **others,
+        )
+
+    def _lineage(self, view: View) -> dict[str, dg.MetadataValue[Any]]:
+        columns = {
+            name: [c.name for c in self._relations[name].columns] for name in view.inputs if name in self._relations
+        }
+        origins = lineage.of_query(view.query, columns)
+        named = {column: [_stored(origin) for origin in found] for column, found in origins.items()}
+        return column_lineage(named, self.key_of)
+
+
+def _stored(origin: lineage.Origin) -> lineage.Origin:
+    """ROWTIME and the like are read from a stored column."""
+    stored = PSEUDO_COLUMNS.get(origin.column)
+    return lineage.Origin(origin.input, stored[0]) if stored else origin
+
+
+def _columns(definition: Source | View) -> Sequence[tuple[str, SqlType]]:
+    return [(column.name, column.type) for column in definition.columns]
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

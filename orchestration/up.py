@@ -1,0 +1,214 @@
+"""`python -m orchestration.up [--port N]`: Dagster's webserver and daemon on loopback, until Ctrl-C.
+
+State lies in DAGSTER_HOME, by default `.dagster` in the working directory. Dagster reads its settings from there, so
+the repository's dagster.yaml is linked into it: one file to edit, whatever the home.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from orchestration.processes import ProcessGroup
+from state_store.errors import SettingsError, StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import FrameType
+
+_HOST = "127.0.0.1"
+_PORT = 3000
+_ROOT = Path(__file__).resolve().parent.parent
+# Measured: the webserver answers after 17 s on two busy cores; it waits for a process that loads the code location.
+_READY_WITHIN_SECONDS = 180.0
+_POLL_SECONDS = 0.5
+# The webserver and the daemon each stop a code server of their own first; they need 2–5 s.
+_GRACE_SECONDS = 20.0
+_LOG_TAIL_LINES = 20
+_LOCATIONS = """
+{ workspaceOrError { ... on Workspace { locationEntries {
+    locationOrLoadError { ... on PythonError { message causes { message } } }
+} } } }
+"""
+
+
+@dataclass(frozen=True)
+class Service:
+    """One of the two processes, with the file its output goes to."""
+
+    name: str
+    process: ProcessGroup
+    log: Path
+
+    def tail(self) -> str:
+        """The last lines it wrote."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Start both, say where, wait for Ctrl-C or SIGTERM, stop both with everything they started.
+
+    Returns:
+        0 after Ctrl-C; 1 when one of the two ended by itself; 2 when they cannot be started.
+    """
+    parser = argparse.ArgumentParser(prog="python -m orchestration.up", description=__doc__)
+    parser.add_argument("--port", type=int, default=_PORT, help=f"port of the webserver on {_HOST} (default {_PORT})")
+    port: int = parser.parse_args(arguments).port
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        home = prepare_home(os.environ)
+        _require_free(port)
+        create_storage(home)
+        return _serve(home, port)
+    except StrandlineError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 0
+
+
+def prepare_home(environment: Mapping[str, str]) -> Path:
+    """Make DAGSTER_HOME and link dagster.yaml into it. A file of the user's own at that place is kept.
+
+    Returns:
+        Its absolute path; Dagster refuses a relative one.
+    """
+    home = Path(environment.get("DAGSTER_HOME", ".dagster")).expanduser().absolute()
+    home.mkdir(parents=True, exist_ok=True)
+    link = home / "dagster.yaml"
+    if link.is_symlink():
+        link.unlink()
+    if not link.exists():
+        link.symlink_to(_ROOT / "dagster.yaml")
+    return home
+
+
+def create_storage(home: Path) -> None:
+    """Create or upgrade Dagster's databases before its processes start: two that do so at once disturb each other.
+
+    Dagster takes some seconds to import, so only here.
+    """
+    os.environ["DAGSTER_HOME"] = str(home)
+    from dagster import DagsterInstance
+
+    with DagsterInstance.from_config(str(home)):
+        pass
+
+
+def _serve(home: Path, port: int) -> int:
+    workspace = str(_ROOT / "workspace.yaml")
+    commands = {
+        "webserver": ["dagster_webserver", "-h", _HOST, "-p", str(port), "-w", workspace],
+        "daemon": ["dagster._daemon", "run", "-w", workspace],
+    }
+    with ExitStack() as stack:
+        services = [_start(name, command, home, stack) for name, command in commands.items()]
+        print(f"starting Dagster (home {home}, logs {_logs(home)}) …", file=sys.stderr)
+        url = f"http://{_HOST}:{port}"
+        _wait_until_ready(url, services)
+        fault = load_fault(url)
+        if fault is not None:
+            print(f"Dagster could not load the pipelines; correct this and reload in the UI:\n{fault}", file=sys.stderr)
+        print(f"Dagster is up: {url}   (Ctrl-C stops it)", flush=True)
+        return _watch(services)
+
+
+def _start(name: str, command: list[str], home: Path, stack: ExitStack) -> Service:
+    log = _logs(home) / f"{name}.log"
+    log.parent.mkdir(exist_ok=True)
+    output = stack.enter_context(log.open("w"))
+    process = ProcessGroup(
+        [sys.executable, "-m", *command],
+        stdout=output,
+        stderr=output,
+    )
+    stack.callback(process.stop, _GRACE_SECONDS)
+    return Service(name, process, log)
+
+
+def _logs(home: Path) -> Path:
+    # Not `logs`: that folder of DAGSTER_HOME is Dagster's own, and it empties it.
+    return home / "output"
+
+
+def _wait_until_ready(url: str, services: list[Service]) -> None:
+    deadline = time.monotonic() + _READY_WITHIN_SECONDS
+    while not _answers(f"{url}/server_info"):
+        _require_alive(services)
+        if time.monotonic() > deadline:
+            raise SettingsError(
+                f"Dagster's webserver does not answer after {_READY_WITHIN_SECONDS:g} s",
+                hint=f"see its log:\n{services[0].tail()}",
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def load_fault(url: str) -> str | None:
+    """Why the webserver could not load the code location, without what Dagster says around it; None when it did."""
+    request = urllib.request.Request(  # noqa: S310 - our own loopback address
+        f"{url}/graphql", json.dumps({"query": _LOCATIONS}).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=_READY_WITHIN_SECONDS) as answer:  # noqa: S310
+        entries = json.load(answer)["data"]["workspaceOrError"].get("locationEntries", [])
+    for entry in entries:
+        error = entry["locationOrLoadError"] or {}
+        if "message" in error:
+            return str([*error["causes"], error][0]["message"]).strip()
+    return None
+
+
+def _watch(services: list[Service]) -> int:
+    while all(service.process.poll() is None for service in services):
+        time.sleep(_POLL_SECONDS)
+    ended = next(service for service in services if service.process.poll() is not None)
+    print(f"Dagster's {ended.name} ended by itself; its last lines:\n{ended.tail()}", file=sys.stderr)
+    return 1
+
+
+def _require_alive(services: list[Service]) -> None:
+    for service in services:
+        code = service.process.poll()
+        if code is not None:
+            raise SettingsError(
+                f"Dagster's {service.name} ended with code {code}", where=str(service.log), hint=f"\n{service.tail()}"
+            )
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        # A port that is only waiting for old connections to time out is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError as error:
+            raise SettingsError(
+                f"port {port} is taken", where=_HOST, hint="choose another: python -m orchestration.up --port 3001"
+            ) from error
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own loopback address
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

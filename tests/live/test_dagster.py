@@ -1,0 +1,279 @@
+"""Dagster as a user meets it: webserver and daemon are started, a run is launched, and everything is read back over
+GraphQL from what the browser would ask.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# The webserver answers after 17 s and a JVM starts in 15 s on two idle cores; tests run on busy ones.
+PATIENCE_SECONDS = 180.0
+
+PIPELINE = """
+CREATE STREAM package_checkins (package_id BIGINT KEY, location VARCHAR, processed_by VARCHAR)
+  WITH (KAFKA_TOPIC = 'package_checkins_topic', VALUE_FORMAT = 'JSON', PARTITIONS = 3);
+CREATE TABLE package_locations AS
+  SELECT package_id, LATEST_BY_OFFSET(location) AS current_location FROM package_checkins GROUP BY package_id;
+INSERT INTO package_checkins (package_id, location) VALUES (1, 'New York');
+INSERT INTO package_checkins (package_id, location) VALUES (2, 'London');
+INSERT INTO package_checkins (package_id, location) VALUES (1, 'Rome');
+"""
+
+# What the launcher says when the child is there.
+STARTED = r"started process (\d+)"
+
+ASSETS = """
+query Assets {
+  assetNodes {
+    assetKey { path } dependencyKeys { path } groupName kinds isExecutable description
+    owners { ... on TeamAssetOwner { team } }
+    freshnessPolicy: internalFreshnessPolicy { __typename }
+    assetMaterializations(limit: 1) { metadataEntries { ...entry } }
+  }
+}
+fragment entry on MetadataEntry {
+  label
+  ... on IntMetadataEntry { intValue }
+  ... on FloatMetadataEntry { floatValue }
+  ... on TextMetadataEntry { text }
+  ... on MarkdownMetadataEntry { mdStr }
+  ... on JsonMetadataEntry { jsonString }
+  ... on TableSchemaMetadataEntry { schema { columns { name type } } }
+  ... on TableColumnLineageMetadataEntry {
+    lineage { columnName columnDeps { assetKey { path } columnName } }
+  }
+}
+"""
+LAUNCH = """
+mutation Launch($selector: JobOrPipelineSelector!) {
+  launchRun(executionParams: {selector: $selector, runConfigData: {}}) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on PythonError { message }
+  }
+}
+"""
+RUN = """
+query Run($id: ID!) {
+  runOrError(runId: $id) {
+    ... on Run { status }
+  }
+  logsForRun(runId: $id) { ... on EventConnection { events { ... on MessageEvent { message } } } }
+}
+"""
+TERMINATE = """
+mutation Terminate($id: String!) { terminateRun(runId: $id) { __typename } }
+"""
+
+
+class Dagster:
+    """A running webserver and daemon."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def ask(self, query: str, **variables: object) -> Any:
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            told = json.load(answer)
+        assert "errors" not in told, told["errors"]
+        return told["data"]
+
+    def launch(self, job: str, *selection: str) -> str:
+        """Launch a run and return its id."""
+        selector: dict[str, object] = {
+            "repositoryName": "__repository__",
+            "repositoryLocationName": "strandline",
+            "jobName": job,
+        }
+        if selection:
+            selector["assetSelection"] = [{"path": key.split("/")} for key in selection]
+        launched = self.ask(LAUNCH, selector=selector)["launchRun"]
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        return str(launched["run"]["runId"])
+
+    def wait_for(self, run: str, *wanted: str) -> None:
+        """Wait until the run has one of the wanted statuses; any other end is an error."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            status = self.ask(RUN, id=run)["runOrError"]["status"]
+            if status in wanted:
+                return
+            assert status not in ("FAILURE", "CANCELED", "SUCCESS"), (status, self.messages(run))
+            assert time.monotonic() < deadline, (status, self.messages(run))
+            time.sleep(0.5)
+
+    def wait_for_message(self, run: str, pattern: str) -> re.Match[str]:
+        """Wait until a line of the run's log matches."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            for message in self.messages(run):
+                found = re.search(pattern, message)
+                if found:
+                    return found
+            assert time.monotonic() < deadline, f"no message like {pattern!r}"
+            time.sleep(0.5)
+
+    def messages(self, run: str) -> list[str]:
+        """The lines of the run's log so far."""
+        return [event.get("message") or "" for event in self.ask(RUN, id=run)["logsForRun"]["events"]]
+
+    def assets(self) -> dict[str, dict[str, Any]]:
+        """The asset nodes by key."""
+        return {"/".join(node["assetKey"]["path"]): node for node in self.ask(ASSETS)["assetNodes"]}
+
+
+def entries(node: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of the newest materialization: {label: value}."""
+    (event,) = node["assetMaterializations"]
+    found = {}
+    for entry in event["metadataEntries"]:
+        label = entry.pop("label")
+        found[label] = next(iter(entry.values()), None)
+    return found
+
+
+def session_of(pid: int) -> list[int]:
+    """The live processes of the session that `pid` leads or led."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == pid and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(folder: Path, environment: dict[str, str]) -> Iterator[Dagster]:
+    """`python -m orchestration.up`, ended by Ctrl-C."""
+    command = [sys.executable, "-m", "orchestration.up", "--port", str(free_port())]
+    up = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert up.stdout is not None
+        line = up.stdout.readline()
+        url = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert url is not None, f"it did not come up: {line!r}"
+        yield Dagster(url.group())
+    finally:
+        up.send_signal(signal.SIGINT)
+        assert up.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.fixture(scope="module")
+def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
+    """Dagster over a lake with one registered pipeline and three events that wait in its topic."""
+    folder = tmp_path_factory.mktemp("dagster")
+    environment = {
+        **os.environ,
+        "STRANDLINE_LAKE": str(folder / "lake"),
+        "STRANDLINE_SPARK__MASTER": "local[2]",
+        "DAGSTER_HOME": str(folder / "home"),
+    }
+    (folder / "packages.sql").write_text(PIPELINE)
+    strandline = str(Path(sys.executable).with_name("strandline"))
+    subprocess.run([strandline, "sql", "-f", "packages.sql"], cwd=folder, env=environment, check=True, timeout=120)
+    with running(folder, environment) as up:
+        yield up
+
+
+@pytest.mark.live
+def test_the_graph_is_there_before_anything_ran(dagster: Dagster) -> None:
+    """Topics are shown, not made; everything else stands below them in the pipeline's group."""
+    nodes = dagster.assets()
+    dependencies = {key: {"/".join(d["path"]) for d in node["dependencyKeys"]} for key, node in nodes.items()}
+    assert dependencies == {
+        "topics/package_checkins_topic": set(),
+        "logs/package_checkins": {"topics/package_checkins_topic"},
+        "dead_letters/package_checkins": {"topics/package_checkins_topic"},
+        "projections/package_locations": {"logs/package_checkins"},
+        "changelogs/package_locations": {"projections/package_locations"},
+    }
+    assert {node["groupName"] for node in nodes.values()} == {"packages"}
+    assert not nodes["topics/package_checkins_topic"]["isExecutable"]
+    projection = nodes["projections/package_locations"]
+    assert set(projection["kinds"]) == {"deltalake", "spark", "view"}
+    assert projection["owners"] == [{"team": "strandline"}]
+    assert projection["freshnessPolicy"] == {"__typename": "TimeWindowFreshnessPolicy"}
+    assert "LATEST_BY_OFFSET(location)" in projection["description"]
+
+
+@pytest.mark.live
+def test_a_launched_run_materializes_the_pipeline_and_leaves_its_numbers(dagster: Dagster) -> None:
+    run = dagster.launch("drain_packages")
+    pid = int(dagster.wait_for_message(run, STARTED).group(1))
+    dagster.wait_for(run, "SUCCESS")
+    assert not session_of(pid)
+    nodes = dagster.assets()
+
+    projection = entries(nodes["projections/package_locations"])
+    assert projection["dagster/row_count"] == 2
+    assert projection["dagster/size_bytes"] > 0
+    assert projection["batch seconds"] > 0
+    vector = json.loads(projection["version vector (json)"])
+    assert set(vector) == {"package_checkins"}
+    assert f"| `package_checkins` | {vector['package_checkins']} |" in projection["version vector"]
+    assert projection["dagster/column_schema"]["columns"] == [
+        {"name": "package_id", "type": "BIGINT"},
+        {"name": "current_location", "type": "VARCHAR"},
+    ]
+    assert {entry["columnName"]: entry["columnDeps"] for entry in projection["dagster/column_lineage"]} == {
+        "package_id": [{"assetKey": {"path": ["logs", "package_checkins"]}, "columnName": "package_id"}],
+        "current_location": [{"assetKey": {"path": ["logs", "package_checkins"]}, "columnName": "location"}],
+    }
+    assert "| `current_location` | `package_checkins.location` |" in projection["column lineage"]
+
+    assert entries(nodes["logs/package_checkins"])["dagster/row_count"] == 3
+    assert entries(nodes["dead_letters/package_checkins"])["dagster/row_count"] == 0
+    assert entries(nodes["changelogs/package_locations"])["changes"] >= 2
+
+
+@pytest.mark.live
+@pytest.mark.kill
+def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster: Dagster) -> None:
+    """Terminated as soon as the JVM is there, through the webserver, the code server and the run's own process.
+
+    A run of a part of the pipeline is launched meanwhile: it waits for the pipeline's only slot, gets it when the
+    first run is gone, and reports its part only.
+    """
+    before = dagster.assets()["logs/package_checkins"]["assetMaterializations"]
+    first = dagster.launch("drain_packages")
+    pid = int(dagster.wait_for_message(first, STARTED).group(1))
+    second = dagster.launch("__ASSET_JOB", "projections/package_locations")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(session_of(pid)) < 2:
+        assert time.monotonic() < deadline, "the JVM did not start"
+        time.sleep(0.1)
+    assert not any(re.search(STARTED, message) for message in dagster.messages(second))
+    dagster.ask(TERMINATE, id=first)
+    dagster.wait_for(first, "CANCELED")
+    assert not session_of(pid)
+
+    dagster.wait_for(second, "SUCCESS")
+    nodes = dagster.assets()
+    assert entries(nodes["projections/package_locations"])["dagster/row_count"] == 2
+    assert nodes["logs/package_checkins"]["assetMaterializations"] == before

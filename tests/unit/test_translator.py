@@ -1,0 +1,238 @@
+"""One translator decides what every definition looks like in Dagster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from jobs.sql import types as t
+from jobs.sql.catalog import Catalog
+from jobs.sql.model import Column, Definition, InsertQuery, Source, View
+from orchestration.definitions import build
+from orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, VISIBLE_LINEAGE
+from orchestration.roles import Role, identifier, role_of, table_of
+from orchestration.translator import Translator
+from state_store.config import Settings
+from state_store.layout import Lake
+
+CHECKINS = Source(
+    name="checkins",
+    kind="stream",
+    columns=(Column("id", t.BIGINT, key=True), Column("place", t.VARCHAR)),
+    topic="checkins_topic",
+    key_format="KAFKA",
+    value_format="JSON",
+    pipeline="packages",
+    sql="CREATE STREAM checkins (id BIGINT KEY, place VARCHAR) WITH (KAFKA_TOPIC='checkins_topic');",
+    partitions=3,
+)
+OWNERS = Source(
+    name="owners",
+    kind="table",
+    columns=(Column("id", t.BIGINT, key=True), Column("owner", t.VARCHAR)),
+    topic="owners_topic",
+    key_format="KAFKA",
+    value_format="JSON",
+    pipeline="packages",
+    sql="CREATE TABLE owners (id BIGINT PRIMARY KEY, owner VARCHAR) WITH (…);",
+)
+LOCATIONS = View(
+    name="locations",
+    kind="table",
+    columns=(Column("id", t.BIGINT, key=True), Column("seen", t.VARCHAR), Column("at", t.BIGINT)),
+    query="SELECT id, LATEST_BY_OFFSET(place) AS seen, MAX(rowtime) AS at FROM checkins GROUP BY id",
+    inputs=("checkins",),
+    pipeline="packages",
+    sql="CREATE TABLE locations AS SELECT …;",
+    fingerprint="f1",
+)
+DOORS = replace(CHECKINS, name="doors", topic="doors_topic", sql="CREATE STREAM doors (…) WITH (…);")
+ROME = View(
+    name="rome",
+    kind="stream",
+    columns=(Column("id", t.BIGINT, key=True),),
+    query="SELECT id FROM checkins WHERE place = 'Rome'",
+    inputs=("checkins",),
+    pipeline="packages",
+    sql="CREATE STREAM rome AS SELECT …;",
+    fingerprint="f2",
+)
+FEED = InsertQuery(
+    target="checkins",
+    number=1,
+    query="SELECT id, place FROM doors",
+    inputs=("doors",),
+    pipeline="packages",
+    sql="INSERT INTO checkins SELECT id, place FROM doors;",
+    fingerprint="f3",
+)
+COUNTS = View(
+    name="counts",
+    kind="table",
+    columns=(Column("seen", t.VARCHAR, key=True), Column("n", t.BIGINT)),
+    query="SELECT seen, COUNT(*) AS n FROM locations GROUP BY seen",
+    inputs=("locations",),
+    pipeline="reports",
+    sql="CREATE MATERIALIZED VIEW counts AS SELECT …;",
+    fingerprint="f4",
+    materialized=True,
+)
+EVERYTHING: tuple[Definition, ...] = (CHECKINS, OWNERS, LOCATIONS, ROME, DOORS, FEED, COUNTS)
+
+
+@pytest.fixture
+def translator() -> Translator:
+    return Translator(EVERYTHING, Lake(Path("/lake")))
+
+
+def specs_of(translator: Translator) -> dict[str, dg.AssetSpec]:
+    found = (spec for definition in EVERYTHING for spec in translator.specs(definition))
+    return {spec.key.to_user_string(): spec for spec in found}
+
+
+def edges(spec: dg.AssetSpec) -> set[str]:
+    return {dep.asset_key.to_user_string() for dep in spec.deps}
+
+
+def test_every_asset_has_its_key_and_stands_below_what_it_is_made_of(translator: Translator) -> None:
+    """The whole graph, written out."""
+    assert {key: edges(spec) for key, spec in specs_of(translator).items()} == {
+        "topics/checkins_topic": set(),
+        "logs/checkins": {"topics/checkins_topic", "logs/doors"},
+        "dead_letters/checkins": {"topics/checkins_topic"},
+        "topics/owners_topic": set(),
+        "logs/owners": {"topics/owners_topic"},
+        "tables/owners": {"logs/owners"},
+        "dead_letters/owners": {"topics/owners_topic"},
+        "projections/locations": {"logs/checkins"},
+        "changelogs/locations": {"projections/locations"},
+        "logs/rome": {"logs/checkins"},
+        "topics/doors_topic": set(),
+        "logs/doors": {"topics/doors_topic"},
+        "dead_letters/doors": {"topics/doors_topic"},
+        "projections/counts": {"projections/locations"},
+        "changelogs/counts": {"projections/counts"},
+    }
+
+
+def test_assets_name_their_tables_in_the_lake(translator: Translator) -> None:
+    """A keyed source has an event log of its own; a changelog is its projection's table."""
+    tables = {key: table_of(spec) for key, spec in specs_of(translator).items() if role_of(spec) is not Role.TOPIC}
+    assert tables == {
+        "logs/checkins": "checkins",
+        "dead_letters/checkins": "checkins__dead_letters",
+        "logs/owners": "owners__log",
+        "tables/owners": "owners",
+        "dead_letters/owners": "owners__dead_letters",
+        "projections/locations": "locations",
+        "changelogs/locations": "locations",
+        "logs/rome": "rome",
+        "logs/doors": "doors",
+        "dead_letters/doors": "doors__dead_letters",
+        "projections/counts": "counts",
+        "changelogs/counts": "counts",
+    }
+
+
+def test_group_is_the_pipeline_and_everything_has_an_owner_and_a_kind(translator: Translator) -> None:
+    for key, spec in specs_of(translator).items():
+        assert spec.group_name == ("reports" if key.endswith("/counts") else "packages")
+        assert list(spec.owners) == ["team:strandline"]
+        assert spec.kinds
+
+
+def test_a_topic_is_a_file_until_there_is_a_broker() -> None:
+    lake = Lake(Path("/lake"))
+    assert Translator(EVERYTHING, lake).specs(CHECKINS)[0].kinds == {"file"}
+    assert Translator(EVERYTHING, lake, on_kafka=True).specs(CHECKINS)[0].kinds == {"kafka"}
+
+
+def test_code_version_moves_with_the_definition_and_with_nothing_else(translator: Translator) -> None:
+    """Views bring a fingerprint; sources are hashed; a query that feeds a stream is part of the stream's code."""
+    specs = specs_of(translator)
+    assert specs["projections/locations"].code_version == "f1"
+    assert specs["changelogs/locations"].code_version == "f1"
+    without_feed = specs_of(Translator([d for d in EVERYTHING if d is not FEED], Lake(Path("/elsewhere"))))
+    changed = {key for key in specs if specs[key].code_version != without_feed[key].code_version}
+    assert changed == {"logs/checkins"}
+
+
+def test_description_shows_the_statements_as_written(translator: Translator) -> None:
+    description = specs_of(translator)["logs/checkins"].description or ""
+    assert f"```sql\n{CHECKINS.sql}\n```" in description
+    assert f"```sql\n{FEED.sql}\n```" in description
+
+
+def test_columns_carry_our_types_and_say_which_are_the_key(translator: Translator) -> None:
+    specs = specs_of(translator)
+    schema = specs["projections/locations"].metadata[COLUMN_SCHEMA]
+    assert [(c.name, c.type, c.constraints.other) for c in schema.columns] == [
+        ("id", "BIGINT", ["key"]),
+        ("seen", "VARCHAR", []),
+        ("at", "BIGINT", []),
+    ]
+    log_columns = [c.name for c in specs["logs/checkins"].metadata[COLUMN_SCHEMA].columns]
+    assert log_columns == ["id", "place", "_partition", "_offset", "_timestamp", "_stream_time", "_headers"]
+
+
+def test_column_lineage_points_at_assets_and_is_readable_too(translator: Translator) -> None:
+    """Dagster's own entry, and the same as a table; a pseudo column is traced to the stored one."""
+    metadata = specs_of(translator)["projections/locations"].metadata
+    log = dg.AssetKey(["logs", "checkins"])
+    assert metadata[COLUMN_LINEAGE].value == dg.TableColumnLineage(
+        {
+            "id": [dg.TableColumnDep(log, "id")],
+            "seen": [dg.TableColumnDep(log, "place")],
+            "at": [dg.TableColumnDep(log, "_timestamp")],
+        }
+    )
+    assert "| `seen` | `checkins.place` |" in metadata[VISIBLE_LINEAGE].value
+
+
+def test_projections_are_expected_to_stay_fresh_and_topics_are_not(translator: Translator) -> None:
+    specs = specs_of(translator)
+    assert specs["projections/locations"].freshness_policy is not None
+    assert specs["topics/checkins_topic"].freshness_policy is None
+
+
+@pytest.mark.parametrize("name", ["plain_name", "with-dash", "with dash", "mit_ü", "a.b"])
+def test_identifiers_are_valid_and_different_names_stay_different(name: str) -> None:
+    made = identifier(name)
+    assert made.isascii()
+    assert made.replace("_", "").isalnum()
+    assert made not in {identifier(other) for other in ("plain", "with_dash", "mit__", "a_b")}
+
+
+def test_empty_lake_loads_and_says_how_to_begin(settings: Settings) -> None:
+    (asset,) = build(settings).get_repository_def().asset_graph.asset_nodes
+    assert asset.key == dg.AssetKey("start_here")
+    assert "strandline apply" in (asset.description or "")
+
+
+def test_registered_pipelines_load_as_one_multi_asset_and_one_job_each(settings: Settings, lake: Lake) -> None:
+    catalog = Catalog(lake)
+    for definition in EVERYTHING:
+        catalog.add(definition)
+    repository = build(settings).get_repository_def()
+    graph = repository.asset_graph
+    assert {node.key.to_user_string() for node in graph.asset_nodes if node.is_external} == {
+        "topics/checkins_topic",
+        "topics/doors_topic",
+        "topics/owners_topic",
+    }
+    jobs = {job.name: job for job in repository.get_all_jobs()}
+    assert {"drain_packages", "drain_reports"} <= set(jobs)
+    (node,) = jobs["drain_packages"].nodes
+    assert node.definition.pools == {"pipeline:packages"}
+    assert len(jobs["drain_packages"].asset_layer.selected_asset_keys) == 10
+
+
+def test_quoted_names_load_too(settings: Settings, lake: Lake) -> None:
+    """A name in backticks and a file name with a dash are no identifiers of Dagster's."""
+    catalog = Catalog(lake)
+    catalog.add(replace(CHECKINS, name="Check Ins!", pipeline="my-pipe.v2", topic="a.b-c/d"))
+    keys = {node.key.path[0] for node in build(settings).get_repository_def().asset_graph.asset_nodes}
+    assert keys == {"topics", "logs", "dead_letters"}
