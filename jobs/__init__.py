@@ -1,0 +1,1 @@
+"""Jobs: SQL, Spark, sources, queries. Everything that runs without Dagster."""

@@ -153,7 +153,8 @@ def _applied(what: str, settings: Settings) -> str:
 
 
 def _summary(report: RunReport) -> str:
-    lines = [f"pipeline '{report.pipeline}': {report.epochs} epochs in {report.seconds:.1f} s"]
+    epochs = "1 epoch" if report.epochs == 1 else f"{report.epochs} epochs"
+    lines = [f"pipeline '{report.pipeline}': {epochs} in {report.seconds:.1f} s"]
     for table in report.tables:
         changed = f"+{table.inserted} −{table.deleted}"
         lines.append(f"  {table.name}: {table.rows} rows ({changed}), version {table.version}")

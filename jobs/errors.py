@@ -32,6 +32,8 @@ from state_store.errors import Action, StrandlineError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from jobs.report import RunReport
+
 
 class SqlError(StrandlineError):
     """A statement cannot be accepted. Nothing was changed. Stop: correct the statement.
@@ -175,6 +177,25 @@ class RefreshFailed(PipelineError):
     """A view could not be refreshed; its table stands at its last commit. Stop: the cause is in the message."""
 
     code = "pipeline.refresh_failed"
+
+
+class ViewsStopped(PipelineError):
+    """Some views of a run failed; the others, and every event, are committed. What to do is what the first one says.
+
+    Args:
+        failures: {view: its error}.
+        report: what the run did all the same.
+    """
+
+    code = "pipeline.views_stopped"
+
+    def __init__(self, failures: dict[str, StrandlineError], report: RunReport) -> None:
+        first = next(iter(failures.values()))
+        names = ", ".join(f"'{name}'" for name in failures)
+        super().__init__(f"stopped: {names}; {first.message}", where=first.where, hint=first.hint)
+        self.failures = failures
+        self.report = report
+        self.action = first.action
 
 
 def revive(text: str) -> StrandlineError:

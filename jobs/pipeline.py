@@ -7,12 +7,11 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jobs.errors import PipelineMissing, UnknownName
+from jobs.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.report import RunReport, TableReport
 from jobs.sql.catalog import Catalog
 from jobs.sql.model import Definition, InsertQuery, Source
 from jobs.supervise import end_orphan, noted_jvm
-from state_store.errors import StrandlineError
 from state_store.layout import Lake, dead_letters_of, event_log_of
 from state_store.lock import writer_lock
 
@@ -35,7 +34,8 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
     Raises:
         PipelineMissing: no definitions belong to that name.
         WriterBusy: another process runs the pipeline.
-        StrandlineError: a source or a view failed; what was committed before stays, a rerun goes on from there.
+        ViewsStopped: some views failed, the others are fresh.
+        StrandlineError: a source failed; what was committed before stays, a rerun goes on from there.
     """
     with _opened(settings, name, spark) as (stream, began):
         with _typed_errors():
@@ -101,12 +101,12 @@ def _typed_errors() -> Iterator[None]:
 
 
 def _finish(stream: PipelineStream, began: float) -> RunReport:
-    if stream.failures:
-        first: StrandlineError = next(iter(stream.failures.values()))
-        raise first
     reports = [stream.tallies.report(table, stream.lake.table(table)) for table in tables_of(stream.definitions)]
     tables: tuple[TableReport, ...] = tuple(r for r in reports if r is not None)
-    return RunReport(stream.pipeline, stream.epochs, round(time.monotonic() - began, 3), tables)
+    report = RunReport(stream.pipeline, stream.epochs, round(time.monotonic() - began, 3), tables)
+    if stream.failures:
+        raise ViewsStopped(stream.failures, report)
+    return report
 
 
 def tables_of(definitions: Sequence[Definition]) -> list[str]:

@@ -43,6 +43,10 @@ def session_conf(settings: SparkSettings) -> dict[str, str]:
         "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
         # Parquet pages carry checksums that Spark writes and, unless told, does not check.
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+        # The default, INT96, has no statistics, and no dates after 2262 when read as nanoseconds.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # An epoch reads the files that commits added: below this number the driver lists them itself, without a job.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -101,6 +101,8 @@ class PipelineStream:
     def _take_in(self, batch: DataFrame) -> None:
         began = time.monotonic()
         taken = event_logs.ingest(batch.sparkSession, batch, self.sources, self.lake, self.writer)
+        if not taken:
+            return  # Spark hands over an empty batch when a run starts with nothing new
         seconds = time.monotonic() - began
         for commit in taken:
             self.tallies.add(commit.table, commit.rows, 0, seconds)

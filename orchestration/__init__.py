@@ -1,0 +1,1 @@
+"""Dagster: shows what there is, and starts jobs as child processes."""

@@ -65,8 +65,9 @@ def measured(settled: DataFrame, spec: TableSpec, schema: StructType) -> Iterato
 
 def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
     kinds = {field.name: field.dataType for field in schema.fields}
-    old = {name: F.col(OLD).getField(name) for name in kinds}
-    new = {name: F.col(quoted(name)) for name in kinds}
+    # In the stored types: 1 as INT and 1 as BIGINT have different hashes.
+    old = {name: F.col(OLD).getField(name).cast(kind) for name, kind in kinds.items()}
+    new = {name: F.col(quoted(name)).cast(kind) for name, kind in kinds.items()}
     exists, had = F.coalesce(F.col(EXISTS), F.lit(False)), F.col(OLD).isNotNull()
     equal = {name: same(new[name], old[name], kind) for name, kind in kinds.items()}
     seen_same = reduce(and_, (equal[name] for name in spec.visible), F.lit(True))

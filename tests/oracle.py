@@ -42,17 +42,31 @@ def expected(lake: Lake, catalog: Catalog, name: str) -> Counter[tuple[Any, ...]
     columns = [c.name for c in definition.columns]
     head = reader.head(lake.table(name))
     assert head is not None, f"{name} has no commit"
+    vector = _flat(lake, head.record.vector)
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
         if isinstance(definition, Source):
-            return multiset(_newest(db, lake, definition, head.record.vector), columns)
+            return multiset(_newest(db, lake, definition, vector), columns)
         assert isinstance(definition, View)
-        result = _select(db, lake, definition.query, definition.inputs, head.record.vector, columns)
+        result = _select(db, lake, definition.query, definition.inputs, vector, columns)
         for query in catalog.pipeline(definition.pipeline):
             if isinstance(query, InsertQuery) and query.target == name:
-                own = {i: head.record.vector[f"{query.name}/{i}"] for i in query.inputs}
+                own = {i: vector[f"{query.name}/{i}"] for i in query.inputs}
                 result += _select(db, lake, query.query, query.inputs, own, columns)
         return result
+
+
+def _flat(lake: Lake, vector: dict[str, int]) -> dict[str, int]:
+    """The vector over the view's own inputs: an inner stage stands for what it reads (at rest: its head's vector)."""
+    flat: dict[str, int] = {}
+    for name, version in vector.items():
+        if "__stage_" in name:
+            head = reader.head(lake.table(name))
+            assert head is not None
+            flat |= _flat(lake, head.record.vector)
+        else:
+            flat[name] = version
+    return flat
 
 
 def _select(

@@ -1,0 +1,1 @@
+"""Sources: Kafka, the local log, formats, event logs."""

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from jobs.sql.model import Source
 
 _NEVER = np.iinfo(np.int64).min
+# The years 1 to 9999, in microseconds since 1970.
+_FIRST_US = -62_135_596_800_000_000
+_LAST_US = 253_402_300_799_999_999
 _LEAD = (
     "_source STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _running_time TIMESTAMP, "
     "_headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
@@ -140,9 +143,11 @@ class Decoder:
     def _times(self, records: Records, visible: list[pa.Array], errors: Errors) -> np.ndarray[Any, Any]:
         """Event times in microseconds: the record's own, or those of the TIMESTAMP column. `_NEVER`: none."""
         stamps = np.array(records.timestamps, dtype=np.int64)
-        times = np.where(stamps < 0, _NEVER, stamps * 1000)
+        # A producer may write any number for a time; beyond the year 9999 it is none.
+        absent = (stamps < 0) | (stamps > _LAST_US // 1000)
+        times = np.where(absent, _NEVER, np.where(absent, 0, stamps) * 1000)
         if self._event_time is None:
-            for row in np.flatnonzero(stamps < 0).tolist():
+            for row in np.flatnonzero(absent).tolist():
                 errors.setdefault(row, "no timestamp")
             return times
         place = next(i for i, column in enumerate(self._source.columns) if column.name == self._source.timestamp)
@@ -196,8 +201,7 @@ def _plain_times(array: pa.Array, kind: Kind) -> list[Any]:
 def _in_range(value: int | None) -> int:
     if value is None:
         raise Misfit("is null")
-    # Years 1 to 9999.
-    if not -62_135_596_800_000_000 <= value <= 253_402_300_799_999_999:
+    if not _FIRST_US <= value <= _LAST_US:
         raise Misfit("number out of the range of TIMESTAMP")
     return value
 

@@ -47,6 +47,10 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     }
 
 
+# A partition whose leader is being chosen: a new topic's for a moment, any after a broker has gone.
+_ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+
+
 class KafkaLog:
     """The brokers of `settings`. Clients are made when first needed; an instance stays in its process."""
 
@@ -168,13 +172,17 @@ class KafkaLog:
         if partitions is None:
             raise self._missing(topic)
         wanted = {TopicPartition(topic, number): spec for number in partitions}
-        try:
-            futures = self._admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT
-            )
-            return {place.partition: _answer(future).offset for place, future in futures.items()}
-        except KafkaException as error:
-            raise self._unavailable(error) from error
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                futures = self._admin.list_offsets(
+                    wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT
+                )
+                return {place.partition: _answer(future).offset for place, future in futures.items()}
+            except KafkaException as error:
+                if _code(error) not in _ELECTING or time.monotonic() > deadline:
+                    raise self._unavailable(error) from error
+                time.sleep(0.1)
 
     def _missing(self, topic: str) -> TopicMissing:
         hint = "CREATE STREAM … WITH (PARTITIONS = n) makes it"

@@ -37,7 +37,10 @@ _CONSUMER: dict[str, Any] = {
     "fetch.max.bytes": 16 << 20,
     "max.partition.fetch.bytes": 8 << 20,
     "queued.max.messages.kbytes": 32 << 10,
-    "queued.min.messages": 200_000,
+    "queued.min.messages": 100_000,
+    # How long the client stops fetching when its queue is full. Its default, a second, is what a bare consume loop
+    # mostly waits for: 155,000 small records a second with it, 800,000 without.
+    "fetch.queue.backoff.ms": 5,
     # Checked by the client, not trusted to the wire.
     "check.crcs": True,
 }

@@ -12,17 +12,14 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from jobs import errors as job_errors
 from jobs.ingest.decode import Decoder, decoded_schema
 from jobs.ingest.logs import open_log
 from jobs.ingest.progress import Offsets, as_text, check_kept, cut, not_before, start_offsets, topics_of
-from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,17 +63,6 @@ def read_stream(
     start = start_offsets(sources, committed, open_log(settings, lake))
     plan = base64.b64encode(pickle.dumps((settings, lake, tuple(sources)))).decode()
     return spark.readStream.format(FORMAT).option(_PLAN, plan).option("start", json.dumps(start)).load()
-
-
-def typed_error(failure: BaseException) -> StrandlineError | None:
-    """The error of ours that made a streaming query fail; Spark hands it over as text only."""
-    found = re.search(r"\[(source\.[a-z_]+)\] (.+)", str(failure))
-    if found is None:
-        return None
-    kinds = [kind for kind in vars(job_errors).values() if isinstance(kind, type) and issubclass(kind, StrandlineError)]
-    kind = next((kind for kind in kinds if kind.code == found.group(1)), job_errors.SourceError)
-    hint = re.search(r"\n  hint: (.+)", str(failure)[found.end() :])
-    return kind(found.group(2), hint=hint.group(1) if hint else None)
 
 
 class TopicRange(InputPartition):

@@ -1,0 +1,1 @@
+"""The incremental engine: stages and the rules that maintain them."""

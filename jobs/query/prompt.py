@@ -41,7 +41,7 @@ def converse(interpreter: Interpreter, output: Output) -> None:
         multiline=Condition(lambda: not complete(session.default_buffer.text)),
         prompt_continuation=_CONTINUED,
     )
-    say(f"Strandline, lake {interpreter.lake.root}. Type help; or exit.")
+    say(f"Strandline, lake {interpreter.lake.root}. Type help or exit.")
     while True:
         try:
             text = session.prompt(_PROMPT).strip()

@@ -5,7 +5,8 @@
              one version of each table ──> Arrow ──────────────────────> DuckDB ──> rows
 
 Any SELECT over streams, tables and views can be asked: nothing has to be maintained for it. Each table is read at its
-newest version when the query begins; a view whose pipeline has not run yet is empty.
+newest version when the query begins; a view whose pipeline has not run yet is empty. Without ORDER BY, the rows of one
+table come in the order of its key, events in their own order; with LIMIT and no ORDER BY, any of them come.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sqlglot import exp
 from jobs.query import snapshot
 from jobs.query.duck import Duck
 from jobs.query.elaborate import elaborate
-from jobs.query.pushdown import key_predicate, row_by_row
+from jobs.query.pushdown import key_predicate, natural_order, order_by, row_by_row
 from jobs.query.resolve import resolve
 from jobs.query.results import Rows
 from jobs.query.values import python_rows
@@ -44,14 +45,16 @@ def pull(statement: Select, catalog: Catalog, lake: Lake) -> Rows:
     """
     resolved = resolve(statement.query, catalog)
     predicate = key_predicate(resolved)
-    limit = statement.limit if row_by_row(resolved) else None
+    each_row = row_by_row(resolved)
     outputs = elaborate(resolved)
+    if each_row and statement.limit is None:
+        _put_in_order(resolved)
     if statement.limit is not None:
         resolved.query.set("limit", exp.Limit(expression=exp.Literal.number(statement.limit)))
     text = lower(cast(exp.Expression, resolved.query), "duckdb")
     with Duck() as duck:
-        if limit is not None:
-            answer = _first(limit, text, duck, resolved, lake)
+        if each_row and statement.limit is not None:
+            answer = _first(statement.limit, text, duck, resolved, lake)
         else:
             tables = {
                 name: snapshot.rows(relation, sorted(resolved.columns[name]), lake, predicate)
@@ -60,6 +63,15 @@ def pull(statement: Select, catalog: Catalog, lake: Lake) -> Rows:
             answer = duck.query(text, tables)
     rows = python_rows(answer, [kind for _, kind in outputs])
     return Rows(distinct_names([name for name, _ in outputs]), rows)
+
+
+def _put_in_order(resolved: Resolved) -> None:
+    """Rows of one table come by key, events in their order: how the files lie in the lake shall not show."""
+    order = natural_order(resolved)
+    if order:
+        (columns,) = resolved.columns.values()
+        columns.update(column.name for column in order)
+        resolved.query.set("order", order_by(order))
 
 
 def _first(limit: int, text: str, duck: Duck, resolved: Resolved, lake: Lake) -> pa.Table:

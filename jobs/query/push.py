@@ -23,12 +23,11 @@ from jobs.query.duck import Duck
 from jobs.query.elaborate import elaborate
 from jobs.query.format import json_line
 from jobs.query.pull import distinct_names
-from jobs.query.pushdown import row_by_row
+from jobs.query.pushdown import natural_order, order_by, row_by_row
 from jobs.query.resolve import resolve
 from jobs.query.results import LiveRows, Tombstone
 from jobs.query.values import python_rows
 from jobs.sql.functions import lower
-from jobs.sql.model import EVENT_ORDER
 from state_store import reader
 from state_store.changelog import VERSION, WEIGHT
 from state_store.errors import TableMissing
@@ -180,18 +179,17 @@ def _subscription(resolved: Resolved, lake: Lake) -> _Subscription:
         for item in select.expressions
     ]
     outputs = elaborate(resolved)
-    order = EVENT_ORDER if relation.kind == "append" else relation.key
+    order = natural_order(resolved)
     table = select.find(exp.Table)
     assert table is not None
-    added = [exp.column(name, table=table.alias_or_name) for name in (VERSION, WEIGHT, *order)]
-    select.set("expressions", [*added, *select.expressions])
-    by = [exp.Ordered(this=column.copy()) for column in (added[0], *added[2:])]
-    select.set("order", exp.Order(expressions=by))
+    version, weight = (exp.column(name, table=table.alias_or_name) for name in (VERSION, WEIGHT))
+    select.set("expressions", [version, weight, *order, *select.expressions])
+    select.set("order", order_by((version, *order)))
     return _Subscription(
         relation=relation,
         path=lake.table(relation.name),
         text=lower(select, "duckdb"),
-        stored=tuple(sorted(resolved.columns[relation.name] | set(order))),
+        stored=tuple(sorted(resolved.columns[relation.name] | {column.name for column in order})),
         keys=len(order),
         names=distinct_names([name for name, _ in outputs]),
         kinds=tuple(kind for _, kind in outputs),

@@ -1,4 +1,4 @@
-"""What a query lets us leave unread: rows that its WHERE excludes by plain comparisons, and all after its LIMIT."""
+"""Queries that take the rows of one table one by one: what they let us leave unread, and the order they come in."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from jobs.ivm.aggregates import FUNCTIONS
+from jobs.sql.model import EVENT_ORDER
 from jobs.sql.types import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobs.ivm.stage import Relation
     from jobs.query.resolve import Resolved
 
@@ -38,6 +41,20 @@ def row_by_row(resolved: Resolved) -> bool:
         return False
     calls = (node.name for node in select.find_all(exp.Anonymous))
     return select.find(exp.Window) is None and not any(name in FUNCTIONS for name in calls)
+
+
+def natural_order(resolved: Resolved) -> list[exp.Column]:
+    """What orders the rows of a row-by-row query's table: a stream's order of events, a table's key (perhaps none)."""
+    (relation,) = resolved.relations.values()
+    table = resolved.query.find(exp.Table)
+    assert table is not None
+    names = EVENT_ORDER if relation.kind == "append" else relation.key
+    return [exp.column(name, table=table.alias_or_name) for name in names]
+
+
+def order_by(columns: Iterable[exp.Column]) -> exp.Order:
+    """The clause ORDER BY."""
+    return exp.Order(expressions=[exp.Ordered(this=column.copy()) for column in columns])
 
 
 _WHOLE_TABLE_CLAUSES = ("joins", "group", "having", "distinct", "order", "offset", "with_")

@@ -1,0 +1,1 @@
+"""The language: statements, catalog, types, plans."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.errors import OffsetsVanished, TopicMissing
+from jobs.errors import OffsetsVanished, TopicMissing, revive
 from jobs.ingest import event_logs, source
 from jobs.ingest.local_log import LocalLog
 from jobs.ingest.logs import Record
@@ -249,7 +249,7 @@ def test_an_error_of_ours_comes_back_typed_from_the_workers(
 
     with pytest.raises(Exception, match="vanished") as caught:
         drain(spark, small_epochs(settings, 4), lake, [EVENTS], each=lose)
-    error = source.typed_error(caught.value)
+    error = revive(str(caught.value))
     assert isinstance(error, OffsetsVanished)
     assert "were removed unread" in error.message
     assert error.hint is not None

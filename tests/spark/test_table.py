@@ -171,6 +171,18 @@ def test_a_change_of_state_alone_is_stored_and_not_seen(model: Model) -> None:
     model.check()
 
 
+def test_narrower_types_are_stored_and_hashed_as_the_stored_ones(spark: SparkSession, lake: Lake) -> None:
+    spec = TableSpec("wide", (("k", "INT"), ("n", "BIGINT"), ("price", "DECIMAL(20, 2)")), "keyed", ("k",))
+    table = Table(spark, lake.table("wide"), spec)
+    table.ensure(CommitRecord(epoch=0))
+    row = "STRUCT<k: INT, n: INT, price: DECIMAL(10, 2)>"
+    for epoch, old in enumerate(("NULL", "named_struct('k', 1, 'n', 1, 'price', 2.50)"), start=1):
+        settled = spark.sql(f"SELECT 1 k, {epoch} n, 2.50 price, true __exists, CAST({old} AS {row}) __old")
+        head = table.apply(settled, CommitRecord(epoch=epoch))
+        assert head is not None
+        assert str(digest_of_table(reader.scan(table.path))) == head.record.digest
+
+
 def test_an_advance_moves_the_vector_and_nothing_else(model: Model) -> None:
     before = model.head
     record = replace(before.record, epoch=2, vector={"log": 42}, mode="advance")

@@ -106,7 +106,7 @@ def test_apply_and_run_do_not_execute_inserts(lake: Lake, monkeypatch: pytest.Mo
     monkeypatch.setattr(pipeline, "drain", drain)
     code, out, err = invoke("run", str(FILE))
     assert (code, out, drained) == (0, "", ["package_locations"])
-    assert "pipeline 'package_locations': 1 epochs in 0.5 s" in err
+    assert "pipeline 'package_locations': 1 epoch in 0.5 s" in err
     _, out, _ = invoke("sql", "--json", "-e", "SHOW TOPICS")
     assert objects(out) == [{"topic": "package_checkins_topic", "partitions": 3, "records": 0}]
     assert invoke("run", "package_locations")[0] == 0

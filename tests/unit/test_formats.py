@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,8 +15,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.errors import EncodeFailed, NotSupported, OptionRefused, SourceUnavailable
-from jobs.ingest.formats import FORMATS, columns, open_format
+from jobs.errors import EncodeFailed, NotSupported, OptionRefused, SourceUnavailable, UnknownName
+from jobs.ingest.formats import FORMATS, check_source, columns, open_format
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.encoding import wire_value
 from jobs.ingest.formats.timestamps import check_timestamp_format, reader
@@ -398,3 +399,19 @@ def test_unknown_timestamp_patterns_are_refused(pattern: str) -> None:
 def test_a_time_that_does_not_fit_its_format_is_a_misfit() -> None:
     with pytest.raises(Misfit, match="format 'yyyy-MM-dd'"):
         reader("yyyy-MM-dd")("2024-02-30")
+
+
+def test_create_refuses_what_could_never_be_read() -> None:
+    good = source("AVRO", ("k", t.INT), ("at", t.VARCHAR), ("n", t.INT), key_format="JSON_SR")
+    check_source(replace(good, timestamp="at", timestamp_format="yyyy-MM-dd"))
+    refused: list[tuple[Source, type[Exception]]] = [
+        (source("KAFKA", ("a", t.INT), ("b", t.INT)), OptionRefused),
+        (source("XML", ("a", t.INT)), NotSupported),
+        (replace(good, timestamp="att"), UnknownName),
+        (replace(good, timestamp="n"), OptionRefused),
+        (replace(good, timestamp="at", timestamp_format="QQ"), OptionRefused),
+        (replace(source("JSON", ("at", t.BIGINT)), timestamp="at", timestamp_format="yyyy"), OptionRefused),
+    ]
+    for bad, error in refused:
+        with pytest.raises(error):
+            check_source(bad)

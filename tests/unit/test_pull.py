@@ -121,6 +121,12 @@ def test_the_newest_version_is_read_with_changed_and_deleted_rows(filled: Interp
     assert answer(filled, "SELECT * FROM avg_readings") == [{"sensor": "s3", "avg": 52.0}]
 
 
+def test_without_order_by_rows_come_by_key_and_events_in_their_order(filled: Interpreter, lake: Lake) -> None:
+    append(lake, "avg_readings", [{"sensor": "s2", "avg": 1.0}, {"sensor": "s0", "avg": 2.0}], epoch=1)
+    assert [row["sensor"] for row in answer(filled, "SELECT sensor FROM avg_readings")] == ["s0", "s1", "s2", "s3"]
+    assert [row["reading"] for row in answer(filled, "SELECT reading FROM readings")] == [45.0, 67.0, 52.0]
+
+
 def test_a_limit_without_order_ends_the_reading_early(filled: Interpreter) -> None:
     """Over one table, row by row: the same number of rows as when everything was read."""
     for limit in range(5):

@@ -6,9 +6,10 @@ encode   wire values of one row (see encoding) → payload
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from jobs.errors import NotSupported
+from jobs.errors import NotSupported, OptionRefused, UnknownName
+from jobs.sql.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,3 +72,31 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
             return JsonSchemaFormat(wanted, registry(), source.topic, key=key, bare=bare)
         case _:
             raise NotSupported(f"format {name} is not supported", hint=f"use one of {', '.join(FORMATS)}")
+
+
+def check_source(source: Source) -> None:
+    """What CREATE must refuse: formats that cannot hold the columns, an event time that cannot be read.
+
+    Raises:
+        OptionRefused, NotSupported, UnknownName.
+    """
+    from jobs.ingest.formats.timestamps import check_timestamp_format
+
+    open_format(source, "key", _no_registry)
+    open_format(source, "value", _no_registry)
+    if source.timestamp_format is not None:
+        check_timestamp_format(source.timestamp_format)
+    if source.timestamp is None:
+        return
+    types = {column.name: column.type for column in source.columns}
+    if source.timestamp not in types:
+        raise UnknownName.among("column", source.timestamp, types)
+    kind = types[source.timestamp].kind
+    if kind not in (Kind.BIGINT, Kind.TIMESTAMP, Kind.VARCHAR):
+        raise OptionRefused(f"TIMESTAMP='{source.timestamp}': the column is {kind}, not BIGINT, TIMESTAMP or VARCHAR")
+    if source.timestamp_format is not None and kind is not Kind.VARCHAR:
+        raise OptionRefused(f"TIMESTAMP_FORMAT is for VARCHAR columns; '{source.timestamp}' is {kind}")
+
+
+def _no_registry() -> Any:
+    """Checking a definition asks nobody."""
