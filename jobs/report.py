@@ -84,7 +84,7 @@ class Tallies:
             name=table,
             version=head.version,
             epoch=record.epoch,
-            rows=int(record.digest.partition(":")[2] or 0),
+            rows=record.rows,
             bytes=reader.size_bytes(path, head.version),
             inserted=tally.inserted,
             deleted=tally.deleted,

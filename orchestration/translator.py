@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from jobs.sql import types as t
-from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS, Definition, InsertQuery, Source, View
+from jobs.sql.model import DEAD_LETTER_COLUMNS, META_COLUMNS, PSEUDO_COLUMNS, Definition, InsertQuery, Source, View
 from orchestration import lineage
 from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described
 from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier, role_tag
@@ -125,6 +125,7 @@ class Translator:
             deps=[asset_key(Role.TOPIC, source.topic)],
             description=f"Records of topic `{source.topic}` that could not be decoded: offset, raw bytes, the reason.",
             code_version=_hash(source.sql),
+            metadata={COLUMN_SCHEMA: column_schema(DEAD_LETTER_COLUMNS)},
         )
 
     def _table(self, source: Source) -> dg.AssetSpec:

@@ -46,6 +46,11 @@ class CommitRecord:
     deleted: int = 0
     digest: str = ""
 
+    @property
+    def rows(self) -> int:
+        """How many visible rows the table has after this commit."""
+        return int(self.digest.partition(":")[2] or 0)
+
     def to_json(self) -> str:
         """The text for `userMetadata`."""
         return json.dumps({_MARK: {"format": FORMAT, **asdict(self)}}, sort_keys=True, separators=(",", ":"))

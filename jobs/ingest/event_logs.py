@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.ingest.progress import committed_offsets, log_table
 from jobs.sql import types as t
-from jobs.sql.model import META_COLUMNS
+from jobs.sql.model import DEAD_LETTER_COLUMNS, META_COLUMNS
 from state_store.commits import CommitRecord
 from state_store.failpoints import failpoint
 from state_store.layout import dead_letters_of
@@ -36,17 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Ingested", "committed_offsets", "dead_letter_spec", "ingest", "log_spec", "prepare"]
 
 log = logging.getLogger("strandline.ingest")
-
-_DEAD_LETTER_COLUMNS = (
-    ("_topic", t.VARCHAR),
-    ("_partition", t.INT),
-    ("_offset", t.BIGINT),
-    ("_timestamp", t.TIMESTAMP),
-    ("_key", t.BYTES),
-    ("_value", t.BYTES),
-    ("_headers", dict(META_COLUMNS)["_headers"]),
-    ("reason", t.VARCHAR),
-)
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ def log_spec(source: Source) -> TableSpec:
 
 def dead_letter_spec(source: Source) -> TableSpec:
     """The records of a source that could not be decoded, and why."""
-    columns = tuple((name, kind.spark()) for name, kind in _DEAD_LETTER_COLUMNS)
+    columns = tuple((name, kind.spark()) for name, kind in DEAD_LETTER_COLUMNS)
     return TableSpec(dead_letters_of(source.name), columns, "append")
 
 

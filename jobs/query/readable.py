@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from jobs.errors import NotSupported, UnknownName
 from jobs.ivm.stage import Relation
-from jobs.sql import types as t
 from jobs.sql.dialect import position_of
-from jobs.sql.model import META_COLUMNS, InsertQuery, Source
+from jobs.sql.model import DEAD_LETTER_COLUMNS, InsertQuery, Source
 from jobs.sql.relations import event_log, relation_of
 from state_store.layout import dead_letters_of, event_log_of
 
@@ -16,17 +15,6 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from jobs.sql.catalog import Catalog
-
-_DEAD_LETTERS = (
-    ("_topic", t.VARCHAR),
-    ("_partition", t.INT),
-    ("_offset", t.BIGINT),
-    ("_timestamp", t.TIMESTAMP),
-    ("_key", t.BYTES),
-    ("_value", t.BYTES),
-    ("_headers", dict(META_COLUMNS)["_headers"]),
-    ("reason", t.VARCHAR),
-)
 
 
 def readable(table: exp.Table, catalog: Catalog) -> Relation:
@@ -56,7 +44,7 @@ def _known(catalog: Catalog) -> dict[str, Relation]:
         if isinstance(definition, Source):
             # All of its columns are meta columns: `*` shows them, so it is described like a table without a key.
             letters = dead_letters_of(definition.name)
-            relations[letters] = Relation(letters, _DEAD_LETTERS, "keyed")
+            relations[letters] = Relation(letters, DEAD_LETTER_COLUMNS, "keyed")
             if definition.kind == "table":
                 relations[event_log_of(definition.name)] = event_log(definition)
     return relations

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from jobs.query.ddl import described
 from jobs.query.format import Table, cell
 from jobs.query.results import Document, Rows
-from jobs.query.status import rows_of
 from jobs.sql.model import Definition, InsertQuery, Source, View
 from state_store import reader
 
@@ -117,7 +116,7 @@ def _standing(name: str, lake: Lake) -> dict[str, Any]:
     return {
         "version": head.version,
         "epoch": record.epoch,
-        "rows": rows_of(record),
+        "rows": record.rows,
         "vector": record.vector,
         "offsets": record.offsets,
         "digest": record.digest,

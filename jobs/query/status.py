@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.ingest.logs import Log
-    from state_store.commits import CommitRecord
     from state_store.config import Settings
 
 _NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit")
@@ -63,12 +62,7 @@ def _row(definition: Definition, table: str, kind: str, lake: Lake, lag: tuple[i
     head = reader.head(lake.table(table))
     if head is None:
         return (definition.pipeline, table, kind, None, None, None, *lag)
-    return (definition.pipeline, table, kind, head.version, head.record.epoch, rows_of(head.record), *lag)
-
-
-def rows_of(record: CommitRecord) -> int:
-    """The number of visible rows after a commit: the digest ends with it."""
-    return int(record.digest.partition(":")[2] or 0)
+    return (definition.pipeline, table, kind, head.version, head.record.epoch, head.record.rows, *lag)
 
 
 def _events_behind(source: Source, table: str, lake: Lake, log: Log) -> tuple[int | None, str]:

@@ -24,6 +24,18 @@ META_COLUMNS: tuple[tuple[str, SqlType], ...] = (
     ("_stream_time", t.TIMESTAMP),
     ("_headers", t.array(t.struct(("key", t.VARCHAR), ("value", t.BYTES)))),
 )
+DEAD_LETTER_COLUMNS: tuple[tuple[str, SqlType], ...] = (
+    ("_topic", t.VARCHAR),
+    ("_partition", t.INT),
+    ("_offset", t.BIGINT),
+    ("_timestamp", t.TIMESTAMP),
+    ("_key", t.BYTES),
+    ("_value", t.BYTES),
+    ("_headers", dict(META_COLUMNS)["_headers"]),
+    ("reason", t.VARCHAR),
+)
+"""A record that could not be decoded: where it lies in its topic, its raw bytes, and why."""
+
 EVENT_ORDER = ("_stream_time", "_partition", "_offset")
 
 PSEUDO_COLUMNS: dict[str, tuple[str, SqlType]] = {

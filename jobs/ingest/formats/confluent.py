@@ -6,13 +6,17 @@ that stops the batch, which is tried again.
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
+from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.schema_registry import SchemaRegistryError
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from fastavro import parse_schema, schemaless_reader
 from httpx2 import HTTPError
 
 from jobs.errors import SourceUnavailable
@@ -21,10 +25,10 @@ from jobs.ingest.formats.json_format import JsonFormat, from_objects
 from jobs.ingest.registry import NOT_FOUND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
     from jobs.ingest.formats.columns import Errors
     from jobs.sql.model import Column
@@ -45,34 +49,44 @@ class _Framed:
         self._registry = registry
         self._bare = bare
         self._context = SerializationContext(topic, MessageField.KEY if key else MessageField.VALUE)
+        self._schemas: dict[int, Schema | None] = {}
 
-    def _framed(self, payload: bytes | None, row: int, errors: Errors) -> bool:
-        """Whether the payload has a frame whose schema is known; otherwise the error is noted."""
+    def _framed(self, payload: bytes | None, row: int, errors: Errors) -> Schema | None:
+        """The writer's schema; None when there is no payload, or no frame, or no such schema: these are noted."""
         if payload is None:
-            return False
+            return None
         if len(payload) <= _FRAME or payload[0] != 0:
             errors.setdefault(row, "no schema id before the payload")
-            return False
+            return None
         identity = int.from_bytes(payload[1:_FRAME], "big")
+        if identity not in self._schemas:
+            self._schemas[identity] = self._ask(identity)
+        if self._schemas[identity] is None:
+            errors.setdefault(row, f"the registry has no schema with id {identity}")
+        return self._schemas[identity]
+
+    def _ask(self, identity: int) -> Schema | None:
         try:
             with _answering():
-                self._registry.get_schema(identity)
+                return self._registry.get_schema(identity)
         except SchemaRegistryError:
-            errors.setdefault(row, f"the registry has no schema with id {identity}")
-            return False
-        return True
+            return None
 
 
 class AvroFormat(_Framed):
     """Avro with the writer's schema; fields and columns meet by name, without regard to case."""
 
+    def __init__(
+        self, wanted: tuple[Column, ...], registry: SchemaRegistryClient, topic: str, *, key: bool, bare: bool
+    ) -> None:
+        super().__init__(wanted, registry, topic, key=key, bare=bare)
+        self._deserialize = AvroDeserializer(registry, conf=_STRATEGY)
+        # By identity: the schemas are kept by `_schemas` as long as this lives, and hashing their text costs more.
+        self._readers: dict[int, Callable[[bytes], object]] = {}
+
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
-        deserialize = AvroDeserializer(self._registry, conf=_STRATEGY)
-        values = [
-            self._decode_one(deserialize, payload, row, errors) if self._framed(payload, row, errors) else None
-            for row, payload in enumerate(payloads)
-        ]
+        values = [self._decode_one(payload, row, errors) for row, payload in enumerate(payloads)]
         if self._bare:
             return [columns.build(self._columns[0], values, errors)]
         documents: list[dict[str, Any]] = []
@@ -93,16 +107,41 @@ class AvroFormat(_Framed):
             payload: bytes | None = serialize(value, self._context)
         return payload
 
-    def _decode_one(self, deserialize: AvroDeserializer, payload: bytes | None, row: int, errors: Errors) -> object:
+    def _decode_one(self, payload: bytes | None, row: int, errors: Errors) -> object:
+        schema = self._framed(payload, row, errors)
+        if schema is None or payload is None:
+            return None
         try:
-            with _answering():
-                return deserialize(payload, self._context)
+            return self._reader(schema)(payload)
         except SourceUnavailable:
             raise
         # Anything may come out of the parser when the bytes are not what the schema says.
         except Exception as error:
             errors.setdefault(row, f"not readable with its Avro schema: {type(error).__name__}")
             return None
+
+    def _reader(self, schema: Schema) -> Callable[[bytes], object]:
+        """How payloads of a schema are read: by fastavro alone, unless the schema needs the registry's own reader."""
+        found = self._readers.get(id(schema))
+        if found is None:
+            plain = not (schema.references or schema.rule_set)
+            parsed = parse_schema(json.loads(schema.schema_str or "")) if plain else None
+            # Confluent writes a bare BYTES without Avro's length before it.
+            record = isinstance(parsed, dict) and parsed.get("type") == "record"
+            found = partial(_read_plain, parsed) if record else self._read_by_client
+            self._readers[id(schema)] = found
+        return found
+
+    def _read_by_client(self, payload: bytes) -> object:
+        with _answering():
+            return self._deserialize(payload, self._context)
+
+
+def _read_plain(schema: Any, payload: bytes) -> object:
+    """A quarter of the time of the client's deserializer, which looks for rules at every record."""
+    stream = BytesIO(payload)
+    stream.seek(_FRAME)
+    return schemaless_reader(stream, schema, None)
 
 
 class JsonSchemaFormat(_Framed):
@@ -111,7 +150,7 @@ class JsonSchemaFormat(_Framed):
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
         texts = [
-            payload[_FRAME:] if payload is not None and self._framed(payload, row, errors) else None
+            payload[_FRAME:] if payload is not None and self._framed(payload, row, errors) is not None else None
             for row, payload in enumerate(payloads)
         ]
         return JsonFormat(self._columns, bare=self._bare).decode(texts, errors)
