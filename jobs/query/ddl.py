@@ -54,11 +54,15 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
 
     Raises:
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
-        SqlError: the definition cannot be accepted; the catalog is as it was.
+        SqlError: the definition cannot be accepted, or its formats cannot hold it; the catalog is as it was.
     """
     from jobs.sql.analyze import define
 
     definition = define(statement, catalog, pipeline)
+    if isinstance(definition, Source):
+        from jobs.ingest.formats import check_source
+
+        check_source(definition)
     existing = catalog.find(definition.name)
     if existing is None:
         catalog.add(definition)

@@ -317,3 +317,19 @@ def test_status_counts_what_is_not_in_yet(session: Interpreter, settings: Settin
     assert lags() == {"s": (None, None, 2, "events"), "v": (None, None, 0, "versions")}
     events(lake, "s", [{"id": 1}, {"id": 2}])
     assert lags() == {"s": (0, 2, 2, "events"), "v": (None, None, 1, "versions")}
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ("TIMESTAMP = 'at', TIMESTAMP_FORMAT = 'yyyy-QQ'", "TIMESTAMP_FORMAT"),
+        ("TIMESTAMP = 'gone'", "gone"),
+        ("TIMESTAMP = 'id', TIMESTAMP_FORMAT = 'yyyy-MM-dd'", "VARCHAR"),
+    ],
+)
+def test_an_event_time_that_cannot_be_read_is_refused_at_create(options: str, fault: str, settings: Settings) -> None:
+    """Found at CREATE, not when the first record comes; the catalog stays as it was."""
+    interpreter = Interpreter(settings)
+    with pytest.raises(SqlError, match=fault):
+        list(interpreter.run(f"CREATE STREAM late (id BIGINT, at VARCHAR) WITH ({options});"))
+    assert interpreter.catalog.find("late") is None
