@@ -18,7 +18,8 @@ StrandlineError
 └── PipelineError
     ├── PipelineMissing           pipeline.missing            stop
     ├── ViewNotRun                pipeline.view_not_run       stop
-    └── RefreshFailed             pipeline.refresh_failed     stop
+    ├── RefreshFailed             pipeline.refresh_failed     stop
+    └── ViewsStopped              pipeline.views_stopped      as the first view's error
 """
 
 from __future__ import annotations

@@ -102,14 +102,17 @@ class Table:
             VectorMismatch: the head is not the epoch before `record`'s.
             CommitConflict: another writer committed first.
         """
-        from state_store.settle import conformed, lane_digest, row_totals
-
         head = self._next(record)
-        totals = row_totals(self.spec, self._schema)
-        staged = staging.stage(conformed(rows, self._schema), self.path, record.epoch, totals)
-        count = int(staged.totals["rows"])
-        digest = Digest.parse(head.record.digest) + lane_digest(staged.totals, "new", count)
-        return self._epoch(head, replace(record, inserted=count, deleted=0, digest=str(digest))).add(staged)
+        return self._add(head, record, self._staged(rows, record))
+
+    def append_if_any(self, rows: DataFrame, record: CommitRecord) -> Head | None:
+        """`append`, but no rows are no commit: None. Only writing the rows tells how many there are."""
+        head = self._next(record)
+        staged = self._staged(rows, record)
+        if staged.totals["rows"] == 0:
+            staged.discard()
+            return None
+        return self._add(head, record, staged)
 
     def advance(self, record: CommitRecord) -> Head:
         """An empty commit: the rows reflect `record.vector` as they are.
@@ -143,6 +146,19 @@ class Table:
                 raise NegativeWeight(f"'{self.spec.name}' would have {digest.count} rows", where=str(self.path))
             record = replace(record, inserted=changes.inserted, deleted=changes.deleted, digest=str(digest))
             return self._epoch(head, record).settle(changes)
+
+    def _staged(self, rows: DataFrame, record: CommitRecord) -> staging.Staged:
+        from state_store.settle import conformed, row_totals
+
+        totals = row_totals(self.spec, self._schema)
+        return staging.stage(conformed(rows, self._schema), self.path, record.epoch, totals)
+
+    def _add(self, head: Head, record: CommitRecord, staged: staging.Staged) -> Head:
+        from state_store.settle import lane_digest
+
+        count = int(staged.totals["rows"])
+        digest = Digest.parse(head.record.digest) + lane_digest(staged.totals, "new", count)
+        return self._epoch(head, replace(record, inserted=count, deleted=0, digest=str(digest))).add(staged)
 
     @cached_property
     def _schema(self) -> StructType:

@@ -210,4 +210,4 @@ def _store(table: Table, rows: DataFrame, epoch: _Epoch) -> Head | None:
     """One commit, or None when no row changes."""
     if kind_of(epoch.stage) == "keyed":
         return table.apply(rows, epoch.record)
-    return None if rows.isEmpty() else table.append(rows, epoch.record)
+    return table.append_if_any(rows, epoch.record)
