@@ -24,13 +24,13 @@ DEFINED = (COLUMN_SCHEMA, COLUMN_LINEAGE, VISIBLE_LINEAGE)
 
 
 def column_schema(columns: Sequence[tuple[str, SqlType]], key: Sequence[str] = ()) -> dg.TableSchema:
-    """The columns with the types of our SQL; the columns of the key say so."""
+    """The columns with the types of our SQL; the columns of the key say so (NULL is a group, so a key may be null)."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 name,
                 str(kind),
-                constraints=dg.TableColumnConstraints(nullable=name not in key, other=["key"] if name in key else []),
+                constraints=dg.TableColumnConstraints(other=["key"] if name in key else []),
             )
             for name, kind in columns
         ]
