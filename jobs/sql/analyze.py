@@ -38,7 +38,7 @@ def same(left: Definition, right: Definition) -> bool:
 
 def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
     if isinstance(statement, InsertSelect):
-        return insert_query_of(statement, catalog, pipeline)
+        return insert_query_of(statement, catalog)
     existing = catalog.find(statement.name)
     if existing is not None and statement.if_not_exists:
         return existing

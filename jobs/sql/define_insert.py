@@ -13,8 +13,10 @@ from jobs.sql.syntax import InsertSelect
 from jobs.sql.types import SqlType, common_type
 
 
-def insert_query_of(statement: InsertSelect, catalog: Catalog, pipeline: str) -> InsertQuery:
+def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
     """The query that a statement adds to a stream; the one that is there when it is the same.
+
+    It belongs to the pipeline of the stream, wherever it was given: a table has one writer.
 
     Raises:
         SqlError: with line and column of the fault, where they are known.
@@ -33,7 +35,7 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog, pipeline: str) ->
         number=0,
         query=query.text,
         inputs=(query.input.name,),
-        pipeline=pipeline,
+        pipeline=target.pipeline,
         sql=statement.sql,
         fingerprint=fingerprint(query, catalog),
     )

@@ -115,7 +115,8 @@ class InsertQuery:
     """`INSERT INTO stream SELECT …`: one more query that feeds a stream.
 
     `number` counts the queries of the target from 1. The rows it brings have partition `number * 65536 + p`, where p
-    and the offset are those of the event they came from: unique, and in the order of the events.
+    and the offset are those of the event they came from: unique, and in the order of the events. The query belongs to
+    its target's pipeline, since a table has one writer.
     """
 
     target: str

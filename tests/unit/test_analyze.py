@@ -324,6 +324,12 @@ def test_queries_into_a_stream_are_numbered(catalog: Catalog) -> None:
     assert run("insert into TARGET select r.sensor, r.reading from readings r", catalog) == first
 
 
+def test_a_query_into_a_stream_belongs_to_the_streams_pipeline(catalog: Catalog) -> None:
+    """A table has one writer: two pipelines that both run would commit to the stream's event log at once."""
+    run(TARGET, catalog, "shop")
+    assert run("INSERT INTO target SELECT sensor, reading FROM readings", catalog, "default").pipeline == "shop"
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
