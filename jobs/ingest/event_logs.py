@@ -148,8 +148,8 @@ class _Intake:
         if any(r.good is not None and r.good >= committed.get(r.partition, 0) for r in ranges):
             head = self._log.append(self._events(_above(committed)), record)
             commits.append(Ingested(self._source.name, log_table(self._source), head.version, head.record.inserted))
-        elif commits:
-            # Nothing for the log, but it must not come back to these records: retention may take them away.
+        elif any(r.next > committed.get(r.partition, 0) for r in ranges):
+            # Broken or aborted records only. The log must not come back to them: retention may take them away.
             self._log.advance(record)
         failpoint("after-log-commit")
         return commits

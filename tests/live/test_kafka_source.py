@@ -234,6 +234,30 @@ def test_retention_of_what_was_read_is_no_loss(
     assert [row["id"] for row in rows_of(lake, "expired")] == [0, 1, 2, 77]
 
 
+def test_retention_of_aborted_records_is_no_loss(
+    spark: SparkSession, kafka_broker: KafkaBroker, log: KafkaLog, kafka: Settings, lake: Lake
+) -> None:
+    """A batch of aborted records only gives no rows, and still moves the log behind them before they expire."""
+    kafka_broker.create_topic("given-up")
+    kafka_broker.produce("given-up", events([1]))
+    drain(spark, kafka, lake, [stream("given-up")])
+    producer = kafka_broker.transactional("given-up")
+    producer.begin_transaction()
+    write(producer, "given-up", events(range(3)))
+    producer.flush()
+    producer.abort_transaction(30)
+    deadline = time.monotonic() + 20
+    while log.end_offsets("given-up")[0] < 5:
+        assert time.monotonic() < deadline, "the marker did not come"
+        time.sleep(0.05)
+    assert drain(spark, kafka, lake, [stream("given-up")]) == []
+    place = TopicPartition("given-up", 0, 5)
+    kafka_broker.admin.delete_records([place])[place].result(30)
+    kafka_broker.produce("given-up", events([2]))
+    drain(spark, kafka, lake, [stream("given-up")])
+    assert [row["id"] for row in rows_of(lake, "given-up")] == [1, 2]
+
+
 def test_a_missing_topic_is_named_and_not_created(log: KafkaLog) -> None:
     assert not log.exists("nowhere")
     for ask in (lambda: log.end_offsets("nowhere"), lambda: log.produce("nowhere", [Record(None, b"", 0)])):
