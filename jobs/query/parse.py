@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.errors import ErrorLevel, ParseError
-from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.sql.dialect import Strandline, syntax_error, tokenize
+from jobs.sql import statements
+from jobs.sql.dialect import Strandline
 from jobs.sql.grammar import Grammar
 from jobs.sql.syntax import Statement
 
@@ -36,29 +35,5 @@ class SessionGrammar(Grammar):
 
 
 def parse(text: str) -> list[Statement]:
-    """The statements of `text`, in order.
-
-    Raises:
-        SqlSyntaxError: line and column are those of the whole text. No statement is returned then.
-        UnknownName, TypeMismatch: a type that is not there.
-        NotSupported: a clause that Strandline knows of and does not maintain yet.
-    """
-    grammar = SessionGrammar(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
-    statements = []
-    for tokens in chunks(tokenize(text)):
-        try:
-            statements.append(grammar.statement(tokens, text))
-        except ParseError as error:
-            raise syntax_error(error) from error
-    return statements
-
-
-def chunks(tokens: list[Token]) -> list[list[Token]]:
-    """The tokens of each statement, without the semicolons."""
-    found: list[list[Token]] = [[]]
-    for token in tokens:
-        if token.token_type is TokenType.SEMICOLON:
-            found.append([])
-        else:
-            found[-1].append(token)
-    return [chunk for chunk in found if chunk]
+    """`jobs.sql.statements.parse` by the grammar of sessions."""
+    return statements.parse(text, SessionGrammar)

@@ -48,15 +48,18 @@ __all__ = (
 )
 
 
-def parse(text: str) -> list[Statement]:
+def parse(text: str, rules: type[Grammar] = Grammar) -> list[Statement]:
     """The statements of `text`, in order; each ends with a semicolon, which the last one may lack.
+
+    Args:
+        rules: the grammar, or one that allows more.
 
     Raises:
         SqlSyntaxError: line and column are those of the whole text. No statement is returned then.
         UnknownName, TypeMismatch: a type that is not there.
         NotSupported: a clause that Strandline knows of and does not maintain yet.
     """
-    grammar = Grammar(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
+    grammar = rules(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
     statements = []
     for tokens in _chunks(tokenize(text)):
         try:
