@@ -17,7 +17,6 @@ StrandlineError
 │   └── EncodeFailed              source.encode_failed        stop
 └── PipelineError
     ├── PipelineMissing           pipeline.missing            stop
-    ├── ViewNotRun                pipeline.view_not_run       stop
     ├── RefreshFailed             pipeline.refresh_failed     stop
     └── ViewsStopped              pipeline.views_stopped      as the first view's error
 """
@@ -166,12 +165,6 @@ class PipelineMissing(PipelineError):
     """No pipeline of that name. Stop: `strandline apply FILE.sql` registers one."""
 
     code = "pipeline.missing"
-
-
-class ViewNotRun(PipelineError):
-    """The view is registered but has no table yet. Stop: `strandline run PIPELINE`."""
-
-    code = "pipeline.view_not_run"
 
 
 class RefreshFailed(PipelineError):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from state_store.commits import Head
     from state_store.layout import Lake
 
-__all__ = ["Ingested", "committed_offsets", "dead_letter_spec", "ingest", "log_spec", "prepare"]
+__all__ = ["Ingested", "committed_offsets", "dead_letter_spec", "ingest", "log_spec"]
 
 log = logging.getLogger("strandline.ingest")
 
@@ -73,13 +73,6 @@ def dead_letter_spec(source: Source) -> TableSpec:
     """The records of a source that could not be decoded, and why."""
     columns = tuple((name, kind.spark()) for name, kind in DEAD_LETTER_COLUMNS)
     return TableSpec(dead_letters_of(source.name), columns, "append")
-
-
-def prepare(spark: SparkSession, sources: Sequence[Source], lake: Lake, writer: str) -> None:
-    """Create the event logs and dead letter tables that are not there yet, so that they can be read."""
-    for source in sources:
-        for spec in (log_spec(source), dead_letter_spec(source)):
-            _open(spark, spec, lake, writer)
 
 
 def ingest(spark: SparkSession, batch: DataFrame, sources: Sequence[Source], lake: Lake, writer: str) -> list[Ingested]:
