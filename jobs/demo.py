@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from jobs.query.files import apply, pipeline_of, read_text
 from jobs.query.interpreter import Interpreter
 from jobs.query.output import Output
-from jobs.query.parse import parse
 from jobs.query.results import Rows
 from jobs.sql.model import View
+from jobs.sql.statements import parse
 from jobs.sql.syntax import InsertValues
 from state_store import reader
 from state_store.config import IngestSettings, KafkaSettings, load_settings

@@ -9,6 +9,7 @@ StrandlineError
 │   ├── TypeMismatch              sql.type_mismatch
 │   ├── InvalidQuery              sql.invalid_query
 │   ├── OptionRefused             sql.option_refused
+│   ├── FunctionRefused           sql.function_refused        names what the operator or the author must do
 │   └── NotSupported              sql.not_supported           names what is not there yet
 ├── SourceError
 │   ├── SourceUnavailable         source.unavailable          retry
@@ -18,6 +19,8 @@ StrandlineError
 └── PipelineError
     ├── PipelineMissing           pipeline.missing            stop
     ├── RefreshFailed             pipeline.refresh_failed     stop
+    ├── RowFailed                 pipeline.row_failed         stop
+    ├── FunctionFailed            pipeline.function_failed    stop
     └── ViewsStopped              pipeline.views_stopped      as the first view's error
 """
 
@@ -118,6 +121,12 @@ class OptionRefused(SqlError):
     code = "sql.option_refused"
 
 
+class FunctionRefused(SqlError):
+    """The Python of a function is not allowed, cannot be imported, or lacks what a function must have."""
+
+    code = "sql.function_refused"
+
+
 class NotSupported(SqlError):
     """Part of the language that Strandline does not maintain yet; the message names it."""
 
@@ -171,6 +180,19 @@ class RefreshFailed(PipelineError):
     """A view could not be refreshed; its table stands at its last commit. Stop: the cause is in the message."""
 
     code = "pipeline.refresh_failed"
+
+
+class RowFailed(PipelineError):
+    """An expression has no value for a row: division by zero, overflow, a text that is no number. Stop: the view is at
+    its last commit; leave such rows out, or declare `ERRORS = 'dead_letter'`."""
+
+    code = "pipeline.row_failed"
+
+
+class FunctionFailed(PipelineError):
+    """The Python of a function raised, or gave a value not of its type. Stop: the view is at its last commit."""
+
+    code = "pipeline.function_failed"
 
 
 class ViewsStopped(PipelineError):

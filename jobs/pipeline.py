@@ -69,11 +69,13 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
     with writer_lock(lake.lock(name), writer):
         end_orphan(note)
         with _session(settings, spark) as session, noted_jvm(session, note):
+            from jobs.functions.register import Library
             from jobs.ingest import source
             from jobs.stream import PipelineStream
 
             source.register(session)
-            yield PipelineStream(session, settings, lake, name, definitions, levels, writer), began
+            functions = Library(catalog.functions.values(), settings.functions.modules)
+            yield PipelineStream(session, settings, lake, name, definitions, levels, writer, functions), began
 
 
 @contextmanager

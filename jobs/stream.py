@@ -22,6 +22,7 @@ from jobs.report import Tallies
 from jobs.sql.model import Definition, Source
 from jobs.views import Maintained, refresh_all
 from state_store import reader
+from state_store.layout import event_log_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from jobs.functions.register import Library
     from state_store.config import Settings
     from state_store.errors import StrandlineError
     from state_store.layout import Lake
@@ -48,6 +50,7 @@ class PipelineStream:
     definitions: Sequence[Definition]
     levels: Sequence[Sequence[Maintained]]
     writer: str
+    functions: Library
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)
     epochs: int = 0
@@ -86,7 +89,8 @@ class PipelineStream:
 
     def refresh(self) -> None:
         """One refresh of all views from their recorded vectors to the present heads."""
-        done = refresh_all(self.spark, self.lake, self.levels, self.writer, frozenset(self.failures))
+        stopped = frozenset(self.failures)
+        done = refresh_all(self.spark, self.lake, self.levels, self.writer, stopped, self.functions)
         for result, seconds in done.stages:
             self.tallies.add(result.table, result.inserted, result.deleted, seconds)
         for view, error in done.failures.items():
@@ -122,7 +126,8 @@ class PipelineStream:
         return writer.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
 
     def _foreign_heads(self) -> dict[str, int]:
-        own = {m.target for level in self.levels for m in level} | {s.name for s in self.sources}
-        names = {name for level in self.levels for m in level for name in m.plan.inputs} - own
+        own = {m.target for level in self.levels for m in level}
+        own |= {name for s in self.sources for name in (s.name, event_log_of(s.name))}
+        names = {name for level in self.levels for m in level for name in m.inputs} - own
         heads = {name: reader.head(self.lake.table(name)) for name in names}
         return {name: head.version for name, head in heads.items() if head is not None}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from jobs.sql.catalog import Catalog
+from jobs.sql.plan import plan
 from orchestration.assets import pipeline_assets, topics
 from orchestration.launch import DrainClient
 from orchestration.roles import identifier
@@ -31,7 +32,12 @@ def build(settings: Settings) -> dg.Definitions:
     catalog = Catalog(lake)
     pipelines = {name: catalog.pipeline(name) for name in catalog.pipelines()}
     everything = [definition for definitions in pipelines.values() for definition in definitions]
-    translator = Translator(everything, lake, on_kafka=settings.kafka.bootstrap_servers is not None)
+    translator = Translator(
+        everything,
+        lake,
+        on_kafka=settings.kafka.bootstrap_servers is not None,
+        plan_of=lambda view: plan(view, catalog),
+    )
     client = DrainClient()
     drained = {
         name: assets

@@ -1,25 +1,26 @@
-"""Column lineage: which columns of which inputs an output column of a query is made of.
+"""Column lineage: which columns of which inputs an output column of a view is made of, read from the view's plan.
 
     SELECT s.area, AVG(r.value) AS mean FROM readings r JOIN sensors s ON …
 
         area  <- sensors.area
         mean  <- readings.value
 
-Only what makes the value counts: columns that merely filter, join or group a row are not among its origins.
+Only what makes the value counts: columns that merely filter, join or group a row are not among its origins. What a
+function over a window gives is made of its arguments; that of one without arguments (ROW_NUMBER), of what it orders by.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlglot import exp, parse_one
-from sqlglot.optimizer.scope import Scope, build_scope
+from sqlglot import exp
 
-from jobs.sql.dialect import Strandline, fold
+from jobs.ivm.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, body_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from jobs.ivm.stage import Plan
 
 
 @dataclass(frozen=True, order=True)
@@ -30,86 +31,75 @@ class Origin:
     column: str
 
 
-def of_query(text: str, columns: Mapping[str, Sequence[str]]) -> dict[str, tuple[Origin, ...]]:
-    """The lineage of a SELECT in our dialect; see `lineage`."""
-    query = parse_one(text, dialect=Strandline)
-    assert isinstance(query, exp.Query), "a definition's query is a SELECT"
-    fold(query)
-    return lineage(query, columns)
+def lineage(plan: Plan) -> dict[str, tuple[Origin, ...]]:
+    """{output column: its origins, sorted}, in the order of the view's columns.
 
-
-def lineage(query: exp.Query, columns: Mapping[str, Sequence[str]]) -> dict[str, tuple[Origin, ...]]:
-    """{output column: its origins, in order}, in the order of the SELECT list.
-
-    Subqueries, CTEs and set operations are followed down to the inputs. A constant has no origins, and neither has
-    COUNT(*).
-
-    Args:
-        columns: the columns of each input, to expand `*` and to place a column that names no input.
+    Inner stages are followed down to the plan's inputs. A constant has no origins, and neither has COUNT(*).
     """
-    scope = build_scope(query)
-    if scope is None:
-        return {}
-    return {name: tuple(sorted(set(origins))) for name, origins in _outputs(scope, columns)}
+    stages = {stage.table: stage for stage in plan.stages[:-1]}
+    last = plan.stages[-1]
+    return {name: tuple(sorted(set(_of_column(last, name, stages)))) for name in _visible(last)}
 
 
-def _outputs(scope: Scope, columns: Mapping[str, Sequence[str]]) -> list[tuple[str, list[Origin]]]:
-    """Every output column of a scope with its origins."""
-    if scope.set_operation_scopes:
-        # A set operation lines its branches up by position, under the names of the first.
-        branches = [_outputs(branch, columns) for branch in scope.set_operation_scopes]
-        return [
-            (aligned[0][0], [origin for _, origins in aligned for origin in origins])
-            for aligned in zip(*branches, strict=False)
-        ]
-    found: list[tuple[str, list[Origin]]] = []
-    assert isinstance(scope.expression, exp.Query)
-    for projection in scope.expression.selects:
-        if projection.is_star:
-            found.extend(_star(scope, projection, columns))
-        else:
-            origins = [o for c in _value_columns(projection) for o in _origins(scope, c, columns)]
-            found.append((projection.alias_or_name, origins))
-    return found
+def _visible(stage: Stage) -> Sequence[str]:
+    if not isinstance(stage, MapStage):
+        return [output.name for output in stage.outputs]
+    meta = {"_partition", "_offset", "_timestamp", "_stream_time", "_headers"}
+    return [name for name in stage.visible if name not in meta]
 
 
-def _value_columns(projection: exp.Expr) -> Iterator[exp.Column]:
-    """The columns a value is computed from; FILTER (WHERE …) only chooses rows."""
-    for node in projection.walk(prune=lambda n: isinstance(n, exp.Where)):
-        if isinstance(node, exp.Column):
-            yield node
+def _of_column(stage: Stage, name: str, stages: Mapping[str, Stage]) -> Iterator[Origin]:
+    """The origins of a column of a stage's table, visible or hidden."""
+    match stage:
+        case MapStage():
+            yield from _of_body(stage, name, stages)
+        case LatestStage():
+            yield Origin(stage.input.name, name)
+        case AggregateStage() | AnalyticStage():
+            output = next((each.expression for each in stage.outputs if each.name == name), None)
+            for read in _names(output) if output is not None else [name]:
+                for column in _below(stage, read):
+                    yield from _of_body(stage, column, stages)
 
 
-def _star(scope: Scope, star: exp.Expr, columns: Mapping[str, Sequence[str]]) -> list[tuple[str, list[Origin]]]:
-    wanted = star.table if isinstance(star, exp.Column) else ""
-    found: list[tuple[str, list[Origin]]] = []
-    for alias in scope.sources:
-        if wanted in ("", alias):
-            found.extend((name, _in_source(scope, alias, name, columns)) for name in _names(scope, alias, columns))
-    return found
+def _below(stage: AggregateStage | AnalyticStage, name: str) -> Iterator[str]:
+    """The body's columns that a name above it is made of."""
+    if isinstance(stage, AggregateStage):
+        for group in stage.group:
+            if group.name == name:
+                yield from _names(group.expression)
+        for call in stage.aggregates:
+            if call.name == name:
+                yield from (column for each in call.arguments for column in _names(each))
+        if stage.session is not None and name in ("windowstart", "windowend"):
+            yield stage.session.time
+        return
+    over = next((each for each in stage.calls if each.name == name), None)
+    if over is None:
+        yield name
+        return
+    values = over.arguments or tuple(each for each, _, _ in over.order)
+    yield from (column for each in values for column in _names(each))
 
 
-def _origins(scope: Scope, column: exp.Column, columns: Mapping[str, Sequence[str]]) -> list[Origin]:
-    if column.table:
-        candidates = [column.table]
-    elif len(scope.sources) == 1:
-        candidates = list(scope.sources)
-    else:
-        candidates = [alias for alias in scope.sources if column.name in _names(scope, alias, columns)]
-    return [o for alias in candidates[:1] for o in _in_source(scope, alias, column.name, columns)]
+def _of_body(stage: Stage, name: str, stages: Mapping[str, Stage]) -> Iterator[Origin]:
+    for core in body_of(stage):
+        column = next((each for each in core.columns if each.name == name), None)
+        if column is not None:
+            yield from _of_expression(core, column.expression, stages)
 
 
-def _in_source(scope: Scope, alias: str, name: str, columns: Mapping[str, Sequence[str]]) -> list[Origin]:
-    source = scope.sources.get(alias)
-    if isinstance(source, exp.Table):
-        return [Origin(source.name, name)]
-    if isinstance(source, Scope):
-        return dict(_outputs(source, columns)).get(name, [])
-    return []
+def _of_expression(core: Core, node: exp.Expr, stages: Mapping[str, Stage]) -> Iterator[Origin]:
+    for column in node.find_all(exp.Column):
+        source = next((each.relation for each in core.inputs if each.alias == column.table), None)
+        item = next((each.expression for each in core.expand if each.name == column.name), None)
+        if source is not None and source.name in stages:
+            yield from _of_column(stages[source.name], column.name, stages)
+        elif source is not None:
+            yield Origin(source.name, column.name)
+        elif item is not None:
+            yield from _of_expression(core, item, stages)
 
 
-def _names(scope: Scope, alias: str, columns: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    source = scope.sources[alias]
-    if isinstance(source, Scope):
-        return [name for name, _ in _outputs(source, columns)]
-    return columns.get(source.name, ())
+def _names(node: exp.Expr) -> list[str]:
+    return [column.name for column in node.find_all(exp.Column)]

@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from jobs.errors import SqlError
 from jobs.sql import types as t
-from jobs.sql.model import DEAD_LETTER_COLUMNS, META_COLUMNS, PSEUDO_COLUMNS, Definition, InsertQuery, Source, View
-from orchestration import lineage
+from jobs.sql.model import DEAD_LETTER_COLUMNS, META_COLUMNS, Definition, InsertQuery, Source, View
+from orchestration.lineage import Origin, lineage
 from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described
 from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier, role_tag
 from state_store.layout import dead_letters_of, event_log_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from jobs.ivm.stage import Plan
     from jobs.sql.types import SqlType
     from state_store.layout import Lake
 
@@ -51,10 +53,19 @@ class Translator:
         definitions: every definition of the lake, in any order: a view's inputs may belong to other pipelines.
         lake: where the tables lie.
         on_kafka: topics are Kafka's, not files of the local log.
+        plan_of: the plan of a view, for its column lineage; without it there is none.
     """
 
-    def __init__(self, definitions: Iterable[Definition], lake: Lake, *, on_kafka: bool = False) -> None:
+    def __init__(
+        self,
+        definitions: Iterable[Definition],
+        lake: Lake,
+        *,
+        on_kafka: bool = False,
+        plan_of: Callable[[View], Plan] | None = None,
+    ) -> None:
         self._lake = lake
+        self._plan_of = plan_of
         self._on_kafka = on_kafka
         self._relations: dict[str, Source | View] = {}
         self._feeds: dict[str, list[InsertQuery]] = {}
@@ -101,8 +112,7 @@ class Translator:
         )
 
     def _log(self, source: Source) -> dg.AssetSpec:
-        feeds = self._feeds.get(source.name, [])
-        inputs = [self.key_of(name) for feed in feeds for name in feed.inputs]
+        feeds, inputs = self._fed(source)
         return self._spec(
             Role.LOG,
             source,
@@ -116,6 +126,11 @@ class Translator:
             code_version=_hash(source.sql, *(feed.fingerprint for feed in feeds)),
             metadata={COLUMN_SCHEMA: column_schema([*_columns(source), *META_COLUMNS])},
         )
+
+    def _fed(self, stream: Source | View) -> tuple[list[InsertQuery], list[dg.AssetKey]]:
+        """The queries that insert into a stream, and the assets that they read."""
+        feeds = self._feeds.get(stream.name, [])
+        return feeds, [self.key_of(name) for feed in feeds for name in feed.inputs]
 
     def _dead_letters(self, source: Source) -> dg.AssetSpec:
         return self._spec(
@@ -141,13 +156,18 @@ class Translator:
         )
 
     def _derived_stream(self, view: View) -> dg.AssetSpec:
+        feeds, inputs = self._fed(view)
         return self._spec(
             Role.LOG,
             view,
             table=view.name,
-            deps=[self.key_of(name) for name in view.inputs],
-            description=described(f"Stream `{view.name}`: events of its inputs, filtered and projected.", view.sql),
-            code_version=view.fingerprint,
+            deps=list(dict.fromkeys((*(self.key_of(name) for name in view.inputs), *inputs))),
+            description=described(
+                f"Stream `{view.name}`: events of its inputs, filtered and projected.",
+                view.sql,
+                *(feed.sql for feed in feeds),
+            ),
+            code_version=_hash(view.fingerprint, *(feed.fingerprint for feed in feeds)) if feeds else view.fingerprint,
             metadata={COLUMN_SCHEMA: column_schema([*_columns(view), *META_COLUMNS]), **self._lineage(view)},
             freshness_policy=FRESHNESS,
         )
@@ -203,18 +223,19 @@ class Translator:
         )
 
     def _lineage(self, view: View) -> dict[str, dg.MetadataValue[Any]]:
-        columns = {
-            name: [c.name for c in self._relations[name].columns] for name in view.inputs if name in self._relations
-        }
-        origins = lineage.of_query(view.query, columns)
-        named = {column: [_stored(origin) for origin in found] for column, found in origins.items()}
+        if self._plan_of is None:
+            return {}
+        try:
+            origins = lineage(self._plan_of(view))
+        except SqlError:
+            return {}  # an input has changed so that the view stands still: its run says why
+        named = {column: [self._read(origin) for origin in found] for column, found in origins.items()}
         return column_lineage(named, self.key_of)
 
-
-def _stored(origin: lineage.Origin) -> lineage.Origin:
-    """ROWTIME and the like are read from a stored column."""
-    stored = PSEUDO_COLUMNS.get(origin.column)
-    return lineage.Origin(origin.input, stored[0]) if stored else origin
+    def _read(self, origin: Origin) -> Origin:
+        """The origin as the query reads it: a table's past is in its event log."""
+        table = next((n for n in self._relations if event_log_of(n) == origin.input), origin.input)
+        return Origin(table, origin.column)
 
 
 def _columns(definition: Source | View) -> Sequence[tuple[str, SqlType]]:

@@ -61,6 +61,12 @@ class IngestSettings(_Section):
     trigger_seconds: float = Field(default=1.0, gt=0)
 
 
+class FunctionSettings(_Section):
+    """What CREATE FUNCTION may load. The code runs with all that Strandline may do, so only the operator says what."""
+
+    modules: tuple[str, ...] = Field(default=(), description="names of Python modules, exactly")
+
+
 class Settings(BaseSettings):
     """Everything that can be set. Immutable; build one with `load_settings()`."""
 
@@ -71,6 +77,7 @@ class Settings(BaseSettings):
     registry: RegistrySettings = RegistrySettings()
     spark: SparkSettings = SparkSettings()
     ingest: IngestSettings = IngestSettings()
+    functions: FunctionSettings = FunctionSettings()
 
     @field_validator("lake")
     @classmethod

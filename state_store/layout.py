@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+_SHARED = "shared__"
+
 
 def safe_name(name: str) -> str:
     """A file name for any SQL name: letters, digits, `_`, `-` and inner dots stay, the rest is percent-encoded."""
@@ -61,3 +63,13 @@ def event_log_of(table: str) -> str:
 def stage_of(view: str, number: int) -> str:
     """The table of an inner stage of `view`."""
     return f"{view}__stage_{number}"
+
+
+def shared_table(digest: str) -> str:
+    """The table of an inner stage that several views read; `digest` says what it holds."""
+    return f"{_SHARED}{digest}"
+
+
+def is_shared(table: str) -> bool:
+    """Whether a table is that of an inner stage that several views read."""
+    return table.startswith(_SHARED)

@@ -16,10 +16,8 @@ def assert_correct(lake: Lake, pipeline: str) -> None:
         if isinstance(definition, View) or (isinstance(definition, Source) and definition.kind == "table"):
             columns = [c.name for c in definition.columns]
             actual = oracle.visible(lake, definition.name, columns)
-            expected = oracle.expected(lake, catalog, definition.name)
-            assert actual == expected, (
-                f"{definition.name}: {(actual - expected)} too many, {(expected - actual)} missing"
-            )
+            wrong = oracle.difference(definition, actual, oracle.expected(lake, catalog, definition.name))
+            assert not wrong, wrong
             assert_feed_is_table(lake, definition.name, columns)
 
 

@@ -10,7 +10,8 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from jobs.ivm.stage import Relation
 from jobs.sql.catalog import Catalog
-from jobs.sql.relations import relation
+from jobs.sql.model import Source
+from jobs.sql.relations import event_log, relation
 from state_store.commits import CommitRecord
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 
 def append(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], epoch: int = 0) -> None:
     """One more commit of the table `name`, which adds `rows`. Columns left out are NULL."""
-    found = relation(name, Catalog(lake))
+    found = _relation(name, Catalog(lake))
     table = pa.Table.from_pylist([dict(row) for row in rows], _schema(found))
     path = lake.table(name)
     options = {} if path.exists() else {"configuration": {"delta.enableChangeDataFeed": "true"}}
@@ -49,6 +50,11 @@ def update(lake: Lake, name: str, epoch: int, where: str, **values: str) -> None
 def delete(lake: Lake, name: str, epoch: int, where: str) -> None:
     """One more commit that takes rows away."""
     DeltaTable(lake.table(name)).delete(where, commit_properties=_properties(epoch, 0))
+
+
+def _relation(name: str, catalog: Catalog) -> Relation:
+    source = catalog.find(name.removesuffix("__log"))
+    return event_log(source) if name.endswith("__log") and isinstance(source, Source) else relation(name, catalog)
 
 
 def _schema(of: Relation) -> pa.Schema:

@@ -2,143 +2,160 @@
 
 A projection at an epoch equals its own SELECT, run by DuckDB over its inputs at the version vector in its commit. The
 inputs that are projections themselves are checked the same way, so by induction everything equals its SQL over the
-event logs. None of the engine's rules or accumulators is used here: the functions have plain DuckDB equivalents.
+event logs. None of the engine's rules or accumulators is used here: `jobs.sql.batch` says the whole query as one plain
+SELECT, in DuckDB's own words.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from decimal import Decimal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-from sqlglot import exp
 
+from jobs.ivm.stage import Relation
+from jobs.sql.batch import batch_sql
+from jobs.sql.batch_text import FrozenJoin
 from jobs.sql.catalog import Catalog
-from jobs.sql.dialect import parse_select
-from jobs.sql.functions import lower
+from jobs.sql.logical import Semantics, relations_of
 from jobs.sql.model import InsertQuery, Source, View
+from jobs.sql.query import query_of
+from jobs.sql.relations import event_log
 from state_store import reader
-from state_store.layout import Lake, event_log_of
+from state_store.layout import Lake
+from state_store.tablespec import STATE
+from tests.rule_harness import comparable
 
-_ORDER = "(_stream_time, _partition, _offset)"
-
-
-def visible(lake: Lake, table: str, columns: list[str], version: int | None = None) -> Counter[tuple[Any, ...]]:
-    """The rows of a table as a multiset of comparable tuples."""
-    rows = reader.read_rows(lake.table(table), version=version, columns=columns)
-    return multiset(_table(rows), columns)
+Rows = Counter[tuple[Any, ...]]
 
 
-def multiset(rows: pa.Table, columns: list[str]) -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(_comparable(row[c]) for c in columns) for row in rows.to_pylist())
+# --- the queries --------------------------------------------------------------------------------------------------
 
 
-def expected(lake: Lake, catalog: Catalog, name: str) -> Counter[tuple[Any, ...]]:
-    """What the projection or keyed table `name` must hold at the vector of its last commit."""
+def semantics_of(definition: View | InsertQuery) -> Semantics:
+    """WITH (SEMANTICS=…)."""
+    return "ksql" if isinstance(definition, View) and definition.options.get("SEMANTICS") == "ksql" else "sql"
+
+
+@dataclass(frozen=True)
+class Recomputation:
+    """One SELECT that must give the visible columns of a table, or a part of its rows; its relations by their names."""
+
+    owner: str
+    sql: str
+    relations: tuple[Relation, ...]
+
+
+def recomputations(name: str, catalog: Catalog, frozen: FrozenJoin | None = None) -> list[Recomputation]:
+    """What brings the rows of a keyed source, of a view, or of the queries that insert into a stream.
+
+    Args:
+        frozen: as in `jobs.sql.batch.batch_sql`.
+    """
     definition = catalog.get(name)
-    columns = [c.name for c in definition.columns]
+    names = [f'"{column.name}"' for column in definition.columns] if not isinstance(definition, InsertQuery) else []
+    if isinstance(definition, Source) and definition.kind == "table":
+        log = event_log(definition)
+        return [Recomputation(name, f"SELECT {', '.join(names)} FROM ({_newest(definition)})", (log,))]
+    queries: list[View | InsertQuery] = [definition] if isinstance(definition, View) else []
+    queries += catalog.insert_queries(name)
+    found = []
+    for each in queries:
+        query = query_of(each, catalog)
+        sql = batch_sql(query, "duckdb", semantics=semantics_of(each), frozen=frozen)
+        found.append(Recomputation(each.name, f"FROM ({sql}) AS __rows({', '.join(names)})", relations_of(query)))
+    return found
+
+
+def _newest(source: Source) -> str:
+    """Of each key the newest event, unless it says that the key is gone."""
+    keys = ", ".join(f'"{key}"' for key in source.key)
+    newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY _stream_time DESC, _partition DESC, _offset DESC)"
+    return f'SELECT * FROM (SELECT * FROM "{event_log(source).name}" QUALIFY {newest} = 1) WHERE NOT _tombstone'
+
+
+def difference(definition: View | Source, actual: Rows, expected: Rows) -> str:
+    """What is wrong with the rows of a table, in words; empty when nothing is.
+
+    A group that fell to zero stays with SEMANTICS='ksql': a row too many is right there when no other has its key.
+    """
+    more, less = actual - expected, expected - actual
+    if isinstance(definition, View) and semantics_of(definition) == "ksql" and definition.kind == "table":
+        places = [at for at, column in enumerate(definition.columns) if column.key]
+        keys = {tuple(row[at] for at in places) for row in expected}
+        more = Counter({row: n for row, n in more.items() if tuple(row[at] for at in places) in keys})
+    if not more and not less:
+        return ""
+    return f"'{definition.name}' ({', '.join(c.name for c in definition.columns)}): too many {more}, missing {less}"
+
+
+# --- over a lake --------------------------------------------------------------------------------------------------
+
+
+def visible(lake: Lake, table: str, columns: Sequence[str], version: int | None = None) -> Rows:
+    """The rows of a table as a multiset of comparable tuples."""
+    return multiset(_table(reader.read_rows(lake.table(table), version=version, columns=list(columns))), columns)
+
+
+def multiset(rows: pa.Table, columns: Sequence[str]) -> Rows:
+    return counted(rows.to_pylist(), columns)
+
+
+def counted(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Rows:
+    """Rows as a multiset of comparable tuples."""
+    return Counter(tuple(comparable(row[column]) for column in columns) for row in rows)
+
+
+def expected(lake: Lake, catalog: Catalog, name: str) -> Rows:
+    """What the projection or keyed table `name` must hold at the vector of its last commit.
+
+    What an event saw of a table that it joined is taken from the whole history: no event of the table may be older
+    than one of the stream that was there before it.
+    """
+    definition = catalog.get(name)
+    assert not isinstance(definition, InsertQuery)
+    columns = [column.name for column in definition.columns]
     head = reader.head(lake.table(name))
     assert head is not None, f"{name} has no commit"
-    vector = _flat(lake, head.record.vector)
+    vector = flat_vector(lake, head.record.vector)
+    total: Rows = Counter()
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
-        if isinstance(definition, Source):
-            return multiset(_newest(db, lake, definition, vector), columns)
-        assert isinstance(definition, View)
-        result = _select(db, lake, definition.query, definition.inputs, vector, columns)
-        for query in catalog.pipeline(definition.pipeline):
-            if isinstance(query, InsertQuery) and query.target == name:
-                own = {i: vector[f"{query.name}/{i}"] for i in query.inputs}
-                result += _select(db, lake, query.query, query.inputs, own, columns)
-        return result
+        for each in recomputations(name, catalog):
+            own = {key.removeprefix(f"{each.owner}/"): version for key, version in vector.items()}
+            total += multiset(_run(db, lake, each, own), columns)
+    return total
 
 
-def _flat(lake: Lake, vector: dict[str, int]) -> dict[str, int]:
+def flat_vector(lake: Lake, vector: Mapping[str, int]) -> dict[str, int]:
     """The vector over the view's own inputs: an inner stage stands for what it reads (at rest: its head's vector)."""
     flat: dict[str, int] = {}
     for name, version in vector.items():
-        if "__stage_" in name:
+        if "__stage_" in name or name.startswith("shared__"):
             head = reader.head(lake.table(name))
             assert head is not None
-            flat |= _flat(lake, head.record.vector)
+            flat |= flat_vector(lake, head.record.vector)
         else:
             flat[name] = version
     return flat
 
 
-def _select(
-    db: duckdb.DuckDBPyConnection,
-    lake: Lake,
-    query: str,
-    inputs: tuple[str, ...],
-    vector: dict[str, int],
-    columns: list[str],
-) -> Counter[tuple[Any, ...]]:
-    for name in inputs:
-        rows = _table(reader.read_rows(lake.table(name), version=vector[name]))
-        db.execute(f'DROP VIEW IF EXISTS "{name}"')
-        db.register(name, rows)
-    tree = parse_select(query).transform(_plain)
-    rows = db.sql(lower(tree, "duckdb")).to_arrow_table()
-    return multiset(rows.rename_columns(columns), columns)
-
-
-def _newest(db: duckdb.DuckDBPyConnection, lake: Lake, source: Source, vector: dict[str, int]) -> pa.Table:
-    log = event_log_of(source.name)
-    db.register("log", _table(reader.read_rows(lake.table(log), version=vector[log])))
-    keys = ", ".join(f'"{k}"' for k in source.key)
-    newest = f"row_number() OVER (PARTITION BY {keys} ORDER BY _stream_time DESC, _partition DESC, _offset DESC)"
-    return db.sql(f"SELECT * FROM log QUALIFY {newest} = 1").filter("NOT _tombstone").to_arrow_table()
-
-
-def _plain(node: exp.Expression) -> exp.Expression:
-    """Our aggregate functions in DuckDB's own words."""
-    if not isinstance(node, exp.Anonymous):
-        return node
-    args = node.expressions
-    value = args[0].sql("duckdb") if args else ""
-    flags = [a for a in args[1:] if isinstance(a, exp.Boolean)]
-    skip = "" if flags and not flags[0].this else f" FILTER (WHERE {value} IS NOT NULL)"
-    count = next((a for a in args[1:] if isinstance(a, exp.Literal)), None)
-    match node.name.upper():
-        case "LATEST_BY_OFFSET" | "EARLIEST_BY_OFFSET" as name:
-            latest = name.startswith("L")
-            if count is not None:
-                listed = f"list({value} ORDER BY _stream_time, _partition, _offset){skip}"
-                text = f"{listed}[{f'-{count}:' if latest else f':{count}'}]"
-            else:
-                # arg_max leaves NULL values out, so they travel in a struct.
-                text = f"{'arg_max' if latest else 'arg_min'}({{'v': {value}}}, {_ORDER}){skip}.v"
-        case "COLLECT_LIST":
-            text = f"list({value} ORDER BY _stream_time, _partition, _offset)"
-        case "HISTOGRAM":
-            text = f"histogram({value})"
-        case "STDDEV_SAMPLE":
-            text = f"stddev_samp({value})"
-        case _:
-            return node
-    return exp.maybe_parse(text, dialect="duckdb")
+def _run(
+    db: duckdb.DuckDBPyConnection, lake: Lake, recomputation: Recomputation, vector: Mapping[str, int]
+) -> pa.Table:
+    texts = []
+    for number, each in enumerate(recomputation.relations):
+        stored = [*(name for name, _ in each.columns), *([STATE] if each.hidden else [])]
+        rows = reader.read_rows(lake.table(each.name), version=vector[each.name], columns=stored)
+        db.register(f"__input_{number}", _table(rows))
+        hidden = [f'{STATE}."{name}" AS "{name}"' for name, _ in each.hidden]
+        listed = ", ".join([*(f'"{name}"' for name, _ in each.columns), *hidden])
+        texts.append(f'"{each.name}" AS (SELECT {listed} FROM __input_{number})')
+    return db.sql(f"WITH {', '.join(texts)} {recomputation.sql}").to_arrow_table()
 
 
 def _table(rows: pa.Table | pa.RecordBatchReader) -> pa.Table:
     return rows if isinstance(rows, pa.Table) else rows.read_all()
-
-
-def _comparable(value: Any) -> Any:
-    """Doubles at nine digits (sums add up in any order); lists, maps and structs as tuples."""
-    if isinstance(value, float):
-        if math.isnan(value):
-            return "NaN"
-        return float(f"{value:.9g}") + 0.0
-    if isinstance(value, Decimal):
-        return value.normalize()
-    if isinstance(value, dict):
-        return tuple(sorted((k, _comparable(v)) for k, v in value.items()))
-    if isinstance(value, list):
-        pairs = [v for v in value if isinstance(v, tuple)]
-        items = [tuple(_comparable(x) for x in v) if isinstance(v, tuple) else _comparable(v) for v in value]
-        return tuple(sorted(items)) if pairs and len(pairs) == len(value) else tuple(items)
-    return value

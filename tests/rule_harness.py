@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,14 +14,17 @@ import sqlglot
 from sqlglot import exp
 
 from jobs.ivm.aggregates import FUNCTIONS
+from jobs.ivm.engine import engine
+from jobs.ivm.net import net_changes
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import AggregateCall, AggregateStage, LatestStage, MapStage, Output, Relation
-from jobs.ivm.storage import key_names, key_path, kind_of, state_type
+from jobs.ivm.stage import AggregateCall, Core, Input, MapStage, Output, Relation, Stage, inputs_of
+from jobs.ivm.storage import key_names, key_path, kind_of, stored_columns, visible_columns
 from jobs.sql.model import META_COLUMNS
 from jobs.sql.types import SqlType
-from state_store.tablespec import STATE
 
 Row = Mapping[str, Any]
+Changes = Sequence[tuple[Row, int, int]]
+"""(row, weight, commit version) each."""
 
 
 def parse(text: str) -> exp.Expression:
@@ -35,7 +39,8 @@ def output(name: str, text: str, kind: SqlType) -> Output:
 def call(name: str, function: str, arguments: Sequence[tuple[str, SqlType]], **options: Any) -> AggregateCall:
     """An aggregate call as the planner makes it: bound by the function itself."""
     expressions = tuple(parse(text) for text, _ in arguments)
-    bound = FUNCTIONS[function].bind(expressions, tuple(kind for _, kind in arguments))
+    types = tuple(kind for _, kind in arguments)
+    bound = FUNCTIONS[function].bind(expressions, types, distinct=bool(options.get("distinct")))
     return AggregateCall(
         name, function, bound.arguments, bound.argument_types, bound.type, parameters=bound.parameters, **options
     )
@@ -60,47 +65,117 @@ def multiset(rows: Iterable[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(comparable(value) for value in row) for row in rows)
 
 
+def core(relation: Relation, where: str | None = None, columns: Sequence[Output] | None = None) -> Core:
+    """A core over one relation, with the alias `s`: all its columns, or those given as expressions over plain names."""
+    given = columns if columns is not None else [output(n, f'"{n}"', kind) for n, kind in relation.columns]
+    placed = tuple(Output(each.name, _placed(each.expression), each.type) for each in given)
+    return Core((Input("s", relation),), _placed(parse(where)) if where else None, placed, ())
+
+
+def mapped(
+    relation: Relation,
+    where: str | None,
+    outputs: Sequence[Output],
+    key: tuple[str, ...] = (),
+    hidden: Sequence[Output] = (),
+    table: str = "view",
+) -> MapStage:
+    """Filter and projection of one relation, as the planner makes it."""
+    one = replace(core(relation, where, [*outputs, *hidden]), key=key)
+    return MapStage(table, (one,), tuple(each.name for each in outputs), key)
+
+
+def _placed(expression: exp.Expression) -> exp.Expression:
+    made = expression.copy()
+    for node in made.find_all(exp.Column):
+        node.set("table", exp.to_identifier("s"))
+    return made
+
+
 class RuleBench:
-    """A stage, the rows of its input so far, and its stored table, all in one DuckDB.
+    """A stage, the rows of its inputs, and its stored table, all in one DuckDB.
 
     `epoch` runs the rule over a batch of changes and applies what it settles: touched keys are replaced. It checks by
     itself that each key is settled once and that `__old` is what is stored.
 
+    Tables: `new_<alias>` and `old_<alias>` as in the rule; `history` all changes of the first input ever.
+
     Args:
         db: where the tables are made, in place of those of the bench before: to open one costs as much as an epoch.
+        initial: the first epoch is a first refresh: all rows at once.
     """
 
-    def __init__(self, db: duckdb.DuckDBPyConnection, stage: MapStage | LatestStage | AggregateStage) -> None:
+    def __init__(self, db: duckdb.DuckDBPyConnection, stage: Stage, *, initial: bool = False) -> None:
         self.stage = stage
         self.db = db
-        self.names = [column.name for column in stage.outputs]
-        self.rule = maintenance(stage, "duckdb")
+        self.inputs = {each.alias: each.relation for each in inputs_of(stage)}
+        self.names = [name for name, _ in visible_columns(stage)]
+        self.initial = initial
         self.types_checked = False
-        columns = [f'"{name}" {kind.duckdb()}' for name, kind in stage.input.columns]
-        more = "__weight BIGINT, _commit_version BIGINT"
-        self.db.execute(f"CREATE OR REPLACE TABLE delta ({', '.join(columns)}, {more})")
-        self.db.execute(f"CREATE OR REPLACE TABLE history ({', '.join(columns)}, {more})")
-        kept = [f'"{column.name}" {column.type.duckdb()}' for column in stage.outputs]
-        state = state_type(stage)
-        self.stored = [*self.names, *([STATE] if state else [])]
-        if state:
-            kept.append(f"{STATE} {state.duckdb()}")
+        self.rows: list[Row] = []
+        for alias, relation in self.inputs.items():
+            columns = ", ".join(f'"{name}" {kind.duckdb()}' for name, kind in (*relation.columns, *relation.hidden))
+            for table in (f"old_{alias}", f"new_{alias}"):
+                self.db.execute(f'CREATE OR REPLACE TABLE "{table}" ({columns})')
+            self.db.execute(f'CREATE OR REPLACE TABLE "delta_{alias}" ({columns}, __weight BIGINT)')
+            self.db.execute(
+                f'CREATE OR REPLACE TABLE "raw_{alias}" ({columns}, __weight BIGINT, _commit_version BIGINT)'
+            )
+        first = next(iter(self.inputs))
+        self.db.execute(f'CREATE OR REPLACE TABLE history AS SELECT * FROM "raw_{first}"')
+        kept = [f'"{name}" {kind.duckdb()}' for name, kind in stored_columns(stage)]
+        self.stored = [name for name, _ in stored_columns(stage)]
         self.db.execute(f"CREATE OR REPLACE TABLE self_old ({', '.join(kept)})")
 
-    def epoch(self, changes: Sequence[tuple[Row, int, int]]) -> None:
-        """Apply one batch: (row, weight, commit version) each."""
-        self.db.execute("DELETE FROM delta")
-        names = [name for name, _ in self.stage.input.columns]
-        insert(self.db, "delta", [[*(row.get(n) for n in names), weight, at] for row, weight, at in changes])
-        self.db.execute("INSERT INTO history FROM delta")
+    def epoch(self, changes: Changes | Mapping[str, Changes]) -> None:
+        """Apply one batch: (row, weight, commit version) each, of the only input or by alias."""
+        batches = changes if isinstance(changes, Mapping) else {next(iter(self.inputs)): changes}
+        for alias in self.inputs:
+            self._take_in(alias, batches.get(alias, ()))
+        moved = None if self.initial else [alias for alias in self.inputs if alias in batches]
+        self.initial = False
+        rule = self.rule(moved)
         stored = ", ".join(f'"{name}"' for name in self.stored)
         if kind_of(self.stage) == "append":
-            self.db.execute(f"INSERT INTO self_old SELECT {stored} FROM ({self.rule})")
+            self.db.execute(f"INSERT INTO self_old SELECT {stored} FROM ({rule})")
             return
-        self.db.execute(f"CREATE OR REPLACE TEMP TABLE settled AS {self.rule}")
+        self.db.execute(f"CREATE OR REPLACE TEMP TABLE settled AS {rule}")
         self._check_settled()
         self.db.execute(f"DELETE FROM self_old o WHERE EXISTS (FROM settled s WHERE {self._same_key('o', 's')})")
         self.db.execute(f"INSERT INTO self_old SELECT {stored} FROM settled WHERE __exists")
+
+    def rule(self, moved: Sequence[str] | None) -> str:
+        """The text of an epoch in which these inputs moved; None: the first refresh."""
+        return maintenance(self.stage, "duckdb", moved)
+
+    def state(self, rows: Sequence[Row]) -> None:
+        """Apply what makes these rows, in whatever order, of those that the only input has."""
+        before, self.rows = self.rows, list(rows)
+        gone = [(row, -1, 0) for row in before if row not in self.rows]
+        self.epoch(gone + [(row, 1, 0) for row in self.rows if row not in before])
+
+    def _take_in(self, alias: str, batch: Changes) -> None:
+        """The raw changes of one input, netted, as `delta_…`, and its rows before and after them."""
+        relation = self.inputs[alias]
+        names = [name for name, _ in (*relation.columns, *relation.hidden)]
+        columns = ", ".join(f'"{name}"' for name in names)
+        delta, old, new, raw = (f'"{side}_{alias}"' for side in ("delta", "old", "new", "raw"))
+        for table in (delta, old, raw):
+            self.db.execute(f"DELETE FROM {table}")
+        insert(self.db, raw, [[*(row.get(n) for n in names), weight, at] for row, weight, at in batch])
+        if alias == next(iter(self.inputs)):
+            self.db.execute(f"INSERT INTO history FROM {raw}")
+        net = (
+            net_changes(relation, raw, engine("duckdb"))
+            if relation.kind == "keyed"
+            else f"SELECT * EXCLUDE (_commit_version) FROM {raw}"
+        )
+        self.db.execute(f"INSERT INTO {delta} SELECT {columns}, __weight FROM ({net})")
+        self.db.execute(f"INSERT INTO {old} FROM {new}")
+        if relation.kind == "keyed":
+            same = " AND ".join(f'd."{key}" IS NOT DISTINCT FROM n."{key}"' for key in relation.key) or "TRUE"
+            self.db.execute(f"DELETE FROM {new} n WHERE EXISTS (FROM {delta} d WHERE {same} AND __weight < 0)")
+        self.db.execute(f"INSERT INTO {new} SELECT {columns} FROM {delta} WHERE __weight > 0")
 
     def visible(self) -> Counter[tuple[Any, ...]]:
         """The rows a reader sees."""

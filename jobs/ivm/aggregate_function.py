@@ -1,11 +1,18 @@
-"""What an aggregate function is to the engine: five answers, all of them SQL.
+"""What an aggregate function is to the engine: a few answers, all of them SQL.
 
     Δ rows of a group ──add──> accumulator of the batch ─┐
                                                          ├─merge──> accumulator ──result──> what the view shows
     __state of the group's stored row ───────────────────┘
 
+A *linear* function takes rows back as they came. Any other looks at the rows that came only, and says by `lost` and
+`must_recompute` when a row that went can have decided the result; the group is then computed again, by `add` over all
+of its rows.
+
+    MAX   stored 9   came 4, 7   went 9      merged 9   lost 9   must_recompute
+          stored 9   came 4      went 2      merged 9   lost 2   the 9 stands
+
 Contract of `add` and `merge`: cutting the same changes into other batches gives the same accumulator (for DOUBLE, up to
-rounding). `FUNCTIONS` in `jobs.ivm.aggregates` is the list; a new function is a subclass and one entry there.
+rounding). `functions` in `jobs.ivm.aggregates` is the list; a new function is a subclass and one entry there.
 """
 
 from __future__ import annotations
@@ -18,7 +25,14 @@ from sqlglot import exp
 from jobs.errors import NotSupported, TypeMismatch
 from jobs.ivm.engine import Engine, filtered
 from jobs.ivm.stage import AggregateCall
-from jobs.sql.types import Kind, SqlType
+from jobs.sql.model import EVENT_ORDER, META_COLUMNS
+from jobs.sql.types import NUMERIC, Kind, SqlType, struct
+
+ORDER_TYPE = struct(*((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER))
+"""The place of a row in the order of events."""
+
+SORTABLE = (*NUMERIC, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.VARCHAR, Kind.BYTES)
+"""The types whose values have an order that means something: what MIN, MAX and TOPK take."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +42,14 @@ class Bound:
     Attributes:
         arguments: the value expressions; none for COUNT(*).
         argument_types: a type for each argument.
-        parameters: the constants (N, ignoreNulls), in the order that the function documents.
+        parameters: the constants (N, ignoreNulls), in the order that the function documents, and how the variant of
+            the semantics differs.
         type: the type of the result.
     """
 
     arguments: tuple[exp.Expression, ...]
     argument_types: tuple[SqlType, ...]
-    parameters: tuple[int | bool, ...]
+    parameters: tuple[int | bool | str, ...]
     type: SqlType
 
 
@@ -45,7 +60,7 @@ class Changes:
     Attributes:
         arguments: the evaluated arguments.
         weight: +1 for a row that came, −1 for one that went.
-        order: struct of `EVENT_ORDER`; only there when the function is `ordered`.
+        order: struct `ORDER_TYPE`; only there when the function is `ordered`. NULL where rows are no events.
         where: the condition of FILTER (WHERE …); None when there is none.
     """
 
@@ -58,35 +73,46 @@ class Changes:
         """`aggregate` over the changes that the call's own filter and the conditions let through."""
         return filtered(aggregate, self.where, *conditions)
 
+    def came(self, aggregate: str, *conditions: str) -> str:
+        """`aggregate` over those of them that came."""
+        return self.only(aggregate, f"{self.weight} > 0", *conditions)
+
+    def went(self, aggregate: str, *conditions: str) -> str:
+        """`aggregate` over those of them that went."""
+        return self.only(aggregate, f"{self.weight} < 0", *conditions)
+
 
 class AggregateFunction(ABC):
     """One function: which calls it accepts, and the SQL that maintains its result.
 
     Attributes:
         name: upper case, as in statements.
-        retractable: rows may also be taken away; otherwise the input must be append-only.
-        ordered: `add` needs `Changes.order`; otherwise the input needs no order of events.
+        retractable: linear; `lost_type` is None for every call without DISTINCT.
+        ordered: `add` uses `Changes.order`.
+        needs_order: has no meaning over rows that are no events.
     """
 
     name: str
     retractable: bool = False
     ordered: bool = False
+    needs_order: bool = False
 
-    def bind(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+    def bind(
+        self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...], *, distinct: bool = False
+    ) -> Bound:
         """Check a call and find the type of its result.
 
         Args:
             arguments: as written, constants included; `*` is an `exp.Star` or no argument at all.
             types: a type for each argument (whatever for `*` and constants).
+            distinct: the arguments were written after DISTINCT.
 
         Raises:
             TypeMismatch: the number, types or constants of the arguments do not fit.
-            NotSupported: DISTINCT.
+            NotSupported: DISTINCT, where it is not maintained.
         """
-        if any(isinstance(argument, exp.Distinct) for argument in arguments):
-            raise NotSupported(
-                f"{self.name}(DISTINCT …) is not maintained yet", hint=f"write {self.name} without DISTINCT"
-            )
+        if distinct:
+            raise NotSupported(f"{self.name}(DISTINCT …) is not maintained", hint=f"write {self.name} without DISTINCT")
         return self.check(arguments, types)
 
     @abstractmethod
@@ -107,15 +133,19 @@ class AggregateFunction(ABC):
 
     @abstractmethod
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        """The visible value of an accumulator, of the call's type once cast."""
+        """The visible value of an accumulator, of the call's type once cast. That of NULL is the value over no rows."""
 
-    def must_recompute(self, engine: Engine, call: AggregateCall, old: str, changes: Changes) -> str | None:
-        """Condition, over a batch of changes, under which the group must be computed again from its rows.
-
-        None: never. That holds for every function here: the linear ones merge any change, the others see no
-        retractions.
-        """
+    def lost_type(self, call: AggregateCall) -> SqlType | None:
+        """The type of what `lost` gives; None: the function is linear, nothing is ever computed again."""
         return None
+
+    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str | None:
+        """Aggregate over a batch of changes: what `must_recompute` has to know about the rows that went."""
+        return None
+
+    def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
+        """Whether a row that went can have decided the merged accumulator. Never NULL; TRUE is always right."""
+        return "FALSE"
 
     def one_value(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> SqlType:
         """The type of the only argument.

@@ -1,8 +1,11 @@
-"""Aggregate functions over the order of events: LATEST_BY_OFFSET, EARLIEST_BY_OFFSET, COLLECT_LIST.
+"""LATEST_BY_OFFSET, EARLIEST_BY_OFFSET: the values of the last or first events.
 
-The order is `EVENT_ORDER`, a total order of a stream's events that agrees with the offsets of each partition. Every
-kept value carries its place in it, so that the result does not depend on how the events are cut into batches, and a
-late event finds its place. Values are kept inside a struct: one that is NULL is told from no value at all.
+The order is `EVENT_ORDER`, a total order of a stream's events that agrees with the offsets of each partition; rows of a
+table have the place of their newest event. Every kept value carries its place, so that the result does not depend on
+how the events are cut into batches, and a late event finds its place. Rows of one event (exploded, or joined with
+several others) are ordered by the value. Values are kept inside a struct: one that is NULL is told from no value.
+
+Not linear: when a row among the kept ones goes, the group is computed again.
 """
 
 from __future__ import annotations
@@ -10,13 +13,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.errors import TypeMismatch
-from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes, constant
+from jobs.ivm.aggregate_function import ORDER_TYPE, AggregateFunction, Bound, Changes, constant
+from jobs.ivm.comparable import comparable
 from jobs.ivm.engine import Engine
 from jobs.ivm.stage import AggregateCall
-from jobs.sql.model import EVENT_ORDER, META_COLUMNS
 from jobs.sql.types import SqlType, array, struct
-
-ORDER_TYPE = struct(*((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER))
 
 
 def _item(call: AggregateCall) -> SqlType:
@@ -27,15 +28,23 @@ def _item_of(engine: Engine, changes: Changes) -> str:
     return engine.struct([("at", changes.order), ("v", changes.arguments[0])])
 
 
+def _key(engine: Engine, call: AggregateCall, at: str, value: str) -> str:
+    return engine.struct([("at", at), ("v", comparable(engine, value, call.argument_types[0]))])
+
+
 class ByOffset(AggregateFunction):
     """LATEST_BY_OFFSET and EARLIEST_BY_OFFSET, as `(x [, ignoreNulls])` or `(x, N [, ignoreNulls])`.
 
     The first form gives one value, NULL over none; the second an ARRAY of up to N values in the order of events,
     empty over none. `parameters` are (ignoreNulls,) or (ignoreNulls, N); ignoreNulls is true unless said.
     The array is kept from its outer end: newest first for LATEST, oldest first for EARLIEST.
+
+        x in the order of events   LATEST(x)  LATEST(x, false)  LATEST(x, 2)  EARLIEST(x, 2)
+        a, b, c, NULL              c          NULL              [b, c]        [a, b]
     """
 
     ordered = True
+    needs_order = True
 
     def __init__(self, name: str, *, newest: bool) -> None:
         self.name = name
@@ -68,49 +77,43 @@ class ByOffset(AggregateFunction):
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
         """NULL when the batch has no value and one value is asked for."""
         item = _item_of(engine, changes)
-        present = [f"{changes.arguments[0]} IS NOT NULL"] if call.parameters[0] else []
+        key = _key(engine, call, changes.order, changes.arguments[0])
         if len(call.parameters) == 1:
             pick = engine.newest if self.newest else engine.oldest
-            return changes.only(pick(item, changes.order), *present)
+            return changes.came(pick(item, key), *self._present(call, changes))
         outermost = engine.newest_items if self.newest else engine.oldest_items
-        items = changes.only(outermost(item, changes.order, int(call.parameters[1])), *present)
+        items = changes.came(outermost(item, key, int(call.parameters[1])), *self._present(call, changes))
         return f"COALESCE({items}, {engine.empty(self.accumulator(call))})"
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        def key(item: str) -> str:
+            return _key(engine, call, engine.field(item, "at"), engine.field(item, "v"))
+
         if len(call.parameters) == 1:
-            later = ">" if self.newest else "<"
-            wins = f"{engine.field(old, 'at')} {later} {engine.field(new, 'at')}"
+            wins = f"{key(old)} {'>' if self.newest else '<'} {key(new)}"
             return f"CASE WHEN {old} IS NULL THEN {new} WHEN {new} IS NULL OR {wins} THEN {old} ELSE {new} END"
         both = engine.concat(f"COALESCE({old}, {engine.empty(self.accumulator(call))})", new)
-        ordered = engine.sort(both, _item(call), "at", descending=self.newest)
+        ordered = engine.sort_by(both, "__each", key("__each"), _item(call), descending=self.newest)
         return engine.first(ordered, int(call.parameters[1]))
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         if len(call.parameters) == 1:
             return engine.field(kept, "v")
-        values = engine.pluck(kept, "v")
+        values = engine.pluck(f"COALESCE({kept}, {engine.empty(self.accumulator(call))})", "v")
         return engine.reverse(values) if self.newest else values
 
+    def lost_type(self, call: AggregateCall) -> SqlType | None:
+        return ORDER_TYPE
 
-class CollectList(AggregateFunction):
-    """COLLECT_LIST(x): ARRAY of all values in the order of events, nulls included; empty over none."""
+    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        furthest = "MAX" if self.newest else "MIN"
+        return changes.went(f"{furthest}({changes.order})", *self._present(call, changes))
 
-    name = "COLLECT_LIST"
-    ordered = True
+    def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
+        """While fewer than N are kept, every row is among them."""
+        last = merged if len(call.parameters) == 1 else engine.get(merged, str(call.parameters[1]))
+        reaches = f"{lost} {'>=' if self.newest else '<='} {engine.field(last, 'at')}"
+        return f"COALESCE({reaches}, {lost} IS NOT NULL)"
 
-    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        return Bound(arguments, types, (), array(self.one_value(arguments, types)))
-
-    def accumulator(self, call: AggregateCall) -> SqlType:
-        return array(_item(call))
-
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        items = changes.only(engine.items(_item_of(engine, changes)))
-        return f"COALESCE({items}, {engine.empty(self.accumulator(call))})"
-
-    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
-        both = engine.concat(f"COALESCE({old}, {engine.empty(self.accumulator(call))})", new)
-        return engine.sort(both, _item(call), "at")
-
-    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        return engine.pluck(kept, "v")
+    def _present(self, call: AggregateCall, changes: Changes) -> list[str]:
+        return [f"{changes.arguments[0]} IS NOT NULL"] if call.parameters[0] else []

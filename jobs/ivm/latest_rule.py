@@ -8,15 +8,18 @@ c 7 (8)             c 6 (4)                    (nothing: older than what is stor
 
 from __future__ import annotations
 
-from jobs.ivm.by_offset import ORDER_TYPE
+from collections.abc import Collection
+
+from jobs.ivm.core import ctes
 from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import EXISTS, before, columns, old_row, same_key, state_column, typed
 from jobs.ivm.stage import LatestStage
-from jobs.sql.model import EVENT_ORDER
+from jobs.ivm.storage import PLACE
+from jobs.sql.types import struct
 from state_store.tablespec import STATE
 
 
-def latest_rule(stage: LatestStage, engine: Engine) -> str:
+def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None) -> str:
     """The settled form.
 
     Preconditions:
@@ -27,14 +30,16 @@ def latest_rule(stage: LatestStage, engine: Engine) -> str:
     """
     keys = [engine.name(name) for name in stage.key]
     rest = [output for output in stage.outputs if output.name not in stage.key]
-    place = engine.cast(engine.struct([(name, engine.name(name)) for name in EVENT_ORDER]), ORDER_TYPE)
+    # The fields of the order come first: the time, last, never decides.
+    place = engine.cast(engine.struct([(name, engine.name(name)) for name, _ in PLACE]), struct(*PLACE))
     evaluated = [*(typed(output, engine) for output in stage.outputs), f"{place} AS __at", "_tombstone AS __gone"]
     parts = [(name, engine.name(name)) for name in (*(output.name for output in rest), "__at", "__gone")]
     newest = f"{engine.newest(engine.struct(parts), '__at')} AS __newest"
     unpacked = [f"{engine.field('__newest', name)} AS {quoted}" for name, quoted in parts]
     final = [f"__d.{engine.name(output.name)}" for output in stage.outputs]
-    state = state_column(stage, [(name, f"__d.__at.{engine.name(name)}") for name in EVENT_ORDER], engine)
-    return f"""WITH __e AS (
+    state = state_column(stage, [(name, f"__d.__at.{engine.name(name)}") for name, _ in PLACE], engine)
+    delta = ", ".join(ctes(stage, engine, changed, rows=False))
+    return f"""WITH {delta}, __e AS (
   SELECT
     {columns(evaluated)}
   FROM delta

@@ -1,8 +1,8 @@
 """Linear aggregate functions: their accumulators add up, so that a row can be taken away as it came.
 
-COUNT, SUM, AVG. Exact for integers and decimals: an overflow is an error of the engine, never a wrap.
-Sums of DOUBLE are kept additively and agree with a recomputation up to rounding; the sum starts again from zero when
-the last value of a group is taken away, so that nothing drifts for ever.
+COUNT, SUM, AVG, SUM_LIST, BOOL_AND, BOOL_OR. Exact for integers and decimals: an overflow is an error of the engine,
+never a wrap. Sums of DOUBLE are kept additively and agree with a recomputation up to rounding; the sum starts again
+from zero when the last value of a group is taken away, so that nothing drifts for ever.
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ from sqlglot import exp
 
 from jobs.errors import TypeMismatch
 from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes
+from jobs.ivm.arrays import addend
 from jobs.ivm.engine import Engine
 from jobs.ivm.stage import AggregateCall
-from jobs.sql.types import BIGINT, DOUBLE, MAX_PRECISION, Kind, SqlType, as_decimal, struct
+from jobs.sql.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Kind, SqlType, array, as_decimal, struct
 
-# Spark widens the sum of two decimals by a digit and, at 38, takes that digit from the scale. Adding two of 37 digits
-# stays exact, so a sum may have 37: one that needs all 38 is reported as an overflow.
-_EXACT_ADDENDS = MAX_PRECISION - 1
+WHEN_EMPTY = "when empty"
+"""Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""
+
 # Ten more digits hold the sum of 10^10 values of any size: what Spark gives SUM as well.
 _SUM_DIGITS = 10
 
 
 class Count(AggregateFunction):
-    """COUNT(*), COUNT(x): rows, or rows where x is not null."""
+    """COUNT(*), COUNT(x): rows, or rows where x is not null.
+
+    x     COUNT(*)  COUNT(x)
+    3
+    NULL  2         1
+    """
 
     name = "COUNT"
     retractable = True
@@ -48,26 +54,51 @@ class Count(AggregateFunction):
         return f"COALESCE({old}, 0) + {new}"
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        return kept
+        return f"COALESCE({kept}, 0)"
 
 
-class _Additive(AggregateFunction):
-    """What SUM and AVG share: the sum of the values that are not null, and how many they are."""
+class Additive(AggregateFunction):
+    """What SUM, AVG and SUM_LIST share: the sum of the values that are not null, and how many they are.
+
+    Args:
+        ksql: ksqlDB's way: 0 over no value, and SUM has the type of a decimal argument, however many are added.
+    """
 
     retractable = True
 
+    def __init__(self, *, ksql: bool = False) -> None:
+        self.ksql = ksql
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        kind = self.one_value(arguments, types)
+        if not kind.is_numeric:
+            raise self.refuse(kind, "numbers")
+        return Bound(arguments, types, self.variant(), self.result_type(kind))
+
+    def variant(self) -> tuple[str, ...]:
+        """The parameters of a call."""
+        return (WHEN_EMPTY,) if self.ksql else ()
+
     @abstractmethod
-    def sum_type(self, kind: SqlType) -> SqlType:
-        """In which the values of that type are added up."""
+    def result_type(self, kind: SqlType) -> SqlType:
+        """The type of the result, for values of that type."""
+
+    def value_type(self, call: AggregateCall) -> SqlType:
+        """The type of the values that are added up."""
+        return call.argument_types[0]
+
+    def value(self, engine: Engine, call: AggregateCall, argument: str) -> str:
+        """What a row adds, in terms of its argument; NULL adds nothing."""
+        return argument
 
     def accumulator(self, call: AggregateCall) -> SqlType:
-        return struct(("sum", self.sum_type(call.argument_types[0])), ("n", BIGINT))
+        return struct(("sum", self.sum_type(self.value_type(call))), ("n", BIGINT))
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        kind = self.sum_type(call.argument_types[0])
-        value = changes.arguments[0]
+        kind = self.sum_type(self.value_type(call))
+        value = self.value(engine, call, changes.arguments[0])
         if kind.kind is Kind.DECIMAL:
-            value = engine.cast(value, as_decimal(call.argument_types[0]))
+            value = engine.cast(value, as_decimal(self.value_type(call)))
         elif kind.kind is Kind.BIGINT:
             value = engine.cast(value, BIGINT)
         # Not `value * weight`: the product of a wide decimal and a number loses digits.
@@ -77,28 +108,42 @@ class _Additive(AggregateFunction):
         return engine.struct([("sum", engine.cast(total, kind)), ("n", engine.cast(present, BIGINT))])
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
-        kind = self.sum_type(call.argument_types[0])
-        addend = kind
-        if kind.kind is Kind.DECIMAL:
-            addend = SqlType(Kind.DECIMAL, precision=min(kind.precision, _EXACT_ADDENDS), scale=kind.scale)
+        kind = self.sum_type(self.value_type(call))
         zero = engine.cast("0", kind)
-        left = engine.cast(f"COALESCE({engine.field(old, 'sum')}, {zero})", addend)
-        right = engine.cast(engine.field(new, "sum"), addend)
+        left = engine.cast(f"COALESCE({engine.field(old, 'sum')}, {zero})", addend(kind))
+        right = engine.cast(engine.field(new, "sum"), addend(kind))
         count = f"COALESCE({engine.field(old, 'n')}, 0) + {engine.field(new, 'n')}"
         total = engine.cast(f"CASE WHEN {count} = 0 THEN {zero} ELSE {left} + {right} END", kind)
         return engine.struct([("sum", total), ("n", count)])
 
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        return self.shown(engine, call, engine.field(kept, "sum"), engine.field(kept, "n"))
 
-class Sum(_Additive):
-    """SUM(x): BIGINT for integers, DECIMAL with ten more digits for decimals, DOUBLE; NULL over no value."""
+    def shown(self, engine: Engine, call: AggregateCall, total: str, count: str) -> str:
+        """The result of so many values with that sum."""
+        empty = " ELSE 0" if WHEN_EMPTY in call.parameters else ""
+        return f"CASE WHEN {count} > 0 THEN {self.of(engine, total, count)}{empty} END"
+
+    @abstractmethod
+    def sum_type(self, kind: SqlType) -> SqlType:
+        """In which values of that type are added up."""
+
+    @abstractmethod
+    def of(self, engine: Engine, total: str, count: str) -> str:
+        """The result, there being values."""
+
+
+class Sum(Additive):
+    """SUM(x): BIGINT for integers, DECIMAL with ten more digits for decimals, DOUBLE; NULL over no value.
+
+    x           SUM(x)
+    3, NULL, 4  7
+    """
 
     name = "SUM"
 
-    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        kind = self.one_value(arguments, types)
-        if not kind.is_numeric:
-            raise self.refuse(kind, "numbers")
-        return Bound(arguments, types, (), self.sum_type(kind))
+    def result_type(self, kind: SqlType) -> SqlType:
+        return kind if self.ksql and kind.kind is Kind.DECIMAL else self.sum_type(kind)
 
     def sum_type(self, kind: SqlType) -> SqlType:
         if kind.kind is Kind.DECIMAL:
@@ -106,20 +151,21 @@ class Sum(_Additive):
             return SqlType(Kind.DECIMAL, precision=precision, scale=kind.scale)
         return DOUBLE if kind.kind is Kind.DOUBLE else BIGINT
 
-    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        return f"CASE WHEN {engine.field(kept, 'n')} > 0 THEN {engine.field(kept, 'sum')} END"
+    def of(self, engine: Engine, total: str, count: str) -> str:
+        return total
 
 
-class Avg(_Additive):
-    """AVG(x): DOUBLE, of an exact sum where x is exact; NULL over no value."""
+class Avg(Additive):
+    """AVG(x): DOUBLE, of an exact sum where x is exact; NULL over no value.
+
+    x           AVG(x)
+    3, NULL, 4  3.5
+    """
 
     name = "AVG"
 
-    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        kind = self.one_value(arguments, types)
-        if not kind.is_numeric:
-            raise self.refuse(kind, "numbers")
-        return Bound(arguments, types, (), DOUBLE)
+    def result_type(self, kind: SqlType) -> SqlType:
+        return DOUBLE
 
     def sum_type(self, kind: SqlType) -> SqlType:
         if kind.kind is Kind.BIGINT:
@@ -127,6 +173,74 @@ class Avg(_Additive):
             return SqlType(Kind.DECIMAL, precision=MAX_PRECISION)
         return Sum().sum_type(kind)
 
+    def of(self, engine: Engine, total: str, count: str) -> str:
+        return f"{engine.cast(total, DOUBLE)} / {count}"
+
+
+class SumList(Sum):
+    """SUM_LIST(x): SUM over the items of all arrays, NULL items and arrays left out; 0 of an empty array.
+
+    x                   SUM_LIST(x)
+    [1, 2], [NULL, 4]   7
+    """
+
+    name = "SUM_LIST"
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        kind = self.one_value(arguments, types)
+        if kind.kind is not Kind.ARRAY or not kind.args[0].is_numeric:
+            raise self.refuse(kind, "arrays of numbers")
+        return Bound(arguments, types, self.variant(), self.result_type(kind.args[0]))
+
+    def value_type(self, call: AggregateCall) -> SqlType:
+        item = call.argument_types[0].args[0]
+        return self.sum_type(item)
+
+    def value(self, engine: Engine, call: AggregateCall, argument: str) -> str:
+        kind = self.value_type(call)
+        items = engine.cast(argument, array(kind))
+        return f"CASE WHEN {argument} IS NOT NULL THEN {engine.total(items, kind)} END"
+
+
+class AllOrAny(AggregateFunction):
+    """BOOL_AND(x), EVERY(x), BOOL_OR(x), ANY(x): whether x holds in all rows, or in one; NULL over no value.
+
+        x                  BOOL_AND(x)  BOOL_OR(x)
+        TRUE, NULL, FALSE  FALSE        TRUE
+
+    Args:
+        every: all of them; else one is enough.
+    """
+
+    retractable = True
+
+    def __init__(self, name: str, *, every: bool) -> None:
+        self.name = name
+        self.every = every
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        kind = self.one_value(arguments, types)
+        if kind.kind is not Kind.BOOLEAN:
+            raise self.refuse(kind, "BOOLEAN")
+        return Bound(arguments, types, (), BOOLEAN)
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return struct(("yes", BIGINT), ("no", BIGINT))
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        def count(condition: str) -> str:
+            return engine.cast(f"COALESCE({changes.only(f'SUM({changes.weight})', condition)}, 0)", BIGINT)
+
+        value = changes.arguments[0]
+        return engine.struct([("yes", count(value)), ("no", count(f"NOT {value}"))])
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        return engine.struct(
+            (part, f"COALESCE({engine.field(old, part)}, 0) + {engine.field(new, part)}") for part in ("yes", "no")
+        )
+
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        count = engine.field(kept, "n")
-        return f"CASE WHEN {count} > 0 THEN {engine.cast(engine.field(kept, 'sum'), DOUBLE)} / {count} END"
+        decisive, other = ("no", "yes") if self.every else ("yes", "no")
+        answer = "FALSE" if self.every else "TRUE"
+        rest = f"WHEN {engine.field(kept, other)} > 0 THEN NOT {answer}"
+        return f"CASE WHEN {engine.field(kept, decisive)} > 0 THEN {answer} {rest} END"

@@ -1,92 +1,58 @@
-"""The rules of filter and projection.
+"""The rules of filter, project, join and union all: the body's changes, as they are or settled by key.
 
-Over an append-only input the changes themselves are filtered and projected:
-
-    Δ                  WHERE v > 1          rows to append
-    k v  weight                             k v
-    a 1  +1                                 b 2
-    b 2  +1
-
-Over a keyed input a row keeps its key. Of the changes of one key the newest says what the input holds now: the last
-commit's, and in it the row that came before the row that went. Expressions are computed only for rows that the filter
-lets through: those it keeps out may be what they would fail on.
-
-    self_old    Δ (commit, weight)          settled
-    a 3         a 3 (7, −1), a 0 (7, +1)    a NULL exists=false old=(a 3)
-                b 5 (7, +1)                 b 5    exists=true  old=NULL
+append: visit ⋈ category by name              keyed: table (k, v), WHERE v > 1, SELECT k, v * 2 AS w
+Δ (product, n)      appended                  Δ (k, v, weight)          self_old   settled
+Apple 10            Apple 10 Fruit            a 3 (−1), a 1 (+1)        a 6        a     exists=false old=(a 6)
+Banana 40           Banana 40 Fruit           b 2 (+1)                             b 4   exists=true  old=NULL
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from jobs.ivm.core import all_rows, ctes
+from jobs.ivm.core import changes as changes_of
 from jobs.ivm.engine import Engine
-from jobs.ivm.rule_text import (
-    COMMIT_VERSION,
-    EXISTS,
-    WEIGHT,
-    before,
-    columns,
-    old_row,
-    render,
-    same_key,
-    state_column,
-    typed,
-    value_of,
-    where,
-)
+from jobs.ivm.rule_text import EXISTS, STEP, WEIGHT, before, columns, old_row, same_key, state_column
 from jobs.ivm.stage import MapStage
-from jobs.ivm.storage import key_names
+from jobs.ivm.storage import hidden_columns, key_names, visible_columns
 
 
-def append_rule(stage: MapStage, engine: Engine) -> str:
-    """Rows to append. Precondition: every weight is +1."""
-    outputs = columns([typed(output, engine) for output in stage.outputs])
-    return f"SELECT\n    {outputs}\n  FROM delta{where(stage.where, engine)}"
+def append_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The rows to append: every change of an append body is a row that came."""
+    names = [engine.name(name) for name, _ in visible_columns(stage)]
+    text = all_rows(stage.body, engine) if changed is None else changes_of(stage.body, engine, changed)
+    return f"SELECT {', '.join(names)} FROM (\n{text}\n) AS __rows"
 
 
-def keyed_rule(stage: MapStage, engine: Engine) -> str:
-    """The settled form.
-
-    Preconditions:
-        1. `delta` has `_commit_version`; within one commit and key there is at most one row of each weight.
-        2. The stage's key columns are the input's key, renamed at most.
-    """
-    keys = [output for output in (*stage.outputs, *stage.hidden_key) if output.name in key_names(stage)]
-    names = [name for name, _ in stage.input.columns]
-    row = engine.struct([(name, engine.name(name)) for name in names])
-    place = engine.struct([("version", COMMIT_VERSION), ("weight", WEIGHT)])
-    newest = [f"{engine.newest(row, place)} AS __row", f"{engine.newest(WEIGHT, place)} AS __came"]
-    key_values = [typed(key, engine) for key in keys]
-    # The one row of a global aggregate has no key; without changes it must not look as if it had gone.
-    grouped = f"GROUP BY {', '.join(value_of(key, engine) for key in keys)}" if keys else "HAVING COUNT(*) > 0"
-    unpacked = [f"__row.{engine.name(name)} AS {engine.name(name)}" for name in names]
-    kept = f"COALESCE({render(stage.where, engine)}, FALSE)" if stage.where is not None else "TRUE"
-    outputs = [
-        typed(output, engine)
-        if output in keys
-        else f"CASE WHEN {EXISTS} THEN {value_of(output, engine)} END AS {engine.name(output.name)}"
-        for output in stage.outputs
-    ]
-    hidden = [typed(key, engine) for key in stage.hidden_key]
-    state = state_column(stage, [(key.name, f"__d.{engine.name(key.name)}") for key in stage.hidden_key], engine)
-    final = [f"__d.{engine.name(output.name)}" for output in stage.outputs]
-    return f"""WITH __newest AS (
+def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The settled form: of each key the last row to speak of it, by (step, weight)."""
+    keys = [engine.name(name) for name in key_names(stage)]
+    rest = [column.name for column in stage.body[0].columns if column.name not in stage.key]
+    place = engine.struct([("step", STEP), ("weight", WEIGHT)])
+    row = engine.struct([("__came", f"{WEIGHT} > 0"), *((name, engine.name(name)) for name in rest)])
+    # The one row of a body without a key; without changes it must not look as if it had gone.
+    grouped = f"GROUP BY {', '.join(keys)}" if keys else "HAVING COUNT(*) > 0"
+    kept = [f"{engine.field('__row', name)} AS {engine.name(name)}" for name in rest]
+    final = [f"__d.{engine.name(name)}" for name, _ in visible_columns(stage)]
+    hidden = [(name, f"__d.{engine.name(name)}") for name, _ in hidden_columns(stage)]
+    texts = [
+        *ctes(stage, engine, changed, rows=False),
+        f"""__last AS (
   SELECT
-    {columns([*key_values, *newest])}
+    {columns([*keys, f"{engine.newest(row, place)} AS __row"])}
   FROM delta
   {grouped}
-), __last AS (
+)""",
+        f"""__d AS (
   SELECT
-    {columns([*unpacked, "__came"])}
-  FROM __newest
-), __new AS (
-  SELECT *, CASE WHEN __came > 0 THEN {kept} ELSE FALSE END AS {EXISTS}
+    {columns([*keys, *kept, f"{engine.field('__row', '__came')} AS {EXISTS}"])}
   FROM __last
-), __d AS (
-  SELECT
-    {columns([*outputs, *hidden, EXISTS])}
-  FROM __new
-), {before(stage, engine)}
+)""",
+        before(stage, engine),
+    ]
+    return f"""WITH {", ".join(texts)}
 SELECT
-    {columns([*final, *state, f"__d.{EXISTS}", old_row(stage, engine)])}
+    {columns([*final, *state_column(stage, hidden, engine), f"__d.{EXISTS}", old_row(stage, engine)])}
   FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
   WHERE __d.{EXISTS} OR __o.__present"""

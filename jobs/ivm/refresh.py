@@ -1,8 +1,8 @@
-"""One refresh of one stage: from the version vector in its table's last commit to the present head of its input.
+"""One refresh of one stage: from the version vector in its table's last commit to the present heads of its inputs.
 
-    input ──changes(from, to)──> delta    ─┐
-                                           ├─ rule (SQL) ──> rows or settled keys ──> one commit with the vector `to`
-    table ──read(head)─────────> self_old ─┘
+    inputs ──changes(from, to)───> delta_…       ┐
+    inputs ──read(from), read(to)─> old_…, new_…  ├─ rule (SQL) ──> rows or settled keys ──> one commit, vector `to`
+    table  ──read(head)──────────> self_old      ┘
 
 It is a pure function of the stage and the two vectors: it can be repeated, resumed after a kill at any point, or run by
 hand. Nothing but the last commit says where it stands.
@@ -10,34 +10,44 @@ hand. Nothing but the last commit says where it stands.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.errors import RefreshFailed
-from jobs.ivm.engine import NEGATIVE_WEIGHT
+from jobs.errors import FunctionFailed, RefreshFailed, RowFailed, revive
+from jobs.ivm import choose
+from jobs.ivm.difference import difference
+from jobs.ivm.engine import NEGATIVE_WEIGHT, engine
+from jobs.ivm.input_views import InputViews, Span
 from jobs.ivm.rules import maintenance
-from jobs.ivm.storage import kind_of, spec_of, spec_of_input
+from jobs.ivm.stage import inputs_of
+from jobs.ivm.storage import kind_of, spec_of
 from state_store import reader
 from state_store.commits import CommitRecord, Head
-from state_store.deltalog import read_commit
 from state_store.digest import Digest
-from state_store.errors import NegativeWeight
+from state_store.errors import NegativeWeight, StrandlineError
 from state_store.failpoints import failpoint
 from state_store.table import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
+    from jobs.functions.register import Library
+    from jobs.ivm.choose import RefreshOption
     from jobs.ivm.stage import Stage
     from state_store.layout import Lake
 
-# A stage whose input changes without touching it commits nothing, so that it stays idle, but reads all versions since
+# A stage whose inputs change without touching it commits nothing, so that it stays idle, but reads all versions since
 # its vector each time. Listing and reading that many small commits costs about as much as one commit of its own.
 _MAX_LAG = 20
 
-# The keys of so many changes are some ten MB in memory, in each of the refreshes side by side. Beyond, sorting the
-# stored rows is worth its time anyway.
-_MAX_BROADCAST_CHANGES = 300_000
+# Spark's conditions for an expression that has no value for a row, with their first line.
+_FAILS_ON_A_ROW = re.compile(
+    r"\[(?:ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_INVALID_INPUT"
+    r"|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION)[A-Z_.]*\][^\n]*"
+)
 
 Mode = Literal["none", "full", "delta", "advance"]
 
@@ -49,7 +59,7 @@ class StageResult:
     Attributes:
         from_vector: the vector of the table's last commit before; empty for a table that had none.
         to_vector: the vector that its rows reflect now.
-        mode: `none` nothing to do or to say, `full` all rows of the input, `delta` its changes, `advance` only the
+        mode: `none` nothing to do or to say, `full` all rows of the inputs, `delta` their changes, `advance` only the
             vector moved.
         inserted, deleted: visible rows given and taken away.
         version: of the commit that was made; None when there was none.
@@ -71,13 +81,22 @@ class _Epoch:
 
     stage: Stage
     head: Head
-    since: int | None
-    upto: int
+    spans: tuple[Span, ...]
     record: CommitRecord
+    first: bool
+    functions: Library | None
+
+    @property
+    def moved(self) -> frozenset[str] | None:
+        """The aliases of the inputs that moved; None: every row is new to the stage."""
+        if self.first or self.record.mode == "full":
+            return None
+        names = {span.relation.name for span in self.spans if span.after != span.upto}
+        return frozenset(each.alias for each in inputs_of(self.stage) if each.relation.name in names)
 
     def done(self, mode: Mode, reason: str, committed: Head | None) -> StageResult:
         before = self.head.record.vector
-        record = committed.record if committed else replace(self.record, vector=before)
+        record = committed.record if committed else replace(self.record, vector=before, inserted=0, deleted=0)
         version = committed.version if committed else None
         return StageResult(
             self.stage.table, before, record.vector, mode, reason, record.inserted, record.deleted, version
@@ -91,53 +110,74 @@ def refresh_stage(
     fingerprint: str,
     writer: str,
     *,
-    upto: int | None = None,
-    vector_key: str | None = None,
+    upto: Mapping[str, int] | None = None,
+    vector_prefix: str | None = None,
+    option: RefreshOption = "auto",
+    functions: Library | None = None,
 ) -> StageResult:
-    """Bring a stage's table to `upto` (default: the head) of its input, in at most one commit.
+    """Bring a stage's table to `upto` (default: the heads) of its inputs, in at most one commit.
 
-    The first refresh computes everything up to that version. An input that has no table yet is nothing to do.
-    A global aggregate has its one row from its first refresh on, also over an empty input.
+    The first refresh computes everything up to those versions. An input that has no table yet is nothing to do.
+    A global aggregate has its one row from its first refresh on, also over empty inputs.
 
     Args:
         fingerprint: of the definition; the table's last commit must carry the same.
         writer: `pipeline/incarnation`, for the commit's record.
-        vector_key: the name of this input in the vector, for one of several queries that feed one stream; the stream
-            has a fingerprint of its own then, which is left as it is.
+        upto: version per input's name; inputs that are not there are read at their heads.
+        vector_prefix: for one of several queries that feed one stream: its entries in the vector are
+            `prefix/input`. The stream has a fingerprint of its own then, which is left as it is.
+        option: the view's REFRESH: whether changes are taken in, everything is computed anew, or what is cheaper.
+        functions: those that users wrote, when the stage may call them.
 
     Raises:
         RefreshFailed: the table was made by another definition.
         NegativeWeight: a row was taken away that is not there; nothing is stored.
         VectorMismatch, CommitConflict: another writer was faster; plan again.
-        VersionGone: the input's history no longer reaches back to the recorded version.
+        VersionGone: an input's history no longer reaches back to the recorded version.
     """
     # Temporary views have fixed names: a session of its own keeps refreshes in parallel threads apart.
     session = spark.newSession()
     table = Table(session, lake.table(stage.table), spec_of(stage))
-    source = Table(session, lake.table(stage.input.name), spec_of_input(stage.input))
-    newest = reader.head(source.path)
-    if newest is None:
-        return StageResult(stage.table, {}, {}, "none", f"input '{stage.input.name}' has no table yet")
-    owner = vector_key is None
+    relations = {each.relation.name: each.relation for each in inputs_of(stage)}
+    heads = {name: reader.head(lake.table(name)) for name in relations}
+    missing = next((name for name, head in heads.items() if head is None), None)
+    if missing is not None:
+        return StageResult(stage.table, {}, {}, "none", f"input '{missing}' has no table yet")
+    owner = vector_prefix is None
     head = table.ensure(CommitRecord(epoch=0, fingerprint=fingerprint if owner else "", writer=writer))
     if owner:
         _check_fingerprint(stage, head, fingerprint)
-    key = vector_key or stage.input.name
-    since = head.record.vector.get(key)
-    target = newest.version if upto is None else upto
-    if since is not None and since >= target:
-        vector = head.record.vector
-        return StageResult(stage.table, vector, vector, "none", f"'{stage.input.name}' is at version {since} still")
+    vector = head.record.vector
+    spans = tuple(
+        Span(relation, _entry(name, vector_prefix), vector.get(_entry(name, vector_prefix)), _target(name, heads, upto))
+        for name, relation in relations.items()
+    )
+    if all(span.after is not None and span.after >= span.upto for span in spans):
+        at = ", ".join(f"'{span.relation.name}' is at version {span.after} still" for span in spans)
+        return StageResult(stage.table, vector, vector, "none", at)
+    first = any(span.after is None for span in spans)
+    choice = choose.first_refresh(spans) if first else choose.choose(lake, stage, spans, head, option)
     record = replace(
         head.record,
         epoch=head.record.epoch + 1,
-        vector={**head.record.vector, key: target},
+        vector={**vector, **{span.entry: span.upto for span in spans}},
         fingerprint=fingerprint if owner else head.record.fingerprint,
         writer=writer,
-        mode="full" if since is None else "delta",
-        reason=_reason(stage, since, target),
+        mode=choice.mode,
+        reason=choice.reason,
     )
-    return _run(session, table, source, _Epoch(stage, head, since, target, record))
+    epoch = _Epoch(stage, head, spans, record, first, functions)
+    return _run(table, InputViews(session, lake, stage, spans, few=choice.few_changes), epoch)
+
+
+def _entry(name: str, prefix: str | None) -> str:
+    return name if prefix is None else f"{prefix}/{name}"
+
+
+def _target(name: str, heads: Mapping[str, Head | None], upto: Mapping[str, int] | None) -> int:
+    head = heads[name]
+    assert head is not None
+    return head.version if upto is None else upto.get(name, head.version)
 
 
 def _check_fingerprint(stage: Stage, head: Head, fingerprint: str) -> None:
@@ -150,53 +190,65 @@ def _check_fingerprint(stage: Stage, head: Head, fingerprint: str) -> None:
         )
 
 
-def _reason(stage: Stage, since: int | None, target: int) -> str:
-    if since is None:
-        return f"first refresh: all rows of '{stage.input.name}' at version {target}"
-    return f"changes of '{stage.input.name}' from version {since} to {target}"
-
-
-def _run(session: SparkSession, table: Table, source: Table, epoch: _Epoch) -> StageResult:
+def _run(table: Table, inputs: InputViews, epoch: _Epoch) -> StageResult:
     """Compute the epoch and commit it; no commit when no row changes and the vector is not far behind."""
-    stage, record = epoch.stage, epoch.record
-    _delta(source, epoch).createOrReplaceTempView("delta")
-    if kind_of(stage) == "keyed":
-        _stored_rows(session, table, epoch.head).createOrReplaceTempView("self_old")
-    # The rules' hints are meant for few changes against many stored rows.
-    session.conf.set("spark.sql.optimizer.disableHints", str(not _few_changes(source, epoch)).lower())
-    rows = session.sql(maintenance(stage, "spark"))
+    record = epoch.record
+    rows = _rows(table, inputs, epoch)
     failpoint("inside-refresh")
     try:
         committed = _store(table, rows, epoch)
     except Exception as error:
-        if NEGATIVE_WEIGHT not in str(error):
+        typed = _typed(epoch, str(error))
+        if typed is None:
             raise
-        raise NegativeWeight(
-            f"a row of '{stage.input.name}' was taken away from '{stage.table}' that is not there",
-            where=f"{stage.table}, {record.reason}",
-            hint=f"verify '{stage.input.name}'; then drop '{stage.table}' and create it again",
-        ) from error
+        raise typed from error
     if committed is not None:
         failpoint("after-refresh-commit")
-        return epoch.done("full" if epoch.since is None else "delta", record.reason, committed)
-    if epoch.since is not None and epoch.upto - epoch.since <= _MAX_LAG:
+        return epoch.done("full" if record.mode == "full" else "delta", record.reason, committed)
+    if not epoch.first and max(span.lag for span in epoch.spans) <= _MAX_LAG:
         return epoch.done("none", f"{record.reason}: no row changes", None)
     reason = f"{record.reason}: no row changes, only the vector moves"
     return epoch.done("advance", reason, table.advance(replace(record, mode="advance", reason=reason)))
 
 
-def _delta(source: Table, epoch: _Epoch) -> DataFrame:
-    """The input's changes as the rules read them: its columns, `__weight`, and for keyed inputs `_commit_version`."""
-    return source.changes(epoch.since, epoch.upto)
+def _typed(epoch: _Epoch, text: str) -> StrandlineError | None:
+    """What a fault inside the rule's query means; None when it says nothing about the rows."""
+    where = f"{epoch.stage.table}, {epoch.record.reason}"
+    if FunctionFailed.code in text:
+        return revive(text)
+    if NEGATIVE_WEIGHT in text:
+        return NegativeWeight(
+            f"a row was taken away from '{epoch.stage.table}' that is not there",
+            where=where,
+            hint=f"verify its inputs; then drop '{epoch.stage.table}' and create it again",
+        )
+    found = _FAILS_ON_A_ROW.search(text)
+    if found is None:
+        return None
+    return RowFailed(
+        f"an expression of '{epoch.stage.table}' fails on a row: {found.group()[:200]}",
+        where=where,
+        hint="leave such rows out with WHERE, or TRY_CAST and NULLIF; ERRORS = 'dead_letter' keeps them aside",
+    )
 
 
-def _few_changes(source: Table, epoch: _Epoch) -> bool:
-    """Whether the commits to take in say that they changed few rows."""
-    if epoch.since is None:
-        return False
-    records = [read_commit(source.path, version).record for version in range(epoch.since + 1, epoch.upto + 1)]
-    changed = [record.inserted + record.deleted for record in records if record is not None]
-    return len(changed) == len(records) and sum(changed) <= _MAX_BROADCAST_CHANGES
+def _rows(table: Table, inputs: InputViews, epoch: _Epoch) -> DataFrame:
+    """The rows to append, or the settled keys."""
+    stage, session = epoch.stage, table.spark
+    text = maintenance(stage, "spark", epoch.moved)
+    inputs.register(text)
+    if epoch.functions is not None:
+        epoch.functions.register_spark(session, text)
+    if kind_of(stage) == "append":
+        return session.sql(text)
+    stored = _stored_rows(session, table, epoch.head)
+    if epoch.first or epoch.record.mode != "full":
+        stored.createOrReplaceTempView("self_old")
+        return session.sql(text)
+    session.createDataFrame([], table.spec.ddl).createOrReplaceTempView("self_old")
+    session.sql(text).where("__exists").createOrReplaceTempView("fresh")
+    stored.createOrReplaceTempView("self_old")
+    return session.sql(difference(stage, "fresh", engine("spark")))
 
 
 def _stored_rows(session: SparkSession, table: Table, head: Head) -> DataFrame:

@@ -1,9 +1,11 @@
 """What all rules that maintain keyed tables share: the *settled* form of a refresh, as SQL.
 
-A rule's text reads two relations and gives one row per touched key:
+A rule's text reads these and gives one row per touched key:
 
-    delta      the input's columns, `__weight` BIGINT (+1 a row came, −1 it went; a row that came twice is two rows),
-               and for keyed inputs `_commit_version`
+    delta      the changes of the stage's body (`jobs.ivm.core`): its columns, `__weight` BIGINT (+1 a row came, −1 it
+               went) and `__step` INT. Of one body key the last row by (step, weight) says how it ends: rows of an
+               earlier step may be taken back in a later one
+    body_new   all rows of the body, where a rule asks for them
     self_old   the stored rows before the epoch, with `__state`
 
     settled    the stored columns of the new row | `__exists`: false, the key goes away (the other columns then hold
@@ -18,7 +20,7 @@ from sqlglot import exp
 
 from jobs.ivm.engine import Engine
 from jobs.ivm.stage import Output, Stage
-from jobs.ivm.storage import key_names, key_path, state_type
+from jobs.ivm.storage import key_names, key_path, state_type, stored_columns
 from jobs.sql.functions import lower
 from state_store.tablespec import STATE
 
@@ -26,7 +28,7 @@ WEIGHT = "__weight"
 EXISTS = "__exists"
 OLD = "__old"
 PRESENT = "__present"
-COMMIT_VERSION = "_commit_version"
+STEP = "__step"
 
 
 def render(expression: exp.Expression, engine: Engine) -> str:
@@ -42,11 +44,6 @@ def value_of(output: Output, engine: Engine) -> str:
 def typed(output: Output, engine: Engine) -> str:
     """An output as a column of a SELECT."""
     return f"{value_of(output, engine)} AS {engine.name(output.name)}"
-
-
-def where(condition: exp.Expression | None, engine: Engine) -> str:
-    """The WHERE clause, or nothing."""
-    return f"\n  WHERE {render(condition, engine)}" if condition is not None else ""
 
 
 def before(stage: Stage, engine: Engine) -> str:
@@ -75,7 +72,7 @@ def same_key(stage: Stage, engine: Engine, stored_as: str = "__o") -> str:
 
 def old_row(stage: Stage, engine: Engine) -> str:
     """The column `__old`."""
-    names = [output.name for output in stage.outputs] + ([STATE] if state_type(stage) else [])
+    names = [name for name, _ in stored_columns(stage)]
     row = engine.struct([(name, f"__o.{engine.name(name)}") for name in names])
     return f"CASE WHEN __o.{PRESENT} THEN {row} END AS {OLD}"
 

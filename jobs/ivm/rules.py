@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from jobs.ivm.aggregate_rule import aggregate_rule
+from jobs.ivm.analytic_rule import analytic_rule
 from jobs.ivm.engine import Dialect, engine
 from jobs.ivm.latest_rule import latest_rule
 from jobs.ivm.map_rule import append_rule, keyed_rule
-from jobs.ivm.stage import AggregateStage, LatestStage, MapStage, Stage
+from jobs.ivm.session_rule import session_rule
+from jobs.ivm.stage import AggregateStage, AnalyticStage, LatestStage, MapStage, Stage, inputs_of
+from jobs.ivm.storage import kind_of
 
 
-def maintenance(stage: Stage, dialect: Dialect) -> str:
-    """One SELECT over the relations `delta` and `self_old` (see `jobs.ivm.rule_text`).
+def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None = ()) -> str:
+    """One SELECT over the relations `delta_…`, `old_…`, `new_…` of the stage's inputs and `self_old`.
 
-    It gives the rows to append for a map over an append-only input, else the settled form.
+    It gives the rows to append for an append stage, else the settled form (see `jobs.ivm.rule_text`).
 
-    Raises:
-        NotSupported: the stage asks for something that has no rule yet.
+    Args:
+        changed: the aliases of the inputs that moved; empty, the default, stands for all of them. None: the first
+            refresh, which takes in all rows there are.
     """
     writer = engine(dialect)
+    moved = changed if changed is None else frozenset(changed) or {each.alias for each in inputs_of(stage)}
     match stage:
-        case MapStage() if stage.input.kind == "append":
-            return append_rule(stage, writer)
+        case MapStage() if kind_of(stage) == "append":
+            return append_rule(stage, writer, moved)
         case MapStage():
-            return keyed_rule(stage, writer)
+            return keyed_rule(stage, writer, moved)
         case LatestStage():
-            return latest_rule(stage, writer)
+            return latest_rule(stage, writer, moved)
+        case AggregateStage() if stage.session is not None:
+            return session_rule(stage, writer, moved)
         case AggregateStage():
-            return aggregate_rule(stage, writer)
+            return aggregate_rule(stage, writer, moved)
+        case AnalyticStage():
+            return analytic_rule(stage, writer, moved)

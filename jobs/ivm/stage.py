@@ -1,12 +1,14 @@
 """A view's plan as data: a list of stages, each maintained by one rule into one table.
 
-    input ──> [core: where, project] ──> [top: none | latest | aggregate] ──> table
+    inputs ──> [body: joins, where, columns] ──> [top: none | latest | aggregate | analytic | session] ──> table
 
-A stage reads one relation (joins give a core more inputs later; nothing here assumes that the core is narrow). Inner
-stages have tables of their own, `<view>__stage_n`; the last one is the view's table.
+A *body* is one *core* or a UNION ALL of several. A core reads one or more relations, joined from left to right, and
+gives named columns; what stands on top reads those by their plain names. Inner stages have tables of their own; the
+last one is the view's table.
 
-Expressions are sqlglot trees in our dialect whose columns are plain names of the stage's input; every scalar function
-in them is known to `jobs.sql.functions`. `lower(expression, dialect)` there writes them for Spark or DuckDB.
+Expressions are sqlglot trees in our dialect; every scalar function in them is known to `jobs.sql.functions`, and
+`lower(expression, dialect)` there writes them for Spark or DuckDB. Inside a core their columns are qualified with the
+alias of an input (`visit.length`), everywhere else they are plain names.
 """
 
 from __future__ import annotations
@@ -18,22 +20,34 @@ from sqlglot import exp
 
 from jobs.sql.types import SqlType
 
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+
 
 @dataclass(frozen=True)
 class Relation:
     """A table of the lake as a stage sees it.
 
-    `append`: rows are only added (event logs, streams); all have the meta columns.
-    `keyed`: at most one row per key; rows change and go.
+    Attributes:
+        columns: what can be read by name, in order: the visible columns, and for `append` the meta columns.
+        kind: `append`: rows are only added (event logs, streams); all have the meta columns.
+            `keyed`: at most one row per key; rows change and go.
+        key: of a keyed relation, names among `columns` and `hidden`; may be empty for the one row of a global
+            aggregate.
+        hidden: columns kept in `__state` that can be read by name as well: key columns that nobody selected, and the
+            meta columns of the newest event of a keyed source.
+        identity: of an append relation, the columns that tell one row from another; empty when nothing does (the rows
+            of one event that was exploded).
     """
 
     name: str
     columns: tuple[tuple[str, SqlType], ...]
     kind: Literal["append", "keyed"]
     key: tuple[str, ...] = ()
+    hidden: tuple[tuple[str, SqlType], ...] = ()
+    identity: tuple[str, ...] = ("_partition", "_offset")
 
     def type_of(self, column: str) -> SqlType:
-        return dict(self.columns)[column]
+        return dict((*self.columns, *self.hidden))[column]
 
 
 @dataclass(frozen=True)
@@ -46,11 +60,71 @@ class Output:
 
 
 @dataclass(frozen=True)
-class AggregateCall:
-    """One aggregate function applied to expressions over the core's input.
+class Input:
+    """One relation of a core under a name of its own, and how it joins what stands left of it.
 
     Attributes:
-        name: what `AggregateStage.outputs` calls it: `__a0`, `__a1`, …
+        alias: unique in the core; the rule's relations are `delta_<alias>`, `old_<alias>`, `new_<alias>`.
+        join: `inner` for the first input. `semi` and `anti` (IN, EXISTS and their negations) give no columns.
+        on: the join's condition, over the qualified columns of this input and of those before it; None for the
+            first, and for an inner join with a relation of one row.
+        frozen: rows that exist are not touched when this input changes: an event joins the table as it is when the
+            event is taken in. The input's changes alone give nothing.
+        as_of: only with `frozen`; `relation` is the event log of a keyed source, and the row that joins is the one
+            that was the newest of its key at the event's time (`_timestamp` of the first input).
+    """
+
+    alias: str
+    relation: Relation
+    join: JoinKind = "inner"
+    on: exp.Expression | None = None
+    frozen: bool = False
+    as_of: bool = False
+
+
+@dataclass(frozen=True)
+class Core:
+    """Relations joined from left to right, filtered and projected: what a stage does before its top.
+
+    Attributes:
+        inputs: at least one; the same relation may come twice under two aliases.
+        where: over qualified columns and the names of `expand`.
+        columns: what the core gives, in order; every name the top uses is among them.
+        key: names among `columns` that identify a row of a keyed core. Empty for an append one, and for the one row
+            of a global aggregate.
+        expand: array expressions over qualified columns; each row is repeated for each item, several arrays side by
+            side (the shorter are padded with NULL). `columns` and `where` read an item by the output's plain name;
+            `type` is that of an item. The item's number, from 1, can be read as `__item`.
+    """
+
+    inputs: tuple[Input, ...]
+    where: exp.Expression | None
+    columns: tuple[Output, ...]
+    key: tuple[str, ...] = ()
+    expand: tuple[Output, ...] = ()
+
+    @property
+    def kind(self) -> Literal["append", "keyed"]:
+        """`append` when every change of an input is rows that are added: nothing that can change or go is read, nothing
+        is padded, and no row joins again because of a second match (semi)."""
+        grows = all(i.frozen or (i.relation.kind == "append" and i.join == "inner") for i in self.inputs)
+        return "append" if grows else "keyed"
+
+
+Body = tuple[Core, ...]
+"""UNION ALL of cores that give the same columns (names and types) and have the same key."""
+
+
+def kind_of_body(body: Body) -> Literal["append", "keyed"]:
+    return "append" if all(core.kind == "append" for core in body) else "keyed"
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One aggregate function applied to expressions over the body's columns.
+
+    Attributes:
+        name: what the outputs call it: `__a0`, `__a1`, …
         function: upper-case name in `jobs.ivm.aggregates.FUNCTIONS`.
         arguments: the value expressions; constant parameters (N, ignoreNulls) are in `parameters`.
         argument_types: a type for each argument.
@@ -64,28 +138,45 @@ class AggregateCall:
     arguments: tuple[exp.Expression, ...]
     argument_types: tuple[SqlType, ...]
     type: SqlType
-    parameters: tuple[int | bool, ...] = ()
+    parameters: tuple[int | bool | str, ...] = ()
     distinct: bool = False
     filter: exp.Expression | None = None
 
 
 @dataclass(frozen=True)
-class MapStage:
-    """Filter and project. Rows of an `append` input are appended; those of a `keyed` one keep their input's key.
+class AnalyticCall:
+    """One function OVER (PARTITION BY … ORDER BY … frame), over the body's columns.
 
     Attributes:
-        outputs: every stored column in order. For an append input this includes the meta columns (after the visible
-            ones); for a keyed input whose key is not among them, the missing key columns are kept in `hidden_key`.
-        key: the columns that identify a row; empty for append.
-        hidden_key: key expressions kept in `__state`.
+        name: what the outputs call it: `__w0`, …
+        function: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTILE, or COUNT, SUM, AVG, MIN, MAX.
+        order: (expression, descending, nulls first); ties are broken by the row's key, so that the result is a
+            function of the rows.
+        frame: text of the frame (`ROWS BETWEEN 9 PRECEDING AND CURRENT ROW`); None is SQL's default.
+    """
+
+    name: str
+    function: str
+    arguments: tuple[exp.Expression, ...]
+    order: tuple[tuple[exp.Expression, bool, bool], ...]
+    type: SqlType
+    frame: str | None = None
+
+
+@dataclass(frozen=True)
+class MapStage:
+    """Filter, project, join, union all: the body itself, stored.
+
+    Attributes:
+        visible: names of the body's columns that are the table's visible columns, in order (for append: with the
+            meta columns, last). All other columns of the body are kept in `__state`.
+        key: the body's key.
     """
 
     table: str
-    input: Relation
-    where: exp.Expression | None
-    outputs: tuple[Output, ...]
+    body: Body
+    visible: tuple[str, ...]
     key: tuple[str, ...] = ()
-    hidden_key: tuple[Output, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,31 +190,84 @@ class LatestStage:
 
 
 @dataclass(frozen=True)
+class Session:
+    """WINDOW SESSION (gap, GRACE PERIOD grace): rows of one group no further apart than `gap` are one session.
+
+    Attributes:
+        gap, grace: milliseconds; `grace` None: no row is too late.
+        time: name of the body's TIMESTAMP column by which rows are placed.
+        clock: name of the body's column that says how late a row is (`_stream_time`).
+    """
+
+    gap: int
+    grace: int | None
+    time: str
+    clock: str
+
+
+@dataclass(frozen=True)
 class AggregateStage:
     """GROUP BY: one row per group.
 
     Attributes:
-        group: the group expressions, over the input. A group column that is visible has its visible name; one that is
-            not has a name `__k0`, … and is kept in `__state`.
-        aggregates: the calls, over the input.
-        outputs: the visible columns, expressions over the names of `group` and `aggregates`.
+        group: the group expressions, over the body's columns. A group column that is visible has its visible name; one
+            that is not has a name `__k0`, … and is kept in `__state`.
+        aggregates: the calls, over the body's columns.
+        outputs: the visible columns, expressions over the names of `group` and `aggregates`; with a session also over
+            `windowstart` and `windowend` (BIGINT, milliseconds), which are then part of the key.
         key: names from `group`, in order. Empty for a global aggregate (one row, also over no input).
         drop_empty: SQL's way: a group without rows is no row. False keeps it with its zeros (ksqlDB's way).
         skip_null_keys: ksqlDB's way: rows with a null in the group key are left out.
+        session: the groups are cut into sessions.
     """
 
     table: str
-    input: Relation
-    where: exp.Expression | None
+    body: Body
     group: tuple[Output, ...]
     aggregates: tuple[AggregateCall, ...]
     outputs: tuple[Output, ...]
     key: tuple[str, ...]
     drop_empty: bool = True
     skip_null_keys: bool = False
+    session: Session | None = None
 
 
-Stage = MapStage | LatestStage | AggregateStage
+@dataclass(frozen=True)
+class AnalyticStage:
+    """Window functions per partition: a partition that is touched is computed again, old and new.
+
+    Attributes:
+        partition: over the body's columns; kept in `__state` where they are not visible. May be empty: one partition.
+        calls: over the body's columns.
+        outputs: the visible columns, over the names of the body's columns and of `calls`.
+        keep: rows stay only where this holds (ROW_NUMBER() … <= k, QUALIFY), over the same names.
+        key: the body's key; names that are not visible are kept in `__state`.
+    """
+
+    table: str
+    body: Body
+    partition: tuple[Output, ...]
+    calls: tuple[AnalyticCall, ...]
+    outputs: tuple[Output, ...]
+    keep: exp.Expression | None
+    key: tuple[str, ...]
+
+
+Stage = MapStage | LatestStage | AggregateStage | AnalyticStage
+
+
+def body_of(stage: Stage) -> Body:
+    """The stage's body; a keyed source reads its event log as it is."""
+    if not isinstance(stage, LatestStage):
+        return stage.body
+    log = stage.input
+    columns = tuple(Output(name, exp.column(name, table="log", quoted=True), kind) for name, kind in log.columns)
+    return (Core((Input("log", log),), None, columns),)
+
+
+def inputs_of(stage: Stage) -> tuple[Input, ...]:
+    """All inputs of all cores; aliases are unique within a stage."""
+    return tuple(each for core in body_of(stage) for each in core.inputs)
 
 
 @dataclass(frozen=True)
@@ -138,5 +282,5 @@ class Plan:
     @property
     def inputs(self) -> tuple[str, ...]:
         own = {stage.table for stage in self.stages}
-        names = (stage.input.name for stage in self.stages)
+        names = (each.relation.name for stage in self.stages for each in inputs_of(stage))
         return tuple(dict.fromkeys(name for name in names if name not in own))

@@ -2,64 +2,94 @@
 
 | stage | kind | `__state` |
 | --- | --- | --- |
-| map over append | append | none |
-| map over keyed | keyed | the key columns that are not visible, if there are any |
-| latest | keyed | the place of the newest event: `EVENT_ORDER` |
+| map, all inputs append | append | none |
+| map | keyed | the columns of the body that are not visible: key columns, an event's time and place |
+| latest | keyed | time and place of the newest event: `EVENT_ORDER`, `_timestamp` |
 | aggregate | keyed | the group columns that are not visible, `__rows` (rows in the group), an accumulator per call |
+| aggregate by session | keyed | the group columns and bounds that are not visible, `__rows` |
+| analytic | keyed | the key and partition columns that are not visible |
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from jobs.ivm.aggregates import FUNCTIONS
-from jobs.ivm.by_offset import ORDER_TYPE
-from jobs.ivm.stage import AggregateStage, LatestStage, MapStage, Output, Relation, Stage
+from jobs.ivm.aggregates import function_of
+from jobs.ivm.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Relation, Stage, kind_of_body
+from jobs.sql.model import EVENT_ORDER, META_COLUMNS
 from jobs.sql.types import BIGINT, SqlType, struct
 from state_store.tablespec import STATE, TableSpec
 
 ROWS = "__rows"
+WINDOW_BOUNDS = ("windowstart", "windowend")
+PLACE: tuple[tuple[str, SqlType], ...] = tuple(
+    (name, dict(META_COLUMNS)[name]) for name in (*EVENT_ORDER, "_timestamp")
+)
+"""What a keyed source keeps of the newest event: its place in the order of events, and its time."""
+
+Columns = tuple[tuple[str, SqlType], ...]
 
 
 def kind_of(stage: Stage) -> Literal["append", "keyed"]:
     """Whether the stage's rows are only ever added, or change and go by key."""
-    return "append" if isinstance(stage, MapStage) and stage.input.kind == "append" else "keyed"
+    return kind_of_body(stage.body) if isinstance(stage, MapStage) else "keyed"
 
 
-def hidden_keys(stage: Stage) -> tuple[Output, ...]:
-    """The key columns that are kept in `__state`, because nobody selected them."""
+def visible_columns(stage: Stage) -> Columns:
+    """The visible columns, in order; those of an append stage include the meta columns."""
+    if isinstance(stage, MapStage):
+        types = {column.name: column.type for column in stage.body[0].columns}
+        return tuple((name, types[name]) for name in stage.visible)
+    return tuple((output.name, output.type) for output in stage.outputs)
+
+
+def hidden_columns(stage: Stage) -> Columns:
+    """The columns kept in `__state` because nobody selected them; another stage can read them by name."""
+    shown = {name for name, _ in visible_columns(stage)}
     match stage:
         case MapStage():
-            return stage.hidden_key
+            wanted: Columns = tuple((column.name, column.type) for column in stage.body[0].columns)
         case LatestStage():
-            return ()
+            wanted = PLACE
         case AggregateStage():
-            visible = {output.name for output in stage.outputs}
-            return tuple(group for group in stage.group if group.name not in visible)
+            wanted = tuple((group.name, group.type) for group in stage.group)
+            if stage.session is not None:
+                wanted += tuple((name, BIGINT) for name in WINDOW_BOUNDS)
+        case AnalyticStage():
+            types = {column.name: column.type for column in stage.body[0].columns}
+            wanted = (
+                *((name, types[name]) for name in stage.key),
+                *((each.name, each.type) for each in stage.partition),
+            )
+    return tuple({name: (name, kind) for name, kind in wanted if name not in shown}.values())
 
 
 def state_type(stage: Stage) -> SqlType | None:
     """The struct `__state`; None when the stage needs none."""
-    hidden = [(key.name, key.type) for key in hidden_keys(stage)]
-    match stage:
-        case MapStage():
-            return struct(*hidden) if hidden else None
-        case LatestStage():
-            return ORDER_TYPE
-        case AggregateStage():
-            kept = [(call.name, FUNCTIONS[call.function].accumulator(call)) for call in stage.aggregates]
-            return struct(*hidden, (ROWS, BIGINT), *kept)
+    fields = hidden_columns(stage)
+    if isinstance(stage, AggregateStage):
+        fields += ((ROWS, BIGINT),)
+        if stage.session is None:
+            fields += tuple((call.name, function_of(call).accumulator(call)) for call in stage.aggregates)
+    return struct(*fields) if fields else None
 
 
-def key_path(stage: Stage, name: str) -> tuple[str, ...]:
-    """Where a key column is in the stored row: `(name,)`, or `("__state", name)`."""
-    return (STATE, name) if name in {key.name for key in hidden_keys(stage)} else (name,)
+def stored_columns(stage: Stage) -> Columns:
+    """Every stored column: the visible ones, then `__state` if there is one."""
+    state = state_type(stage)
+    return (*visible_columns(stage), (STATE, state)) if state else visible_columns(stage)
 
 
 def key_names(stage: Stage) -> tuple[str, ...]:
     """The names of all key columns, visible ones and hidden ones."""
-    hidden = tuple(key.name for key in stage.hidden_key) if isinstance(stage, MapStage) else ()
-    return (*stage.key, *(name for name in hidden if name not in stage.key))
+    if isinstance(stage, AggregateStage) and stage.session is not None:
+        return (*stage.key, *WINDOW_BOUNDS)
+    return stage.key
+
+
+def key_path(stage: Stage, name: str) -> tuple[str, ...]:
+    """Where a column is in the stored row: `(name,)`, or `("__state", name)`."""
+    return (STATE, name) if name in {hidden for hidden, _ in hidden_columns(stage)} else (name,)
 
 
 def spec_of(stage: Stage) -> TableSpec:
@@ -67,14 +97,35 @@ def spec_of(stage: Stage) -> TableSpec:
     state = state_type(stage)
     return TableSpec(
         name=stage.table,
-        columns=tuple((output.name, output.type.spark()) for output in stage.outputs),
+        columns=tuple((name, kind.spark()) for name, kind in visible_columns(stage)),
         kind=kind_of(stage),
         key=tuple(".".join(key_path(stage, name)) for name in key_names(stage)),
         state=state.spark() if state else None,
     )
 
 
+def relation_of(stage: Stage) -> Relation:
+    """The stage's table as another stage reads it."""
+    if kind_of(stage) == "append":
+        assert isinstance(stage, MapStage)
+        identity = ("_partition", "_offset") if all(_is_event(core) for core in stage.body) else ()
+        return Relation(stage.table, visible_columns(stage), "append", identity=identity)
+    return Relation(stage.table, visible_columns(stage), "keyed", key_names(stage), hidden_columns(stage))
+
+
+def _is_event(core: Core) -> bool:
+    """Whether each row of an append core is one event, so that the event's place tells the rows apart."""
+    events = [each for each in core.inputs if each.join != "semi" and not each.frozen]
+    return not core.expand and len(events) == 1 and bool(events[0].relation.identity)
+
+
 def spec_of_input(relation: Relation) -> TableSpec:
-    """The table of an input, as far as a stage reads it: without the state its own maintenance keeps."""
-    columns = tuple((name, kind.spark()) for name, kind in relation.columns)
-    return TableSpec(relation.name, columns, relation.kind, relation.key)
+    """The table of an input, as far as a stage reads it."""
+    hidden = {name for name, _ in relation.hidden}
+    return TableSpec(
+        relation.name,
+        tuple((name, kind.spark()) for name, kind in relation.columns),
+        relation.kind,
+        tuple(f"{STATE}.{name}" if name in hidden else name for name in relation.key),
+        struct(*relation.hidden).spark() if relation.hidden else None,
+    )

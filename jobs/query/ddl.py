@@ -10,7 +10,7 @@ import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.errors import NotSupported
+from jobs.errors import NotSupported, SqlError
 from jobs.sql.model import Definition, InsertQuery, Source, View
 from jobs.sql.syntax import CreateSource, CreateView, Drop, InsertSelect
 from state_store.layout import dead_letters_of, event_log_of, safe_name
@@ -107,8 +107,9 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
     from state_store.lock import writer_lock
 
     with writer_lock(lake.lock(definition.pipeline), f"drop/{os.getpid()}"):
+        shared = _shared_by_none(definition, catalog)
         gone = catalog.remove(definition.name)
-        for table in tables_of(definition, lake):
+        for table in (*tables_of(definition, lake), *(lake.table(name) for name in sorted(shared))):
             _delete(table)
     return "\n".join(f"'{name}' dropped" for name in gone)
 
@@ -126,11 +127,26 @@ def tables_of(definition: Definition, lake: Lake) -> list[Path]:
     """The tables of the lake that belong to a definition alone, whether they are there or not."""
     if isinstance(definition, InsertQuery):
         return []
-    own = lake.table(definition.name)
+    own, letters = lake.table(definition.name), lake.table(dead_letters_of(definition.name))
+    inserts = own.parent.glob(f"{safe_name(definition.name)}__insert_*__stage_*")
     if isinstance(definition, View):
-        return [own, *own.parent.glob(f"{safe_name(definition.name)}__stage_*")]
+        return [own, letters, *own.parent.glob(f"{safe_name(definition.name)}__stage_*"), *inserts]
     below = [lake.table(event_log_of(definition.name))] if definition.kind == "table" else []
-    return [own, *below, lake.table(dead_letters_of(definition.name))]
+    return [own, *below, letters, *inserts]
+
+
+def _shared_by_none(definition: Definition, catalog: Catalog) -> frozenset[str]:
+    """The shared tables that nothing reads once the definition is gone.
+
+    None when some plan cannot be made, as after a change of an input: a table too many is no fault, one too few is.
+    """
+    from jobs.maintained import shared_tables
+
+    try:
+        kept = [shared_tables(d, catalog) for d in catalog.pipeline(definition.pipeline) if d.name != definition.name]
+        return shared_tables(definition, catalog).difference(*kept)
+    except SqlError:
+        return frozenset()
 
 
 def _check_kind(statement: Drop, definition: Definition) -> None:

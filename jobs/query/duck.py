@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobs.functions.register import Library
+
 # In this order: the last one makes the others final. Replacement scans would let a query name any Arrow table or data
 # frame that happens to be a variable of ours.
 _LOCKED = (
@@ -31,9 +33,14 @@ _LOCKED = (
 
 
 class Duck:
-    """One connection to an empty in-memory database. Close it by `with`."""
+    """One connection to an empty in-memory database. Close it by `with`.
 
-    def __init__(self) -> None:
+    Args:
+        functions: what queries may call besides.
+    """
+
+    def __init__(self, functions: Library) -> None:
+        self._functions = functions
         self._connection = duckdb.connect(":memory:")
         for setting in _LOCKED:
             self._connection.execute(setting)
@@ -49,7 +56,9 @@ class Duck:
 
         Raises:
             InvalidQuery: DuckDB refuses the text or fails over the data (an overflow, a cast).
+            FunctionRefused, RefreshFailed: the query calls a function whose Python may not run.
         """
+        self._functions.register_duckdb(self._connection, sql)
         for name, rows in relations.items():
             self._connection.register(name, rows)
         with _typed_errors():

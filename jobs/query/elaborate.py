@@ -16,6 +16,7 @@ from jobs.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.ivm.aggregates import FUNCTIONS
 from jobs.ivm.stage import Relation
 from jobs.sql import types as t
+from jobs.sql.custom import function_at
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.infer import condition, infer
 from jobs.sql.scope import Scope, Typed
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
 Outputs = list[tuple[str, "SqlType"]]
 
-# What DuckDB computes as the engine maintains it. The others depend on the order of events, which a query that joins
-# and groups freely does not have.
+# What DuckDB computes by one function as the engine maintains it.
 _AGGREGATES = {name: name for name in ("COUNT", "SUM", "AVG", "MIN", "MAX")} | {"STDDEV_SAMPLE": "STDDEV_SAMP"}
 _RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _NEIGHBOURS = ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE")
@@ -73,7 +73,7 @@ class _Elaboration:
         for join in select.args.get("joins") or ():
             if join.args.get("on") is not None:
                 join.set("on", condition(join.args["on"], _NOWHERE, "ON", self._read))
-        for clause in ("where", "having"):
+        for clause in ("where", "having", "qualify"):
             node = select.args.get(clause)
             if node is not None:
                 node.set("this", condition(node.this, _NOWHERE, clause.upper(), self._read))
@@ -131,6 +131,8 @@ class _Elaboration:
                 return self._filtered(node)
             case exp.Anonymous() if node.name in FUNCTIONS:
                 return self._aggregate(node)
+            case exp.Anonymous() if (written := function_at(node)) is not None and written.aggregate:
+                raise _not_computed(node)
             case exp.Window():
                 return self._window(node)
             case _:
@@ -178,19 +180,20 @@ class _Elaboration:
     def _bound(self, call: exp.Anonymous) -> Typed:
         """An aggregate call in DuckDB's words, with the type that a view would give it."""
         if call.name not in _AGGREGATES:
-            line, column = position_of(call)
-            raise NotSupported(
-                f"{call.name} needs the order of events: a pull query does not have it",
-                line=line,
-                column=column,
-                hint="define a view with it, and read that",
-            )
+            raise _not_computed(call)
         distinct = call.expressions[0] if call.expressions and isinstance(call.expressions[0], exp.Distinct) else None
         written = distinct.expressions if distinct else call.expressions
         stars = [isinstance(item, exp.Star) for item in written]
         typed = [Typed(item, t.NULL) if star else self._typed(item) for item, star in zip(written, stars, strict=True)]
         parts = [item.expression for item in typed]
-        bound = FUNCTIONS[call.name].bind(tuple(parts), tuple(item.type for item in typed))
+        types = tuple(item.type for item in typed)
+        bound = FUNCTIONS[call.name].bind(tuple(parts), types, distinct=distinct is not None)
+        if distinct and len(parts) > 1:
+            raise _refused(
+                call,
+                f"{call.name}(DISTINCT …) of several values is not computed by pull queries",
+                "SELECT COUNT(*) FROM (SELECT DISTINCT … FROM … WHERE none of them IS NULL)",
+            )
         arguments = [exp.Distinct(expressions=parts)] if distinct else parts
         return Typed(exp.Anonymous(this=_AGGREGATES[call.name], expressions=arguments), bound.type)
 
@@ -212,6 +215,21 @@ class _Elaboration:
         for item in order.expressions if order is not None else ():
             item.set("this", self._typed(item.this).expression)
         return _cast(node, found.type)
+
+
+def _not_computed(call: exp.Anonymous) -> NotSupported:
+    """The refusal of an aggregate that only views have."""
+    hint = "define a view with it, and read that"
+    found = FUNCTIONS.get(call.name)
+    if found is not None and found.needs_order:
+        # A query that joins and groups freely has none.
+        return _refused(call, f"{call.name} needs the order of events: a pull query does not have it", hint)
+    return _refused(call, f"{call.name} is not computed by pull queries", hint)
+
+
+def _refused(call: exp.Anonymous, message: str, hint: str) -> NotSupported:
+    line, column = position_of(call)
+    return NotSupported(message, line=line, column=column, hint=hint)
 
 
 def _cast(node: exp.Expression, kind: SqlType) -> Typed:

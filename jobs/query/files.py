@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from jobs.errors import SqlSyntaxError
 from jobs.query import ddl
+from jobs.query.functions import FunctionChange
+from jobs.query.functions import register as register_function
 from jobs.query.interpreter import Interpreter
-from jobs.query.parse import parse
 from jobs.sql.catalog import Catalog
-from jobs.sql.syntax import CreateSource, CreateView, InsertSelect, Statement
+from jobs.sql.statements import parse
+from jobs.sql.syntax import CreateFunction, CreateSource, CreateView, InsertSelect, Statement
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -28,18 +30,20 @@ class Applied:
     """What applying a file did.
 
     Attributes:
+        functions: one for each function in the file; they belong to no pipeline.
         changes: one for each definition in the file, in order.
         missing: names that belong to the pipeline and are not in the file (any more); they are kept.
         skipped: {kind of statement: number}: what `apply` leaves alone, such as INSERT INTO … VALUES.
     """
 
     pipeline: str
+    functions: tuple[FunctionChange, ...]
     changes: tuple[ddl.Change, ...]
     missing: tuple[str, ...]
     skipped: dict[str, int]
 
     def __str__(self) -> str:
-        lines = [str(change) for change in self.changes]
+        lines = [str(change) for change in (*self.functions, *self.changes)]
         lines += [f"'{name}' is not in the file and is kept; DROP removes it" for name in self.missing]
         lines += [f"{count} × {kind} not executed; `strandline sql -f` does" for kind, count in self.skipped.items()]
         return "\n".join(lines)
@@ -66,23 +70,29 @@ def apply(path: Path, settings: Settings) -> Applied:
         SourceUnavailable: the broker does not answer; the definitions are registered, the topics perhaps not made.
     """
     statements = parse(read_text(path))
+    functions = [s for s in statements if isinstance(s, CreateFunction)]
     defining = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
     interpreter = Interpreter(settings, pipeline_of(path))
-    _rehearse(defining, interpreter)
+    _rehearse(functions, defining, interpreter)
+    made = tuple(interpreter.register_function(statement) for statement in functions)
     changes = tuple(interpreter.register(statement) for statement in defining)
     named = {change.definition.name for change in changes}
     missing = (d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
-    skipped = Counter(_kind(statement) for statement in statements if statement not in defining)
-    return Applied(interpreter.pipeline, changes, tuple(missing), dict(skipped))
+    skipped = Counter(_kind(statement) for statement in statements if statement not in (*functions, *defining))
+    return Applied(interpreter.pipeline, made, changes, tuple(missing), dict(skipped))
 
 
-def _rehearse(statements: Sequence[ddl.Defining], interpreter: Interpreter) -> None:
+def _rehearse(
+    functions: Sequence[CreateFunction], statements: Sequence[ddl.Defining], interpreter: Interpreter
+) -> None:
     """Register the statements in a copy of the catalog: the first one that fails fails here."""
     with TemporaryDirectory(prefix="strandline-") as scratch:
         copy = Lake(Path(scratch))
         if interpreter.lake.catalog.exists():
             shutil.copytree(interpreter.lake.catalog, copy.catalog)
         catalog = Catalog(copy)
+        for function in functions:
+            register_function(function, catalog, interpreter.settings.functions.modules)
         for statement in statements:
             ddl.register(statement, catalog, interpreter.pipeline, interpreter.lake)
 

@@ -61,6 +61,8 @@ def _target(statement: InsertValues, catalog: Catalog) -> Source:
     if not isinstance(found, Source):
         hint = f"insert into what it reads: {', '.join(found.inputs)}"
         raise _invalid(statement, f"'{found.name}' is a view: its rows follow from its inputs", hint)
+    if found.read_only:
+        raise _invalid(statement, f"'{found.name}' is a SOURCE: it is read only", "others write its topic")
     return found
 
 

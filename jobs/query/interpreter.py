@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.query import ddl
-from jobs.query.parse import parse
 from jobs.query.results import Document, Message, Result
 from jobs.query.session import Session
 from jobs.sql.catalog import Catalog
+from jobs.sql.statements import parse
 from jobs.sql.syntax import (
+    CreateFunction,
     CreateSource,
     CreateView,
     Describe,
+    DescribeFunction,
     Drop,
+    DropFunction,
     Explain,
     InsertSelect,
     InsertValues,
@@ -28,6 +31,7 @@ from state_store.layout import Lake
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jobs.query.functions import FunctionChange
     from state_store.config import Settings
 
 DEFAULT_PIPELINE = "default"
@@ -62,6 +66,8 @@ class Interpreter:
         match statement:
             case CreateSource() | CreateView() | InsertSelect():
                 return Message(str(self.register(statement)))
+            case CreateFunction() | DropFunction() | DescribeFunction():
+                return self._function(statement)
             case InsertValues():
                 return self._insert(statement)
             case Drop():
@@ -86,6 +92,23 @@ class Interpreter:
             ddl.ensure_topic(change.definition, self.settings, self.lake)
         return change
 
+    def register_function(self, statement: CreateFunction) -> FunctionChange:
+        """Define a function written in Python."""
+        from jobs.query import functions
+
+        return functions.register(statement, self.catalog, self.settings.functions.modules)
+
+    def _function(self, statement: CreateFunction | DropFunction | DescribeFunction) -> Result:
+        from jobs.query import functions
+
+        match statement:
+            case CreateFunction():
+                return Message(str(self.register_function(statement)))
+            case DropFunction():
+                return Message(functions.drop(statement, self.catalog))
+            case DescribeFunction():
+                return functions.description(statement.name, self.catalog)
+
     def _insert(self, statement: InsertValues) -> Message:
         from jobs.query.inserts import insert
 
@@ -93,13 +116,16 @@ class Interpreter:
         return Message(f"{count} row{'' if count == 1 else 's'} inserted into '{statement.target}'")
 
     def _select(self, statement: Select) -> Result:
+        from jobs.functions.register import Library
+
+        functions = Library(self.catalog.functions.values(), self.settings.functions.modules)
         if statement.emit is None:
             from jobs.query.pull import pull
 
-            return pull(statement, self.catalog, self.lake)
+            return pull(statement, self.catalog, self.lake, functions)
         from jobs.query.push import push
 
-        return push(statement, self.catalog, self.lake, from_latest=self.session.from_latest)
+        return push(statement, self.catalog, self.lake, functions, from_latest=self.session.from_latest)
 
     def _show(self, statement: Show | Describe | Explain) -> Result:
         from jobs.query import show

@@ -23,6 +23,7 @@ from jobs.query.pushdown import key_predicate, natural_order, order_by, row_by_r
 from jobs.query.resolve import resolve
 from jobs.query.results import Rows
 from jobs.query.values import python_rows
+from jobs.sql.custom import attach
 from jobs.sql.functions import lower
 
 if TYPE_CHECKING:
@@ -30,20 +31,24 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobs.functions.register import Library
     from jobs.query.resolve import Resolved
     from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
 
 
-def pull(statement: Select, catalog: Catalog, lake: Lake) -> Rows:
+def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) -> Rows:
     """Answer a SELECT.
+
+    Args:
+        functions: those that users wrote.
 
     Raises:
         SqlError: the query cannot be accepted, or its computation fails (an overflow).
         StoreError: a table does not read back.
     """
-    resolved = resolve(statement.query, catalog)
+    resolved = resolve(attach(statement.query, catalog.functions), catalog)
     predicate = key_predicate(resolved)
     each_row = row_by_row(resolved)
     outputs = elaborate(resolved)
@@ -52,7 +57,7 @@ def pull(statement: Select, catalog: Catalog, lake: Lake) -> Rows:
     if statement.limit is not None:
         resolved.query.set("limit", exp.Limit(expression=exp.Literal.number(statement.limit)))
     text = lower(cast(exp.Expression, resolved.query), "duckdb")
-    with Duck() as duck:
+    with Duck(functions) as duck:
         if each_row and statement.limit is not None:
             answer = _first(statement.limit, text, duck, resolved, lake)
         else:

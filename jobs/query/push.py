@@ -27,6 +27,7 @@ from jobs.query.pushdown import natural_order, order_by, row_by_row
 from jobs.query.resolve import resolve
 from jobs.query.results import LiveRows, Tombstone
 from jobs.query.values import python_rows
+from jobs.sql.custom import attach
 from jobs.sql.functions import lower
 from state_store import reader
 from state_store.changelog import VERSION, WEIGHT
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobs.functions.register import Library
     from jobs.ivm.stage import Relation
     from jobs.query.resolve import Resolved
     from jobs.sql.catalog import Catalog
@@ -63,10 +65,11 @@ Row = tuple[object, ...]
 Change = Row | Tombstone
 
 
-def push(statement: Select, catalog: Catalog, lake: Lake, *, from_latest: bool = False) -> LiveRows:
+def push(statement: Select, catalog: Catalog, lake: Lake, functions: Library, *, from_latest: bool = False) -> LiveRows:
     """Subscribe to the changes of one stream, table or view.
 
     Args:
+        functions: those that users wrote.
         from_latest: leave out what the table holds now.
 
     Raises:
@@ -75,10 +78,10 @@ def push(statement: Select, catalog: Catalog, lake: Lake, *, from_latest: bool =
     """
     if statement.emit == "FINAL":
         raise NotSupported("EMIT FINAL is not supported yet", line=statement.line, column=statement.column)
-    resolved = resolve(statement.query, catalog)
+    resolved = resolve(attach(statement.query, catalog.functions), catalog)
     _check(statement, resolved)
     subscription = _subscription(resolved, lake)
-    changes = subscription.follow(from_latest=from_latest)
+    changes = subscription.follow(functions, from_latest=from_latest)
     return LiveRows(subscription.names, islice(changes, statement.limit))
 
 
@@ -101,10 +104,10 @@ class _Subscription:
     kinds: tuple[SqlType, ...]
     of_key: tuple[bool, ...]
 
-    def follow(self, *, from_latest: bool) -> Iterator[Change]:
+    def follow(self, functions: Library, *, from_latest: bool) -> Iterator[Change]:
         """The changes, for ever."""
         version = self._newest()
-        with Duck() as duck:
+        with Duck(functions) as duck:
             if version >= 0 and not from_latest:
                 yield from self._changes(duck, self._snapshot(version))
             while True:

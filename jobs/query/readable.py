@@ -1,13 +1,14 @@
-"""What a query can read: the relations of the catalog, and the tables that come with a source."""
+"""What a query can read: the relations of the catalog, and the tables that come with them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.errors import NotSupported, UnknownName
 from jobs.ivm.stage import Relation
 from jobs.sql.dialect import position_of
-from jobs.sql.model import DEAD_LETTER_COLUMNS, InsertQuery, Source
+from jobs.sql.model import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS, InsertQuery, Source
 from jobs.sql.relations import event_log, relation_of
 from state_store.layout import dead_letters_of, event_log_of
 
@@ -35,16 +36,22 @@ def readable(table: exp.Table, catalog: Catalog) -> Relation:
     return found
 
 
+def _visible(relation: Relation) -> Relation:
+    """The relation as people see it: its key is there when all of it can be seen."""
+    shown = {name for name, _ in relation.columns}
+    return replace(relation, key=relation.key if shown.issuperset(relation.key) else (), hidden=())
+
+
 def _known(catalog: Catalog) -> dict[str, Relation]:
     relations: dict[str, Relation] = {}
     for definition in catalog.definitions():
         if isinstance(definition, InsertQuery):
             continue
-        relations[definition.name] = relation_of(definition)
-        if isinstance(definition, Source):
-            # All of its columns are meta columns: `*` shows them, so it is described like a table without a key.
-            letters = dead_letters_of(definition.name)
-            relations[letters] = Relation(letters, DEAD_LETTER_COLUMNS, "keyed")
-            if definition.kind == "table":
-                relations[event_log_of(definition.name)] = event_log(definition)
+        relations[definition.name] = _visible(relation_of(definition))
+        # All columns of a source's are meta columns: `*` shows them, so it is described like a table without a key.
+        letters = dead_letters_of(definition.name)
+        columns = DEAD_LETTER_COLUMNS if isinstance(definition, Source) else FAILED_ROW_COLUMNS
+        relations[letters] = Relation(letters, columns, "keyed")
+        if isinstance(definition, Source) and definition.kind == "table":
+            relations[event_log_of(definition.name)] = event_log(definition)
     return relations

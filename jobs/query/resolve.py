@@ -76,10 +76,30 @@ def _named(query: exp.Query) -> exp.Query:
     for select in query.find_all(exp.Select):
         if select.args.get("emit") is not None:
             raise NotSupported("EMIT stands at the end of a query over one stream or table, not inside another")
+        _check_maintained(select)
         named = (exp.Alias, exp.Column, exp.Dot, exp.Star)
         for number, item in enumerate([item for item in select.expressions if not isinstance(item, named)]):
             item.replace(exp.alias_(item.copy(), f"ksql_col_{number}"))
     return query
+
+
+def _check_maintained(select: exp.Select) -> None:
+    """Refuse the clauses that only a view has: they are about what comes in over time."""
+    joins = [join.this for join in select.args.get("joins") or ()]
+    within = next((table.args["within"] for table in joins if table.args.get("within") is not None), None)
+    for word, node in (
+        ("WINDOW", select.args.get("time_window")),
+        ("WITHIN", within),
+        ("PARTITION BY", select.args.get("partition_by")),
+    ):
+        if node is not None:
+            line, place = position_of(select)
+            raise NotSupported(
+                f"{word} is for views, and a pull query reads what is there now",
+                line=line,
+                column=place,
+                hint="define a view with it, and read that",
+            )
 
 
 def _relations(query: exp.Query, catalog: Catalog) -> dict[str, Relation]:

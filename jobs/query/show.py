@@ -8,6 +8,7 @@ from jobs.query.ddl import described
 from jobs.query.format import Table, cell
 from jobs.query.results import Document, Rows
 from jobs.sql.model import Definition, InsertQuery, Source, View
+from jobs.sql.view_options import TOPIC_OPTIONS
 from state_store import reader
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def listing(statement: Show, catalog: Catalog, session: Session, settings: Setti
         "VIEWS": lambda: _relations(catalog, lambda d: isinstance(d, View)),
         "QUERIES": lambda: _queries(catalog),
         "TOPICS": lambda: _topics(settings, lake),
-        "FUNCTIONS": _functions,
+        "FUNCTIONS": lambda: _functions(catalog),
         "PROPERTIES": lambda: Rows(("property", "value"), sorted(session.properties.items())),
     }
     return rows[statement.what]()
@@ -53,6 +54,9 @@ def description(definition: Definition, lake: Lake, *, extended: bool) -> Docume
         }
     else:
         data |= {"reads": list(definition.inputs)}
+        topic = {name: value for name, value in definition.options.items() if name in TOPIC_OPTIONS}
+        if topic:  # a view is a table of the lake: they say what its changelog topic is to be
+            data |= {"changelog_topic": topic}
     if extended:
         data |= {"sql": definition.sql, "path": str(lake.table(definition.name)), **_standing(definition.name, lake)}
     return Document(data, _as_text(definition, data))
@@ -99,11 +103,12 @@ def _topics(settings: Settings, lake: Lake) -> Rows:
     return Rows(("topic", "partitions", "records"), rows)
 
 
-def _functions() -> Rows:
+def _functions(catalog: Catalog) -> Rows:
     from jobs.ivm.aggregates import FUNCTIONS
     from jobs.sql.functions import SCALARS
 
     rows = [(name, "aggregate") for name in FUNCTIONS] + [(name, "scalar") for name in SCALARS]
+    rows += [(f.name, "python aggregate" if f.aggregate else "python scalar") for f in catalog.functions.values()]
     return Rows(("name", "kind"), sorted(rows))
 
 

@@ -54,8 +54,9 @@ def _rows(definition: Definition, lake: Lake, log: Log) -> Iterator[_Row]:
             lag = _events_behind(definition, definition.name, lake, log)
             yield _row(definition, definition.name, "event log", lake, lag)
     letters = dead_letters_of(definition.name)
-    if isinstance(definition, Source) and reader.head(lake.table(letters)) is not None:
-        yield _row(definition, letters, "dead letters", lake, (0, "events"))
+    if reader.head(lake.table(letters)) is not None:
+        unit = "events" if isinstance(definition, Source) else "versions"
+        yield _row(definition, letters, "dead letters", lake, (0, unit))
 
 
 def _row(definition: Definition, table: str, kind: str, lake: Lake, lag: tuple[int | None, str]) -> _Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.errors import NameInUse, NameTaken, NotSupported, SqlError
+from jobs.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
 from jobs.sql.catalog import Catalog
 from jobs.sql.define_insert import insert_query_of
 from jobs.sql.define_source import source_of
@@ -33,13 +33,20 @@ def define(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog
 
 def same(left: Definition, right: Definition) -> bool:
     """Whether two definitions mean the same, however they are written and whatever pipeline they belong to."""
-    return replace(left, sql="", pipeline="") == replace(right, sql="", pipeline="")
+    return _meaning(left) == _meaning(right)
+
+
+def _meaning(definition: Definition) -> Definition:
+    if isinstance(definition, Source):
+        return replace(definition, sql="", pipeline="")
+    return replace(definition, sql="", pipeline="", query="")  # its fingerprint says what it means
 
 
 def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
     if isinstance(statement, InsertSelect):
         return insert_query_of(statement, catalog)
     existing = catalog.find(statement.name)
+    _check_source(statement, existing)
     if existing is not None and statement.if_not_exists:
         return existing
     made = (
@@ -48,6 +55,16 @@ def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catal
     if existing is None:
         return made
     return _again(existing, made, statement, catalog)
+
+
+def _check_source(statement: CreateSource | CreateView, existing: Definition | None) -> None:
+    """Refuse to replace by, or instead of, a SOURCE (InvalidQuery): whoever declared it does not own its topic."""
+    declared = isinstance(statement, CreateSource) and statement.read_only
+    present = isinstance(existing, Source) and existing.read_only
+    if statement.or_replace and (declared or present):
+        raise InvalidQuery(
+            f"'{statement.name}' is a SOURCE: it cannot be replaced", hint="drop it, and create it again"
+        )
 
 
 def _again(

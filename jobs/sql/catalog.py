@@ -6,17 +6,16 @@ sees half a file. Reading takes no lock.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.errors import NameInUse, NameTaken, UnknownName
+from jobs.sql.catalog_files import locked, sync, write
+from jobs.sql.custom import calls
 from jobs.sql.definitions import from_json, to_json
-from jobs.sql.model import Definition, InsertQuery, Source
+from jobs.sql.model import Definition, Function, InsertQuery, Source
 from state_store.layout import Lake, safe_name
 
 
@@ -37,6 +36,7 @@ class Catalog:
         """
         self._lake = lake
         self._entries: dict[str, _Entry] = {}
+        self._functions: dict[str, Function] = {}
         self.reload()
 
     def reload(self) -> None:
@@ -44,9 +44,11 @@ class Catalog:
         entries = []
         for path in self._lake.catalog.glob("*.json"):
             sequence, definition = from_json(path.read_text(encoding="utf-8"), where=str(path))
+            assert not isinstance(definition, Function)
             entries.append(_Entry(sequence, definition))
         entries.sort(key=lambda entry: entry.sequence)
         self._entries = {entry.definition.name: entry for entry in entries}
+        self._functions = self._read_functions()
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -94,6 +96,15 @@ class Catalog:
         """The queries that insert into `target`, by number."""
         return tuple(d for d in self.definitions() if isinstance(d, InsertQuery) and d.target == target)
 
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The functions that users wrote, by upper-case name, in the order of names."""
+        return self._functions
+
+    def callers(self, function: str) -> tuple[str, ...]:
+        """The views and insert queries that call the function of that upper-case name."""
+        return tuple(d.name for d in self.definitions() if not isinstance(d, Source) and calls(d.query, function))
+
     # --- changing ---------------------------------------------------------------------------------------------
 
     def add(self, definition: Definition) -> None:
@@ -136,35 +147,61 @@ class Catalog:
             for each in gone:
                 self._path(each).unlink()
                 del self._entries[each]
-            _sync(self._lake.catalog)
+            sync(self._lake.catalog)
             return gone
+
+    def put_function(self, function: Function) -> None:
+        """Define a function, or change one that nothing calls.
+
+        Raises:
+            NameInUse: views call the one that is there.
+        """
+        with self._changing():
+            self._check_uncalled(function.name)
+            write(self._function_path(function.name), to_json(0, function))
+            self._functions = self._read_functions()
+
+    def remove_function(self, name: str) -> None:
+        """Forget a function.
+
+        Raises:
+            UnknownName: there is none of that name.
+            NameInUse: views call it.
+        """
+        with self._changing():
+            if name not in self._functions:
+                raise UnknownName.among("function", name, self._functions)
+            self._check_uncalled(name)
+            self._function_path(name).unlink()
+            sync(self._lake.catalog)
+            del self._functions[name]
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        self._lake.catalog.mkdir(parents=True, exist_ok=True)
-        with (self._lake.catalog / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._lake.catalog):
             self.reload()
             yield
+
+    def _check_uncalled(self, function: str) -> None:
+        callers = self.callers(function)
+        if callers:
+            names = ", ".join(repr(caller) for caller in callers)
+            raise NameInUse(f"the function {function} is called by {names}", hint="drop what calls it first")
+
+    def _read_functions(self) -> dict[str, Function]:
+        found = {}
+        for path in sorted(self._lake.catalog.glob("functions/*.json")):
+            _, function = from_json(path.read_text(encoding="utf-8"), where=str(path))
+            assert isinstance(function, Function)
+            found[function.name] = function
+        return found
+
+    def _function_path(self, name: str) -> Path:
+        return self._lake.catalog / "functions" / f"{safe_name(name)}.json"
 
     def _path(self, name: str) -> Path:
         return self._lake.catalog / f"{safe_name(name)}.json"
 
     def _write(self, entry: _Entry) -> None:
-        path = self._path(entry.definition.name)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
-            file.write(to_json(entry.sequence, entry.definition))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(file.name, path)
-        _sync(path.parent)
+        write(self._path(entry.definition.name), to_json(entry.sequence, entry.definition))
         self._entries[entry.definition.name] = entry
-
-
-def _sync(directory: Path) -> None:
-    """Make a rename or removal in `directory` last through a power cut."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

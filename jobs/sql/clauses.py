@@ -47,7 +47,9 @@ class Clauses(Strandline.Parser):
             self.raise_error("expected a SELECT")
         query = cast(exp.Query, tree)
         fold(query)
-        emit = query.args.pop("emit", None)
+        emit = query.args.get("emit")
+        if emit is not None and emit.name == "CHANGES":
+            query.set("emit", None)  # what a view does anyway; FINAL changes its rows, and stays in its query
         return query, cast(Emit, emit.name) if emit is not None else None
 
     def _options(self) -> tuple[Option, ...]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
 from jobs.errors import NotSupported, TypeMismatch
-from jobs.ivm.engine import has_map
+from jobs.ivm.arrays import has_map
 from jobs.sql import types as t
 from jobs.sql.casts import beside, converted, widened
+from jobs.sql.casts_nested import entries
+from jobs.sql.coercion import as_time, shared_type, together
 from jobs.sql.dialect import sql_of
 from jobs.sql.scalars import common
 from jobs.sql.scope import Infer, Rules, Typed, binary
@@ -18,17 +19,15 @@ from jobs.sql.types import Kind
 
 _TEMPORAL = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
 _ORDERED = (*t.NUMERIC, *_TEMPORAL, Kind.VARCHAR, Kind.BYTES, Kind.NULL)
-_READERS: dict[Kind, Callable[[str], object]] = {
-    Kind.DATE: dt.date.fromisoformat,
-    Kind.TIME: dt.time.fromisoformat,
-    Kind.TIMESTAMP: dt.datetime.fromisoformat,
-}
-_FORMS = {Kind.DATE: "'2024-01-31'", Kind.TIME: "'13:45:00'", Kind.TIMESTAMP: "'2024-01-31T13:45:00'"}
-_EQUALITY = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
+_NULL_SAFE = (exp.NullSafeEQ, exp.NullSafeNEQ)
+_EQUALITY = (exp.EQ, exp.NEQ, *_NULL_SAFE)
 
 
 def _compared(node: exp.Binary, typed: Infer) -> Typed:
-    left, right = _comparable(typed(node.left), typed(node.right), node)
+    left, right = typed(node.left), typed(node.right)
+    if not isinstance(node, _NULL_SAFE) and Kind.NULL in (left.type.kind, right.type.kind):
+        raise TypeMismatch(f"nothing can be compared with NULL: {sql_of(node)}", hint="write IS NULL or IS NOT NULL")
+    left, right = _comparable(left, right, node)
     return Typed(binary(type(node), left, right), t.BOOLEAN)
 
 
@@ -42,9 +41,17 @@ def _comparable(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed
             f"cannot compare {left.type} with {right.type}: {sql_of(node)}", hint="convert one with CAST(… AS …)"
         )
     equality = isinstance(node, (*_EQUALITY, exp.In, exp.Case))
+    if equality and kind.kind is Kind.MAP and not any(has_map(inner) for inner in kind.args):
+        return _sorted_entries(widened(left, kind)), _sorted_entries(widened(right, kind))
     if has_map(kind) or (kind.kind not in _ORDERED and not equality):
         raise TypeMismatch(f"values of type {kind} cannot be compared: {sql_of(node)}")
     return beside(left, kind), beside(right, kind)
+
+
+def _sorted_entries(value: Typed) -> Typed:
+    """A map as what can be compared: its entries in the order of their keys."""
+    made = exp.Anonymous(this="ENTRIES", expressions=[value.expression, exp.true()])
+    return Typed(made, entries(value).type)
 
 
 def _connected(node: exp.Connector, typed: Infer) -> Typed:
@@ -85,15 +92,20 @@ def _between(node: exp.Between, typed: Infer) -> Typed:
 def _contained(node: exp.In, typed: Infer) -> Typed:
     if node.args.get("query") is not None:
         raise NotSupported("subqueries are not maintained yet")
-    this = typed(node.this)
-    items = [_read_text(typed(item), this) for item in node.expressions]
-    for item in items:
-        _comparable(this, item, node)
-    kind = common("IN", (this.type, *(item.type for item in items)))
+    this, *items = _alike(typed(node.this), [typed(item) for item in node.expressions])
+    sides = [_comparable(this, item, node) for item in items]
+    kind = common("IN", [side.type for pair in sides for side in pair])
+    if kind.kind is Kind.ARRAY and this.type.kind is Kind.MAP:
+        this, items = sides[0][0], [item for _, item in sides]
     return Typed(
         exp.In(this=beside(this, kind).expression, expressions=[beside(item, kind).expression for item in items]),
         t.BOOLEAN,
     )
+
+
+def _alike(this: Typed, others: Sequence[Typed]) -> list[Typed]:
+    """A value and those it is compared with, where literals take the type of the others."""
+    return together("IN", [this, *(_read_text(other, this) for other in others)])
 
 
 def _like(node: exp.Like, typed: Infer) -> Typed:
@@ -119,8 +131,8 @@ def _case(node: exp.Case, typed: Infer) -> Typed:
     default = node.args.get("default")
     results = [typed(branch.args["true"]) for branch in branches]
     results += [typed(default)] if default is not None else []
-    kind = common("CASE", [result.type for result in results])
-    values = [widened(result, kind).expression for result in results]
+    results, kind = shared_type("CASE", results)
+    values = [result.expression for result in results]
     ifs = [exp.If(this=when, true=value) for when, value in zip(whens, values, strict=False)]
     return Typed(exp.Case(this=subject, ifs=ifs, default=values[-1] if default is not None else None), kind)
 
@@ -143,14 +155,14 @@ def _read_text(side: Typed, other: Typed) -> Typed:
     """A text beside a date or time is read as one, and beside ROWTIME as a timestamp: `rowtime > '2024-01-31'`."""
     of_event = isinstance(other.expression, exp.Anonymous) and other.expression.name == "UNIX_TIMESTAMP"
     kind = t.TIMESTAMP if of_event else other.type
-    reader = _READERS.get(kind.kind)
-    if reader is None or side.type.kind is not Kind.VARCHAR or not isinstance(side.expression, exp.Literal):
+    if kind.kind not in _TEMPORAL or side.type.kind is not Kind.VARCHAR:
         return side
-    try:
-        reader(side.expression.name)
-    except ValueError as error:
-        raise TypeMismatch(f"'{side.expression.name}' is not a {kind}", hint=f"write {_FORMS[kind.kind]}") from error
-    read = converted(side, kind)
+    if isinstance(side.expression, exp.Literal):
+        read = as_time(side, kind)
+    elif of_event:
+        return side
+    else:
+        read = converted(side, kind)
     return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[read.expression]), t.BIGINT) if of_event else read
 
 

@@ -1,14 +1,21 @@
-"""INSERT INTO … SELECT: one more query that feeds a stream."""
+"""INSERT INTO … SELECT: one more query that feeds a stream, be it declared or made by CREATE STREAM … AS SELECT."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from jobs.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
+from jobs.ivm.stage import MapStage, Plan
+from jobs.ivm.storage import relation_of
 from jobs.sql.catalog import Catalog
-from jobs.sql.define_view import check_emit, fingerprint
+from jobs.sql.define_view import inputs_of, makes_stream
+from jobs.sql.dialect import sql_of
+from jobs.sql.fingerprint import fingerprint
+from jobs.sql.keys import outputs_of
+from jobs.sql.logical import Query
 from jobs.sql.model import InsertQuery, Source, View
-from jobs.sql.query import Query, read_query
+from jobs.sql.plan import plan
+from jobs.sql.query import read_query
 from jobs.sql.syntax import InsertSelect
 from jobs.sql.types import SqlType, common_type
 
@@ -22,49 +29,85 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
         SqlError: with line and column of the fault, where they are known.
     """
     target = _target(statement, catalog)
-    check_emit(statement)
-    query = read_query(statement.query, catalog)
-    if query.grouping is not None or query.input.kind == "keyed":
+    query = read_query(statement.query, catalog, kind="stream")
+    if not makes_stream(query, catalog):
         raise InvalidQuery(
             f"only events can be inserted into the stream '{target.name}'; the rows of this query change",
             hint="read a stream, without aggregates",
         )
     _check_columns(target, query)
+    inputs = inputs_of(query, catalog)
     made = InsertQuery(
         target=target.name,
         number=0,
-        query=query.text,
-        inputs=(query.input.name,),
+        query=sql_of(statement.query),
+        inputs=inputs,
         pipeline=target.pipeline,
         sql=statement.sql,
-        fingerprint=fingerprint(query, catalog),
+        fingerprint=fingerprint(query),
     )
-    present = catalog.insert_queries(target.name)
-    for each in present:
-        if (each.query, each.fingerprint) == (made.query, made.fingerprint):
+    for each in catalog.insert_queries(target.name):
+        if each.fingerprint == made.fingerprint:
             return each
-    _check_chain(target.name, query.input.name, catalog)
-    return replace(made, number=max((each.number for each in present), default=0) + 1)
+    for source in inputs:
+        _check_chain(target.name, source, catalog)
+    made = replace(made, number=_free_number(target, catalog))
+    identified = bool(relation_of(plan(made, catalog).stages[-1]).identity)
+    readers = catalog.readers(target.name)
+    if not identified and readers:
+        raise NotSupported(
+            f"the query gives several rows for one event; '{readers[0]}' tells rows of '{target.name}' apart by events",
+            hint=f"insert before anything reads '{target.name}'",
+        )
+    return replace(made, identified=identified)
 
 
-def _target(statement: InsertSelect, catalog: Catalog) -> Source:
+def _free_number(target: Source | View, catalog: Catalog) -> int:
+    """The first number whose partitions nothing else that feeds the target has.
+
+    The branches of a UNION ALL have partitions of their own, that follow the query's number.
+    """
+    feeding = [(each.number, each) for each in catalog.insert_queries(target.name)]
+    last = [number + _branches(plan(each, catalog)) for number, each in feeding]
+    own = _branches(plan(target, catalog)) if isinstance(target, View) else 0
+    return max((own, *last)) + 1
+
+
+def _branches(made: Plan) -> int:
+    stage = made.stages[-1]
+    return len(stage.body) if isinstance(stage, MapStage) and len(stage.body) > 1 else 0
+
+
+def _target(statement: InsertSelect, catalog: Catalog) -> Source | View:
     found = catalog.find(statement.target)
     if found is None or isinstance(found, InsertQuery):
         raise UnknownName.among("stream", statement.target, catalog.relations())
-    if isinstance(found, View):
-        raise NotSupported(
-            f"'{found.name}' is made by a query: inserting more into it is not supported yet",
-            hint=f"declare the stream with its columns: CREATE STREAM {found.name} (…)",
-        )
     if found.kind == "table":
         raise InvalidQuery(f"'{found.name}' is a table: a query can insert into a stream only")
+    if isinstance(found, View):
+        _check_view(found)
+    elif found.read_only:
+        raise InvalidQuery(f"'{found.name}' is a SOURCE: it is read only")
     return found
 
 
-def _check_columns(target: Source, query: Query) -> None:
+def _check_view(target: View) -> None:
+    if target.materialized:
+        raise InvalidQuery(
+            f"'{target.name}' is a materialized view: its rows are those of its query alone",
+            hint=f"CREATE STREAM {target.name} AS … takes more",
+        )
+    if target.storage != "append":
+        raise NotSupported(
+            f"the rows of '{target.name}' change and go: inserting more into it is not maintained yet",
+            hint=f"UNION ALL of '{target.name}' and the query, in a view",
+        )
+
+
+def _check_columns(target: Source | View, query: Query) -> None:
     """By position, name and type (which may widen)."""
     wanted = [(c.name, c.type) for c in target.columns]
-    given = [(o.name, o.type) for o in query.outputs]
+    given = list(outputs_of(query))
     fits = len(wanted) == len(given) and all(
         name == other and common_type(kind, mine) == kind
         for (name, kind), (other, mine) in zip(wanted, given, strict=True)
@@ -89,7 +132,7 @@ def _check_chain(target: str, source: str, catalog: Catalog) -> None:
     feeds = [
         q.name
         for q in catalog.definitions()
-        if isinstance(q, InsertQuery) and target in _ancestors(q.inputs[0], catalog)
+        if isinstance(q, InsertQuery) and any(target in _ancestors(each, catalog) for each in q.inputs)
     ]
     if fed or feeds:
         what = f"'{fed[0]}' is filled by INSERT INTO … SELECT itself" if fed else f"'{target}' is read by '{feeds[0]}'"

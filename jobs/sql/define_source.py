@@ -46,6 +46,7 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         timestamp=options.timestamp,
         timestamp_format=options.timestamp_format,
         options=options.other,
+        read_only=statement.read_only,
     )
 
 

@@ -1,16 +1,29 @@
-"""CREATE … AS SELECT: whether the query makes a stream or a table, and the view."""
+"""CREATE … AS SELECT: whether the query makes a stream or a table, how it is stored, and the view."""
 
 from __future__ import annotations
 
-import hashlib
+from typing import cast
 
-from jobs.errors import InvalidQuery, NotSupported
+from jobs.errors import InvalidQuery
+from jobs.ivm.stage import Relation
+from jobs.ivm.storage import relation_of
 from jobs.sql.catalog import Catalog
 from jobs.sql.define_source import check_name
-from jobs.sql.model import Column, InsertQuery, Kind, View
-from jobs.sql.options import view_options
-from jobs.sql.query import Query, read_query
-from jobs.sql.syntax import CreateView, InsertSelect
+from jobs.sql.dialect import sql_of
+from jobs.sql.fingerprint import fingerprint
+from jobs.sql.keys import grows_by_groups, outputs_of
+from jobs.sql.logical import Block, From, Query, Semantics, SetOperation, relations_of
+from jobs.sql.model import META_COLUMNS, Column, InsertQuery, Source, View
+from jobs.sql.options import timestamp_column
+from jobs.sql.plan import plan_of_query
+from jobs.sql.plan_incremental import check_incremental
+from jobs.sql.plan_stages import State
+from jobs.sql.projection import check_projection
+from jobs.sql.query import read_query
+from jobs.sql.rowtime import with_rowtime
+from jobs.sql.syntax import CreateView
+from jobs.sql.view_options import check_formats, view_options
+from state_store.layout import event_log_of
 
 
 def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
@@ -21,75 +34,87 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     """
     check_name(statement.name)
     options = view_options(statement.options)
-    check_emit(statement)
-    query = read_query(statement.query, catalog)
-    kind = _kind(statement, query)
-    key = _view_key(query)
+    semantics = cast(Semantics, options.get("SEMANTICS", "sql"))
+    state = cast(State, options.get("STATE", "full"))
+    query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind)
+    _check_kind(statement, query, catalog)
+    if statement.kind is not None:
+        check_projection(query, statement.kind)
+    _settle_rowtime(statement, query, options)
+    made = with_rowtime(plan_of_query(statement.name, query, semantics, state, pipeline=pipeline), options)
+    if options.get("REFRESH") == "incremental":
+        check_incremental(made)
+    stored = relation_of(made.stages[-1])
+    meta = {name for name, _ in META_COLUMNS} if stored.kind == "append" else set()
+    columns = tuple(Column(name, kind, name in query.key) for name, kind in stored.columns if name not in meta)
+    check_formats(options, columns)
     return View(
         name=statement.name,
-        kind=kind,
-        columns=tuple(Column(o.name, o.type, o.name in key) for o in query.outputs),
-        query=query.text,
-        inputs=(query.input.name,),
+        kind=statement.kind or ("stream" if stored.kind == "append" else "table"),
+        columns=columns,
+        query=sql_of(statement.query),
+        inputs=inputs_of(query, catalog),
         pipeline=pipeline,
         sql=statement.sql,
-        fingerprint=fingerprint(query, catalog),
+        fingerprint=fingerprint(query, semantics),
         materialized=statement.materialized,
         options=options,
+        storage=stored.kind,
+        hidden=tuple(Column(name, kind) for name, kind in stored.hidden),
+        row_key=stored.key,
+        identity=stored.identity,
     )
 
 
-def check_emit(statement: CreateView | InsertSelect) -> None:
-    """Refuse EMIT FINAL (NotSupported)."""
-    if statement.emit == "FINAL":
-        raise NotSupported("EMIT FINAL is not maintained yet: it belongs to windows", hint="EMIT CHANGES")
+def _settle_rowtime(statement: CreateView, query: Query, options: dict[str, str]) -> None:
+    """Check that TIMESTAMP names a column of the view, and note it by its name."""
+    given = {option.name: option for option in statement.options}
+    name = timestamp_column(given, tuple(Column(name, kind) for name, kind in outputs_of(query)))
+    if name is not None:
+        options["TIMESTAMP"] = name
 
 
-def _kind(statement: CreateView, query: Query) -> Kind:
-    """Whether the view is a stream or a table, and whether the statement may call it so."""
-    keyed = query.grouping is not None or query.input.kind == "keyed"
+def inputs_of(query: Query, catalog: Catalog) -> tuple[str, ...]:
+    """The names of the definitions that a query reads; a table's event log is the table's."""
+    names = {event_log_of(each.name): each.name for each in catalog.definitions() if isinstance(each, Source)}
+    found = (relation.name for relation in relations_of(query))
+    return tuple(dict.fromkeys(name if catalog.find(name) else names[name] for name in found))
+
+
+def makes_stream(query: Query, catalog: Catalog) -> bool:
+    """Whether each row is an event, or made of several: nothing is grouped, and no table's rows are followed."""
+    if isinstance(query, SetOperation):
+        return query.operation == "union all" and all(makes_stream(branch, catalog) for branch in query.branches)
+    return not grows_by_groups(query) and all(_is_stream(each, catalog) for each in query.inputs)
+
+
+def _is_stream(each: From, catalog: Catalog) -> bool:
+    if each.frozen:
+        return True
+    if not isinstance(each.source, Relation):
+        return makes_stream(each.source, catalog)
+    found = catalog.find(each.source.name)
+    return found is not None and not isinstance(found, InsertQuery) and found.kind == "stream"
+
+
+def _check_kind(statement: CreateView, query: Query, catalog: Catalog) -> None:
+    """Refuse a statement that calls a stream a table, or the other way (InvalidQuery)."""
     if statement.kind is None:
-        return "table" if keyed else "stream"
-    name, source = statement.name, query.input.name
-    message = hint = None
-    if statement.kind == "stream" and query.grouping is not None:
-        message, hint = f"'{name}' aggregates: its rows change, so it is a table", f"CREATE TABLE {name} AS …"
-    elif statement.kind == "stream" and keyed:
-        message, hint = f"'{source}' is a table: its rows change, so '{name}' is a table", f"CREATE TABLE {name} AS …"
-    elif statement.kind == "table" and not keyed:
-        message = f"'{source}' is a stream, and the query neither groups nor aggregates: '{name}' is a stream"
-        hint = f"CREATE STREAM {name} AS …, or add GROUP BY"
-    elif statement.kind == "table" and query.grouping is not None and not query.explicit_group:
-        message = "an aggregate needs GROUP BY"
-        hint = f"for one row over all: CREATE MATERIALIZED VIEW {name} AS …"
-    if message:
-        raise InvalidQuery(message, hint=hint)
-    return statement.kind
-
-
-def _view_key(query: Query) -> tuple[str, ...]:
-    if query.partition_by:
-        wrong = None
-        if query.grouping is not None or query.input.kind == "keyed":
-            wrong = "PARTITION BY is for streams: the key of a table is what identifies its rows"
-        elif len(query.key) < len(query.partition_by):
-            wrong = "PARTITION BY makes the key, so each of its expressions must be selected"
-        if wrong:
-            raise InvalidQuery(wrong)
-    if query.input.kind == "keyed" and query.grouping is None and not query.input.key:
-        raise NotSupported(
-            f"'{query.input.name}' shows no key: filtering it further is not maintained yet",
-            hint=f"select in '{query.input.name}' all that it groups by",
+        return
+    name, stream = statement.name, makes_stream(query, catalog)
+    grouped = isinstance(query, Block) and grows_by_groups(query)
+    if statement.kind == "stream" and not stream:
+        tables = [each for each in inputs_of(query, catalog) if _is_table(each, catalog)]
+        what = f"'{name}' aggregates" if grouped or not tables else f"'{tables[0]}' is a table"
+        raise InvalidQuery(f"{what}: its rows change, so '{name}' is a table", hint=f"CREATE TABLE {name} AS …")
+    if statement.kind == "table" and stream:
+        source = inputs_of(query, catalog)[0]
+        raise InvalidQuery(
+            f"'{source}' is a stream, and the query neither groups nor aggregates: '{name}' is a stream",
+            hint=f"CREATE STREAM {name} AS …, or add GROUP BY",
         )
-    if query.grouping is not None and query.grouping.having is not None and not query.grouping.keys:
-        raise NotSupported("HAVING without GROUP BY is not maintained yet")
-    return query.key
 
 
-def fingerprint(query: Query, catalog: Catalog) -> str:
-    """16 hex digits that change when the rows of the query do, other than by its input's rows."""
-    source = catalog.get(query.input.name)
-    assert not isinstance(source, InsertQuery)
-    columns = ";".join(f"{c.name} {c.type} {c.key}" for c in source.columns)
-    text = f"{query.text}\n{source.name} {source.kind}\n{columns}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _is_table(name: str, catalog: Catalog) -> bool:
+    found = catalog.get(name)
+    return not isinstance(found, InsertQuery) and found.kind == "table"

@@ -1,7 +1,7 @@
 """Definitions as JSON, the persisted form of the catalog.
 
-Format 1: `{"format": 1, "sequence": n, "type": "source"|"view"|"insert", "definition": {…}}`, where a column is
-`{"name", "type", "key"}` and a type is its text in SQL.
+Format 1: `{"format": 1, "sequence": n, "type": "source"|"view"|"insert"|"function", "definition": {…}}`, where a column
+is `{"name", "type", "key"}` and a type is its text in SQL.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from functools import cache
 from typing import Any
 
 from jobs.errors import SqlError
-from jobs.sql.model import Column, Definition, InsertQuery, Source, View
+from jobs.sql.model import Column, Definition, Function, InsertQuery, Source, View
 from jobs.sql.types import SqlType
 from jobs.sql.types_text import parse_type
 from state_store.errors import CorruptState
 
 FORMAT = 1
-_CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery]] = {
+_CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery] | type[Function]] = {
     "source": Source,
     "view": View,
     "insert": InsertQuery,
+    "function": Function,
 }
 
 
-def to_json(sequence: int, definition: Definition) -> str:
+def to_json(sequence: int, definition: Definition | Function) -> str:
     """A definition and its place in the order of creation, as the text of a file."""
     kind = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
     values = {f.name: _plain(getattr(definition, f.name)) for f in fields(definition)}
@@ -34,7 +35,7 @@ def to_json(sequence: int, definition: Definition) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
-def from_json(text: str, where: str) -> tuple[int, Definition]:
+def from_json(text: str, where: str) -> tuple[int, Definition | Function]:
     """The sequence number and the definition that `to_json` wrote.
 
     Raises:
@@ -59,14 +60,18 @@ def from_json(text: str, where: str) -> tuple[int, Definition]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Column):
         return {"name": value.name, "type": str(value.type), "key": value.key}
+    if isinstance(value, SqlType):
+        return str(value)
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return value
 
 
 def _value(name: str, value: Any) -> Any:
-    if name == "columns":
+    if name in ("columns", "parameters", "hidden"):
         return tuple(Column(c["name"], _type(c["type"]), c["key"]) for c in value)
+    if name == "returns":
+        return _type(value)
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -11,28 +11,38 @@ import re
 from collections.abc import Collection
 from typing import Any, ClassVar, TypeVar
 
-from sqlglot import exp, generator, parser, tokens
+from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.errors import NotSupported, SqlSyntaxError
+from jobs.sql.generator import StrandlineGenerator
+from jobs.sql.time_clauses import TimeClauses
 
 # Only these are words of the language: any other, such as FORMAT or COMMENT, is free as the name of a column.
 _WORDS = """
-    ALL AND ARRAY AS ASC BETWEEN BIGINT BOOLEAN BYTES CASE CROSS DATE DECIMAL DESC DISTINCT DOUBLE ELSE END ESCAPE
+    ALL AND ARRAY AS ASC BETWEEN BIGINT BOOLEAN BYTES CASE CROSS CUBE DATE DECIMAL DESC DISTINCT DOUBLE ELSE END ESCAPE
     EXCEPT EXISTS FALSE FILTER FROM FULL HAVING IN INNER INT INTEGER INTERSECT IS JOIN LEFT LIKE LIMIT MAP NATURAL NOT
-    NULL OFFSET ON OR OUTER OVER RIGHT SELECT STRING STRUCT THEN TIME TIMESTAMP TRUE UNION USING VALUES VARCHAR WHEN
-    WHERE WINDOW WITH
+    NULL OFFSET ON OR OUTER OVER QUALIFY RANGE RIGHT ROLLUP ROWS SELECT STRING STRUCT THEN TIME TIMESTAMP TRUE UNION
+    USING VALUES VARCHAR WHEN WHERE WINDOW WITH
 """
-_PHRASES = ("GROUP BY", "ORDER BY", "PARTITION BY", "||", "<=", ">=", "<>", "!=", ":=", "->", "=>", "/*+")
-_OURS = {"BYTES": TokenType.VARBINARY, "INTEGER": TokenType.INT}
-_JOIN_STARTS = frozenset(
-    {
-        *(TokenType.COMMA, TokenType.JOIN, TokenType.INNER, TokenType.LEFT, TokenType.RIGHT, TokenType.FULL),
-        *(TokenType.OUTER, TokenType.CROSS, TokenType.NATURAL),
-    }
+_PHRASES = (
+    "GROUP BY",
+    "GROUPING SETS",
+    "ORDER BY",
+    "PARTITION BY",
+    "||",
+    "<=",
+    ">=",
+    "<>",
+    "!=",
+    ":=",
+    "->",
+    "=>",
+    "/*+",
 )
+_OURS = {"BYTES": TokenType.VARBINARY, "INTEGER": TokenType.INT}
 E = TypeVar("E", bound=exp.Expr)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
 
@@ -42,6 +52,7 @@ class Strandline(Dialect):
 
     INDEX_OFFSET = 0
     SUPPORTS_USER_DEFINED_TYPES = True
+    IDENTIFIERS_CAN_START_WITH_DIGIT = True
 
     class Tokenizer(tokens.Tokenizer):
         QUOTES: ClassVar[list[Any]] = ["'"]
@@ -53,7 +64,7 @@ class Strandline(Dialect):
             word: _OURS.get(word) or tokens.Tokenizer.KEYWORDS[word] for word in (*_WORDS.split(), *_PHRASES)
         }
 
-    class Parser(parser.Parser):
+    class Parser(TimeClauses):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             "CAST": lambda self: self._parse_cast(True),
@@ -61,7 +72,7 @@ class Strandline(Dialect):
         }
         NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": lambda self: self._parse_case()}
-        LAMBDAS: ClassVar[dict[TokenType, Any]] = {TokenType.FARROW: lambda self, args: self._refuse_lambda()}
+        LAMBDAS: ClassVar[dict[TokenType, Any]] = {TokenType.FARROW: lambda self, args: self._lambda(args)}
         COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
             TokenType.DOT: None,
             TokenType.ARROW: lambda self, this, member: self._member(this, member),
@@ -73,12 +84,18 @@ class Strandline(Dialect):
         QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
             **{
                 token: parser.Parser.QUERY_MODIFIER_PARSERS[token]
-                for token in (TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ORDER_BY)
+                for token in (
+                    TokenType.WHERE,
+                    TokenType.GROUP_BY,
+                    TokenType.HAVING,
+                    TokenType.QUALIFY,
+                    TokenType.ORDER_BY,
+                )
             },
             TokenType.LIMIT: parser.Parser.QUERY_MODIFIER_PARSERS[TokenType.LIMIT],
             TokenType.OFFSET: parser.Parser.QUERY_MODIFIER_PARSERS[TokenType.OFFSET],
             TokenType.PARTITION_BY: lambda self: ("partition_by", self._parse_repartition()),
-            TokenType.WINDOW: lambda self: self._refuse_window(),
+            TokenType.WINDOW: lambda self: self._parse_time_window(),
         }
 
         def expression_rule(self) -> exp.Expr | None:
@@ -97,25 +114,28 @@ class Strandline(Dialect):
             line, column = position_of(self._curr or self._prev)
             return NotSupported(what, line=line, column=column, hint=hint)
 
-        def _refuse_lambda(self) -> exp.Expression:
-            raise self._refuse("lambda functions are not supported yet")
+        def _lambda(self, variables: list[exp.Expr]) -> exp.Expression:
+            return self.expression(exp.Lambda(this=self._parse_disjunction(), expressions=variables))
 
-        def _refuse_window(self) -> tuple[str, exp.Expression]:
-            raise self._refuse(
-                "windows (TUMBLING, HOPPING, SESSION) are not maintained yet",
-                hint="group by an expression over rowtime instead, such as rowtime / 3600000",
-            )
+        def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
+            table = super()._parse_table(*args, **kwargs)
+            if table is not None and self._match_text_seq("WITHIN"):
+                table.set("within", self._within())
+            return table
 
-        def _parse_join(self, *_args: Any, **_kwargs: Any) -> exp.Join | None:
-            if self._match_set(_JOIN_STARTS, advance=False):
-                raise self._refuse("joins are not maintained yet: a query reads one stream or table")
-            return None
+        def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
+            found = super()._parse_projections()
+            if not found[0] or self._prev.token_type == TokenType.COMMA:
+                self.raise_error("expected a column or * in the list of SELECT")
+            return found
 
         def _parse_repartition(self) -> exp.Tuple:
             self._match(TokenType.PARTITION_BY)
             return exp.Tuple(expressions=self._parse_csv(self._parse_disjunction))
 
         def _member(self, this: exp.Expression, member: exp.Expression | None) -> exp.Expression:
+            if isinstance(member, exp.Star):
+                return self.expression(exp.Dot(this=this, expression=member))
             if not isinstance(member, exp.Column) or member.table:
                 self.raise_error("expected the name of a field after ->", self._prev)
                 return this
@@ -136,24 +156,7 @@ class Strandline(Dialect):
                 this = super()._parse_query_modifiers(this)
             return this
 
-    class Generator(generator.Generator):
-        TRANSFORMS: ClassVar[dict[Any, Any]] = {
-            **generator.Generator.TRANSFORMS,
-            exp.Array: lambda self, e: f"ARRAY[{self.expressions(e, flat=True)}]",
-            exp.Dot: lambda self, e: f"{self.sql(e, 'this')}->{self.sql(e, 'expression')}",
-            exp.Not: lambda self, e: (
-                f"{self.sql(e.this, 'this')} IS NOT NULL" if _is_null(e.this) else f"NOT {self.sql(e, 'this')}"
-            ),
-        }
-        TYPE_MAPPING: ClassVar[dict[Any, Any]] = {
-            **generator.Generator.TYPE_MAPPING,
-            exp.DType.TEXT: "VARCHAR",
-            exp.DType.VARBINARY: "BYTES",
-        }
-
-
-def _is_null(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
+    Generator = StrandlineGenerator
 
 
 def position_of(place: Token | exp.Expr) -> tuple[int | None, int | None]:
@@ -236,6 +239,18 @@ def parse_expression(text: str) -> exp.Expression:
     """
     tree = parse_rule(text, Strandline.Parser.expression_rule)
     assert isinstance(tree, exp.Expression)
+    return fold(tree)
+
+
+def parse_query(text: str) -> exp.Query:
+    """One query, names folded: what `sql_of` wrote for a view's query.
+
+    Raises:
+        SqlSyntaxError: it is not a query.
+    """
+    tree = parse_rule(text, Strandline.Parser.select_rule)
+    if not isinstance(tree, exp.Query):
+        raise SqlSyntaxError("expected a SELECT", line=1, column=1)
     return fold(tree)
 
 

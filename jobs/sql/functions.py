@@ -1,7 +1,7 @@
 """The scalar functions of the language, by name, and `lower`: an expression in the words of Spark or DuckDB.
 
-Both texts give the same rows. Known differences, all in the tail of the numbers: DOUBLE as text (`1.0E10` is Spark's),
-and DECIMAL divided by DECIMAL, which DuckDB divides as DOUBLE.
+Both texts give the same rows. Known differences: DECIMAL divided by DECIMAL, which DuckDB divides as DOUBLE; regular
+expressions that RE2 lacks; the order of names in JSON that was taken apart and put together again.
 """
 
 from __future__ import annotations
@@ -11,21 +11,34 @@ from typing import Literal
 
 from sqlglot import exp
 
+from jobs.sql.lambdas import HIGHER_ORDER
 from jobs.sql.scalars import Scalar
+from jobs.sql.scalars_arrays import ARRAYS
+from jobs.sql.scalars_bytes import BYTES
+from jobs.sql.scalars_failing import FAILING
+from jobs.sql.scalars_json import JSON
+from jobs.sql.scalars_maps import MAPS
 from jobs.sql.scalars_numbers import NUMBERS
 from jobs.sql.scalars_other import CONVERSIONS, OTHER
+from jobs.sql.scalars_patterns import PATTERNS
 from jobs.sql.scalars_text import TEXT
+from jobs.sql.scalars_times import TIMES
+from jobs.sql.scalars_url import URLS
 
+_ALL = (
+    *(*TEXT, *PATTERNS, *BYTES, *JSON, *URLS),
+    *(*NUMBERS, *TIMES, *ARRAYS, *MAPS, *HIGHER_ORDER, *OTHER, *CONVERSIONS, *FAILING),
+)
 SCALARS: Mapping[str, Scalar] = {
-    name: scalar for scalar in (*TEXT, *NUMBERS, *OTHER) for name in (scalar.name, *scalar.aliases)
+    name: scalar for scalar in _ALL if not scalar.hidden for name in (scalar.name, *scalar.aliases)
 }
 """The functions of the language, by each of their names."""
 
-_CONVERSIONS: Mapping[str, Scalar] = {scalar.name: scalar for scalar in CONVERSIONS}
+_HIDDEN: Mapping[str, Scalar] = {scalar.name: scalar for scalar in _ALL if scalar.hidden}
 
 NOT_DETERMINISTIC = frozenset(
     {
-        *("RAND", "RANDOM", "UUID", "NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "UNIX_DATE"),
+        *("RAND", "RANDOM", "UUID", "NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME"),
         *("LOCALTIMESTAMP", "GETDATE"),
     }
 )
@@ -33,8 +46,8 @@ NOT_DETERMINISTIC = frozenset(
 
 
 def find(name: str) -> Scalar | None:
-    """The function of that upper-case name, or None; what CAST is made of is among them."""
-    return SCALARS.get(name) or _CONVERSIONS.get(name)
+    """The function of that upper-case name, or None; those that others are made of are among them."""
+    return SCALARS.get(name) or _HIDDEN.get(name)
 
 
 def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> str:

@@ -10,14 +10,16 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.errors import NotSupported, SqlSyntaxError
-from jobs.sql.clauses import Clauses
 from jobs.sql.dialect import position_of
+from jobs.sql.function_clauses import FunctionClauses
 from jobs.sql.model import Kind
 from jobs.sql.syntax import (
     CreateSource,
     CreateView,
     Describe,
+    DescribeFunction,
     Drop,
+    DropFunction,
     Explain,
     InsertSelect,
     InsertValues,
@@ -38,7 +40,7 @@ _ABSENT = {
 }
 
 
-class Grammar(Clauses):
+class Grammar(FunctionClauses):
     """Parses one statement per chunk of tokens into a `Statement`."""
 
     RULES: ClassVar[dict[str, Callable[[Any], Statement]]] = {
@@ -87,8 +89,12 @@ class Grammar(Clauses):
 
     def _create(self) -> Statement:
         or_replace = self._match_text_seq("OR", "REPLACE")
-        if self._match_texts(("TYPE", "FUNCTION", "CONNECTOR", "SOURCE", "SINK"), advance=False):
+        if self._is_function():
+            return self._create_function(or_replace=or_replace)
+        connector = self._match_text_seq("SOURCE", "CONNECTOR", advance=False)
+        if connector or self._match_texts(("TYPE", "CONNECTOR", "SINK"), advance=False):
             raise self._refuse(f"CREATE {self._curr.text.upper()} is not supported yet")
+        read_only = self._match_text_seq("SOURCE")
         kind: Kind | None = None
         if self._match_texts(("STREAM", "TABLE")):
             kind = cast(Kind, self._prev.text.lower())
@@ -98,8 +104,11 @@ class Grammar(Clauses):
         name = self._name("a name")
         columns = self._declared_columns() if kind and self._match(TokenType.L_PAREN) else ()
         options = self._options()
+        if read_only and not columns:
+            self.raise_error("expected columns in parentheses: a SOURCE is read from its topic, not from a query")
         if kind and columns:
             return CreateSource(
+                read_only=read_only,
                 name=name,
                 kind=kind,
                 columns=columns,
@@ -143,9 +152,12 @@ class Grammar(Clauses):
         return InsertSelect(target=target, query=query, emit=emit)
 
     def _drop(self) -> Statement:
+        if self._match_text_seq("FUNCTION"):
+            if_exists = bool(self._match_text_seq("IF", "EXISTS"))
+            return DropFunction(name=self._name("the name of a function").upper(), if_exists=if_exists)
         self._match_text_seq("MATERIALIZED")
         if not self._match_texts(("STREAM", "TABLE", "VIEW")):
-            self.raise_error("expected STREAM, TABLE or VIEW after DROP")
+            self.raise_error("expected STREAM, TABLE, VIEW or FUNCTION after DROP")
         what = self._prev.text.upper()
         if_exists = self._match_text_seq("IF", "EXISTS")
         name = self._name("a name")
@@ -163,6 +175,8 @@ class Grammar(Clauses):
         return Show(what=cast(Any, what), extended=self._match_text_seq("EXTENDED"))
 
     def _describe(self) -> Statement:
+        if self._match_text_seq("FUNCTION"):
+            return DescribeFunction(name=self._name("the name of a function").upper())
         extended = self._match_text_seq("EXTENDED")
         name = self._name("a name")
         return Describe(name=name, extended=self._match_text_seq("EXTENDED") or extended)
@@ -180,6 +194,7 @@ class Grammar(Clauses):
 
     def _select(self) -> Statement:
         query, emit = self._query()
+        query.set("emit", None)
         limit = query.args.get("limit")
         if limit is None:
             return Select(query=query, emit=emit)

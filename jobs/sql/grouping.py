@@ -2,92 +2,96 @@
 
 SELECT area, SUM(a) / COUNT(*) + SUM(a) AS x FROM s GROUP BY area
 
-    group  area              calls  __a0 = SUM(a), __a1 = COUNT(*)        x = __a0 / __a1 + __a0
+    group  area = s.area        calls  __a0 = SUM(s.a), __a1 = COUNT(*)        x = __a0 / __a1 + __a0
+
+GROUP BY ROLLUP (a, b), GROUPING SETS ((c), ())
+    group  a, b, c              sets   (a, b, c), (a, b), (a, c), (a), (c), ()
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from itertools import combinations, product
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported, TypeMismatch
-from jobs.ivm.aggregates import FUNCTIONS
-from jobs.ivm.stage import AggregateCall, Relation
+from jobs.errors import InvalidQuery, UnknownName
+from jobs.ivm.arrays import has_map
+from jobs.ivm.stage import Output
+from jobs.sql.aggregate_calls import Calls
 from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.scope import Infer, Typed, column
+from jobs.sql.infer import infer
+from jobs.sql.inputs import Inputs
+from jobs.sql.scope import Typed, column
 from jobs.sql.types import Kind
 
+_MOST_SETS = 128
+"""CUBE over seven columns; each set is a copy of every row."""
 
-class Calls:
-    """The aggregate calls of one query; the same call, written twice, is one."""
 
-    def __init__(self, relation: Relation) -> None:
-        self._relation = relation
-        self._calls: dict[str, AggregateCall] = {}
+def read_groups(
+    select: exp.Select, inputs: Inputs, outputs: tuple[Output, ...], *, constants: bool
+) -> tuple[tuple[Typed, ...], tuple[tuple[int, ...], ...]] | None:
+    """The group expressions, each once, and the sets of their numbers; no sets when there is one, of all of them.
 
-    @property
-    def found(self) -> tuple[AggregateCall, ...]:
-        """The calls, in the order in which they were first met."""
-        return tuple(self._calls.values())
+    Args:
+        constants: ksqlDB's way: GROUP BY 1 is one group, that of the value 1.
 
-    def read(self, node: exp.Expression, typed: Infer) -> Typed | None:
-        """An aggregate call, elaborated; None when `node` is something else.
+    Returns:
+        None without GROUP BY.
 
-        Raises:
-            TypeMismatch, InvalidQuery: the function does not take these arguments.
-            NotSupported: the input's rows can go away, and the function cannot take values back yet.
-        """
-        call, condition = node, None
-        if isinstance(node, exp.Filter):
-            call, condition = node.this, node.expression.this
-        if not isinstance(call, exp.Anonymous) or call.name not in FUNCTIONS:
-            return None
-        self._check_retractable(call)
-        arguments = [] if call.expressions and isinstance(call.expressions[0], exp.Star) else call.expressions
-        values = [_argument(argument, typed) for argument in arguments]
-        bound = FUNCTIONS[call.name].bind(tuple(v.expression for v in values), tuple(v.type for v in values))
-        filter_ = _condition(condition, typed) if condition is not None else None
-        parts = [v.expression for v in values] if arguments else [each.copy() for each in call.expressions]
-        made: exp.Expression = exp.Anonymous(this=call.name, expressions=parts)
-        if filter_ is not None:
-            made = exp.Filter(this=made, expression=exp.Where(this=filter_))
-        self._calls.setdefault(
-            sql_of(made),
-            AggregateCall(
-                name=f"__a{len(self._calls)}",
-                function=call.name,
-                arguments=bound.arguments,
-                argument_types=bound.argument_types,
-                type=bound.type,
-                parameters=bound.parameters,
-                filter=filter_,
-            ),
+    Raises:
+        InvalidQuery: a constant, or something that cannot be compared; too many sets.
+        UnknownName: a column that the inputs lack, though the SELECT list may have it.
+    """
+    clause = select.args.get("group")
+    if clause is None:
+        return None
+    found: dict[str, Typed] = {}
+
+    def number(node: exp.Expr) -> int:
+        group = _group(node, inputs, outputs)
+        _check_group(group, constants=constants)
+        found.setdefault(sql_of(group.expression), group)
+        return list(found).index(sql_of(group.expression))
+
+    choices: list[list[tuple[int, ...]]] = []
+    for node in clause.expressions:
+        choices.append(_sets(node, number))
+    for extra in ("rollup", "cube", "grouping_sets"):
+        choices += [_sets(node, number) for node in clause.args.get(extra) or ()]
+    sets = [tuple(sorted({n for part in each for n in part})) for each in product(*choices)]
+    if len(sets) > _MOST_SETS:
+        line, place = position_of(clause)
+        raise InvalidQuery(
+            f"GROUP BY asks for {len(sets)} grouping sets, and {_MOST_SETS} is the most", line=line, column=place
         )
-        return Typed(made, bound.type)
-
-    def call_of(self, node: exp.Expr) -> AggregateCall | None:
-        """The call that an elaborated node is, if it is one."""
-        return self._calls.get(sql_of(node)) if isinstance(node, exp.Anonymous | exp.Filter) else None
-
-    def _check_retractable(self, call: exp.Anonymous) -> None:
-        if self._relation.kind == "keyed" and not FUNCTIONS[call.name].retractable:
-            line, place = position_of(call)
-            retractable = ", ".join(name for name, function in FUNCTIONS.items() if function.retractable)
-            raise NotSupported(
-                f"{call.name} over the table '{self._relation.name}' is not maintained yet:"
-                " its rows change and go, and the function cannot take values back",
-                line=line,
-                column=place,
-                hint=f"over tables there are {retractable}",
-            )
+    whole = tuple(range(len(found)))
+    return tuple(found.values()), () if sets == [whole] else tuple(sets)
 
 
-def over_groups(node: exp.Expression, groups: Mapping[str, str], calls: Calls) -> exp.Expression:
-    """An elaborated expression over the input as one over the names of groups and calls.
+def named_groups(groups: tuple[Typed, ...], outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+    """The groups with names: that of the first output that shows it, or else `__k0`, …."""
+    shown: dict[str, str] = {}
+    for output in outputs:
+        shown.setdefault(sql_of(output.expression.unnest()), output.name)
+    keys, hidden = [], 0
+    for group in groups:
+        name = shown.get(sql_of(group.expression))
+        if name is None:
+            name, hidden = f"__k{hidden}", hidden + 1
+        keys.append(Output(name, group.expression, group.type))
+    return tuple(keys)
+
+
+def over_groups(
+    node: exp.Expression, groups: Mapping[str, str], calls: Calls, kept: Collection[str] = ()
+) -> exp.Expression:
+    """An elaborated expression over the inputs as one over the names of groups and calls.
 
     Args:
         groups: text of each elaborated group expression -> its name.
+        kept: inputs whose columns stay as they are.
 
     Raises:
         InvalidQuery: a column that is neither grouped by nor aggregated.
@@ -99,6 +103,8 @@ def over_groups(node: exp.Expression, groups: Mapping[str, str], calls: Calls) -
     if call is not None:
         return column(call.name)
     if isinstance(node, exp.Column):
+        if not node.table or node.table in kept:  # the bounds of a window, and what comes after grouping
+            return node.copy()
         line, place = position_of(node)
         raise InvalidQuery(
             f"column '{node.name}' is neither grouped by nor aggregated",
@@ -111,36 +117,60 @@ def over_groups(node: exp.Expression, groups: Mapping[str, str], calls: Calls) -
         if isinstance(child, exp.Identifier | exp.DataType):
             continue
         assert isinstance(child, exp.Expression)
-        child.replace(over_groups(child, groups, calls))
+        child.replace(over_groups(child, groups, calls, kept))
     return made
 
 
-def check_group(found: Typed) -> None:
-    """Check that one can group by an expression.
+def _sets(node: exp.Expr, number: Callable[[exp.Expr], int]) -> list[tuple[int, ...]]:
+    """The sets that one item of GROUP BY stands for."""
+    match node:
+        case exp.Rollup():
+            items = [_one(item, number) for item in node.expressions]
+            return [_joined(items[:length]) for length in range(len(items), -1, -1)]
+        case exp.Cube():
+            items = [_one(item, number) for item in node.expressions]
+            return [
+                _joined(list(chosen)) for length in range(len(items), -1, -1) for chosen in combinations(items, length)
+            ]
+        case exp.GroupingSets():
+            return [each for item in node.expressions for each in _sets(item, number)]
+        case _:
+            return [_one(node, number)]
 
-    Raises:
-        InvalidQuery: it is a constant, or of a type whose values cannot be compared.
-    """
+
+def _one(node: exp.Expr, number: Callable[[exp.Expr], int]) -> tuple[int, ...]:
+    """`a`, `(a, b)` or `()`."""
+    if isinstance(node, exp.Tuple):
+        return tuple(number(item) for item in node.expressions)
+    return (number(node),)
+
+
+def _joined(items: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(n for item in items for n in item)
+
+
+def _group(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...]) -> Typed:
+    try:
+        found = infer(node, inputs)
+    except UnknownName as error:
+        named = next((output for output in outputs if output.name == node.name), None)
+        if named is None or not isinstance(node, exp.Column):
+            raise
+        hint = f"GROUP BY reads the input, not the SELECT list: GROUP BY {inputs.words(named.expression)}"
+        raise UnknownName(error.message, line=error.line, column=error.column, hint=hint) from error
+    while isinstance(found.expression, exp.Paren):
+        found = Typed(found.expression.this, found.type)
+    return found
+
+
+def _check_group(found: Typed, *, constants: bool) -> None:
     line, place = position_of(found.expression)
-    if not any(isinstance(node, exp.Column) for node in found.expression.walk()):
+    if not constants and not any(isinstance(node, exp.Column) for node in found.expression.walk()):
         raise InvalidQuery(
             f"GROUP BY {sql_of(found.expression)} groups by a constant",
             line=line,
             column=place,
             hint="write the expression itself: positions of the SELECT list are not taken",
         )
-    if found.type.kind in (Kind.MAP, Kind.NULL):
+    if has_map(found.type) or found.type.kind is Kind.NULL:
         raise InvalidQuery(f"one cannot group by {found.type}", line=line, column=place)
-
-
-def _argument(node: exp.Expr, typed: Infer) -> Typed:
-    if isinstance(node, exp.Distinct):
-        raise NotSupported("aggregates over DISTINCT values are not maintained yet")
-    return typed(node)
-
-
-def _condition(node: exp.Expr, typed: Infer) -> exp.Expression:
-    found = typed(node)
-    if found.type.kind is not Kind.BOOLEAN:
-        raise TypeMismatch(f"FILTER takes a condition; {sql_of(node)} is {found.type}")
-    return found.expression

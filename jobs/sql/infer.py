@@ -10,20 +10,25 @@ An elaborated expression means the same to Spark and DuckDB whatever the types; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
 from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.sql import types as t
 from jobs.sql.arithmetic import arithmetic, literal, negated
-from jobs.sql.casts import converted, widened
+from jobs.sql.casts import asked, converted, widened
+from jobs.sql.coercion import together
 from jobs.sql.comparisons import CONDITIONS
+from jobs.sql.custom import function_at, scalar_of
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.functions import NOT_DETERMINISTIC, SCALARS, find
+from jobs.sql.lambdas import FORMS as LAMBDA_FORMS
+from jobs.sql.lambdas import higher_order
 from jobs.sql.nested import CONSTRUCTORS, NESTED, is_constant
-from jobs.sql.scalars import common
-from jobs.sql.scope import Infer, Rules, Scope, Typed
+from jobs.sql.rewrites import REWRITES
+from jobs.sql.scalars import Scalar, common
+from jobs.sql.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from jobs.sql.types import Kind
 from jobs.sql.types_text import data_type, type_of
 
@@ -31,7 +36,7 @@ Aggregate = Callable[[exp.Expression, Infer], Typed | None]
 """Reads a node as an aggregate call, with a way to elaborate its arguments; None when it is none."""
 
 
-def infer(node: exp.Expr, scope: Scope, aggregate: Aggregate | None = None) -> Typed:
+def infer(node: exp.Expr, scope: Names, aggregate: Aggregate | None = None) -> Typed:
     """Type and elaborate one expression.
 
     Args:
@@ -52,7 +57,7 @@ def infer(node: exp.Expr, scope: Scope, aggregate: Aggregate | None = None) -> T
     return typed(node)
 
 
-def condition(node: exp.Expr, scope: Scope, clause: str, aggregate: Aggregate | None = None) -> exp.Expression:
+def condition(node: exp.Expr, scope: Names, clause: str, aggregate: Aggregate | None = None) -> exp.Expression:
     """Elaborate a condition.
 
     Raises:
@@ -70,7 +75,7 @@ def condition(node: exp.Expr, scope: Scope, clause: str, aggregate: Aggregate | 
     return found.expression
 
 
-def _typed(node: exp.Expr, scope: Scope, aggregate: Aggregate | None, typed: Infer) -> Typed:
+def _typed(node: exp.Expr, scope: Names, aggregate: Aggregate | None, typed: Infer) -> Typed:
     assert isinstance(node, exp.Expression)
     if aggregate is not None:
         found = aggregate(node, lambda argument: infer(argument, scope))
@@ -78,13 +83,19 @@ def _typed(node: exp.Expr, scope: Scope, aggregate: Aggregate | None, typed: Inf
             return found
     if isinstance(node, exp.Column):
         return _column(node, scope)
+    if isinstance(node, exp.Identifier):
+        return scope.resolve(exp.Column(this=node))
+    if isinstance(node, exp.Anonymous) and node.name in LAMBDA_FORMS:
+        return higher_order(
+            node, typed, lambda body, variables: infer(body, Inside(scope, variables), aggregate), depth_of(scope)
+        )
     rule = _RULES.get(type(node))
     if rule is None:
         raise _refusal(node)
     return rule(node, typed)
 
 
-def _column(node: exp.Column, scope: Scope) -> Typed:
+def _column(node: exp.Column, scope: Names) -> Typed:
     if isinstance(node.this, exp.Star):
         raise InvalidQuery("* stands for all columns of a SELECT, not for a value")
     return scope.resolve(node)
@@ -105,19 +116,34 @@ def _joined(node: exp.DPipe, typed: Infer) -> Typed:
 
 def _call(node: exp.Anonymous, typed: Infer) -> Typed:
     name = node.name
-    if name in CONSTRUCTORS:
-        return CONSTRUCTORS[name](node, typed)
-    scalar = find(name)
+    elaborate = CONSTRUCTORS.get(name) or REWRITES.get(name)
+    if elaborate is not None:
+        return elaborate(node, typed)
+    written = function_at(node)
+    scalar = scalar_of(written) if written is not None else find(name)
     if scalar is None:
         raise _unknown_function(node)
     arguments = [typed(argument) for argument in node.expressions]
+    if scalar.alike:
+        arguments = together(name, arguments)
+    scalar = _for_kind(scalar, arguments)
     wanted, result = scalar.signature(name, tuple(a.type for a in arguments))
     parts = [widened(a, kind).expression for a, kind in zip(arguments, wanted, strict=True)]
     for index in scalar.constant:
         if index < len(parts) and not is_constant(parts[index]):
             raise InvalidQuery(f"argument {index + 1} of {name} must be a constant, not {sql_of(parts[index])}")
+    if scalar.check is not None:
+        scalar.check([part.name if isinstance(part, exp.Literal) else None for part in parts])
     made: exp.Expression = exp.Anonymous(this=scalar.name, expressions=parts)
+    if written is not None:
+        made.meta.update(node.meta)  # so that it is known again
     return Typed(exp.Cast(this=made, to=data_type(result)) if scalar.exact else made, result)
+
+
+def _for_kind(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:
+    """The function, or the one that takes its place for arguments of such a type."""
+    kind = next((each.type.kind for each in arguments if each.type.kind is not Kind.NULL), Kind.NULL)
+    return find(dict(scalar.instead).get(kind, "")) or scalar
 
 
 def _unknown_function(node: exp.Anonymous) -> SqlError:
@@ -133,14 +159,18 @@ def _unknown_function(node: exp.Anonymous) -> SqlError:
             f"{node.name} gives another value each time, and a view the same rows whenever it is computed",
             hint="rowtime is the time of the event",
         )
-    return UnknownName.among("function", node.name, (*SCALARS, *FUNCTIONS))
+    return UnknownName.among("function", node.name, (*SCALARS, *REWRITES, *FUNCTIONS))
 
 
 def _refusal(node: exp.Expression) -> SqlError:
     if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
-        return NotSupported("subqueries are not maintained yet")
+        return NotSupported(
+            "a subquery cannot stand here", hint="it can in WHERE, in HAVING, in the SELECT list and in FROM"
+        )
     if isinstance(node, exp.Window):
-        return NotSupported("window functions (OVER) are not maintained yet")
+        return InvalidQuery(
+            f"a function OVER a window cannot stand here: {sql_of(node)}", hint="it can in the SELECT list and QUALIFY"
+        )
     if isinstance(node, exp.Filter):
         return InvalidQuery(f"FILTER belongs to an aggregate: {sql_of(node)}")
     if isinstance(node, exp.Star):
@@ -162,6 +192,6 @@ _RULES: Rules = {
     ),
     exp.DPipe: _joined,
     exp.Cast: lambda node, typed: converted(typed(node.this), type_of(node.to)),
-    exp.TryCast: lambda node, typed: converted(typed(node.this), type_of(node.to)),
+    exp.TryCast: lambda node, typed: asked(converted(typed(node.this), type_of(node.to))),
     exp.Anonymous: _call,
 }

@@ -36,6 +36,9 @@ DEAD_LETTER_COLUMNS: tuple[tuple[str, SqlType], ...] = (
 )
 """A record that could not be decoded: where it lies in its topic, its raw bytes, and why."""
 
+FAILED_ROW_COLUMNS: tuple[tuple[str, SqlType], ...] = (("reason", t.VARCHAR), ("row", t.VARCHAR))
+"""A row on which an expression of a view fails: which expressions can, and the row as JSON."""
+
 EVENT_ORDER = ("_stream_time", "_partition", "_offset")
 
 PSEUDO_COLUMNS: dict[str, tuple[str, SqlType]] = {
@@ -76,6 +79,8 @@ class Source:
     timestamp: str | None = None
     timestamp_format: str | None = None
     options: dict[str, str] = field(default_factory=dict)
+    read_only: bool = False
+    """CREATE SOURCE …: others write the topic; nothing is inserted here."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -87,11 +92,16 @@ class View:
     """`CREATE STREAM|TABLE|MATERIALIZED VIEW name AS SELECT …`: a maintained view.
 
     Attributes:
-        kind: `stream` when its rows are only ever added (a filter or projection of a stream).
-        columns: visible columns, in order; `key` marks the columns that identify a row.
-        query: the SELECT, names resolved, in our dialect.
+        kind: `stream` when its rows are events: a filter or projection of a stream, a join of streams.
+        columns: visible columns, in order; `key` marks those that are the record's key.
+        query: the SELECT, in our dialect.
         inputs: the names it reads.
         fingerprint: hash of what its rows depend on: the query and the definitions of its inputs' columns.
+        storage: `append` when rows are only ever added; `keyed` when they change and go, which those of a stream do
+            where a late event of a join takes the padded row of an earlier one back.
+        hidden: columns that are kept beside the visible ones and can be read by name.
+        row_key: what identifies a row that is `keyed`: names of columns and hidden ones.
+        identity: what tells one row from another that is `append`.
     """
 
     name: str
@@ -104,6 +114,10 @@ class View:
     fingerprint: str
     materialized: bool = False
     options: dict[str, str] = field(default_factory=dict)
+    storage: Literal["append", "keyed"] = "append"
+    hidden: tuple[Column, ...] = ()
+    row_key: tuple[str, ...] = ()
+    identity: tuple[str, ...] = ("_partition", "_offset")
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -114,9 +128,10 @@ class View:
 class InsertQuery:
     """`INSERT INTO stream SELECT …`: one more query that feeds a stream.
 
-    `number` counts the queries of the target from 1. The rows it brings have partition `number * 65536 + p`, where p
-    and the offset are those of the event they came from: unique, and in the order of the events. The query belongs to
-    its target's pipeline, since a table has one writer.
+    `number` begins at 1 and leaves out what the branches of a UNION ALL take. The rows it brings have partition
+    `number * 65536 + p`, where p and the offset are those of the event they came from: unique, and in the order of the
+    events. The query belongs to its target's pipeline, since a table has one writer. It is `identified` when no event
+    brings several rows.
     """
 
     target: str
@@ -126,10 +141,34 @@ class InsertQuery:
     pipeline: str
     sql: str
     fingerprint: str
+    identified: bool = True
 
     @property
     def name(self) -> str:
         return f"{self.target}__insert_{self.number}"
+
+
+@dataclass(frozen=True)
+class Function:
+    """`CREATE [AGGREGATE] FUNCTION name(…) RETURNS type LANGUAGE PYTHON AS 'module:attribute'`.
+
+    Functions have names of their own: a table may be called as one is. They belong to no pipeline.
+
+    Attributes:
+        name: upper case.
+        source: hash of the module's text: the rows of a view that calls the function depend on it.
+        retracts: of an aggregate: it takes values back; otherwise a group that loses one is computed again.
+    """
+
+    name: str
+    parameters: tuple[Column, ...]
+    returns: SqlType
+    module: str
+    attribute: str
+    source: str
+    sql: str
+    aggregate: bool = False
+    retracts: bool = False
 
 
 Definition = Source | View | InsertQuery

@@ -7,8 +7,8 @@ from sqlglot import exp
 from jobs.errors import InvalidQuery, TypeMismatch, UnknownName
 from jobs.sql import types as t
 from jobs.sql.casts import converted, widened
+from jobs.sql.coercion import shared_type
 from jobs.sql.dialect import sql_of
-from jobs.sql.scalars import common
 from jobs.sql.scope import Infer, Rules, Typed
 from jobs.sql.types import Kind
 
@@ -46,8 +46,8 @@ def _array(node: exp.Array, typed: Infer) -> Typed:
     items = [typed(item) for item in node.expressions]
     if not items:
         raise InvalidQuery("ARRAY[] has no type", hint="CAST(NULL AS ARRAY<…>), or give it an element")
-    kind = common("ARRAY", [item.type for item in items])
-    return Typed(exp.Array(expressions=[widened(item, kind).expression for item in items]), t.array(kind))
+    items, kind = shared_type("ARRAY", items)
+    return Typed(exp.Array(expressions=[item.expression for item in items]), t.array(kind))
 
 
 def _struct(node: exp.Anonymous, typed: Infer) -> Typed:
@@ -68,13 +68,25 @@ def _map(node: exp.Anonymous, typed: Infer) -> Typed:
     members = _pairs(node, "MAP(key := value, …)")
     keys = [typed(_key(key)) for key, _ in members]
     values = [typed(value) for _, value in members]
-    key_type = common("MAP", [key.type for key in keys])
-    value_type = common("MAP", [value.type for value in values])
+    keys, key_type = shared_type("the keys of MAP", [_named(key) for key in keys])
+    values, value_type = shared_type("the values of MAP", values)
     pairs = [
-        exp.PropertyEQ(this=widened(key, key_type).expression, expression=widened(value, value_type).expression)
+        exp.PropertyEQ(this=key.expression, expression=value.expression)
         for key, value in zip(keys, values, strict=True)
     ]
     return Typed(exp.Anonymous(this="MAP", expressions=pairs), t.map_of(key_type, value_type))
+
+
+def _named(key: Typed) -> Typed:
+    """A key of a MAP, which has none that is NULL: as in ksqlDB its name is the word null."""
+    if key.type.kind is Kind.NULL:
+        return Typed(exp.Literal.string("null"), t.VARCHAR)
+    known = is_constant(key.expression) or (
+        isinstance(key.expression, exp.Anonymous) and key.expression.name == "COALESCE"
+    )
+    if key.type.kind is not Kind.VARCHAR or known:
+        return key
+    return Typed(exp.Anonymous(this="COALESCE", expressions=[key.expression, exp.Literal.string("null")]), t.VARCHAR)
 
 
 def _pairs(node: exp.Anonymous, form: str) -> list[tuple[exp.Expression, exp.Expression]]:

@@ -1,4 +1,4 @@
-"""What WITH (…) may say: an allow-list, with the defaults.
+"""What WITH (…) may say of a source: an allow-list, with the defaults. Those of a view are `jobs.sql.view_options`.
 
 Everything else is refused. That is not pedantry: Kafka's client options can load classes and run code in the reader
 (`sasl.jaas.config`, callback handlers, interceptors), so none is ever taken from SQL; they belong into the settings.
@@ -27,8 +27,6 @@ _SOURCE_OPTIONS = (
     "TIMESTAMP_FORMAT",
     "VALUE_DELIMITER",
 )
-# The first value is the default: saying it is no request for anything else.
-_VIEW_OPTIONS = {"REFRESH": ("auto", "incremental"), "STATE": ("full",), "SEMANTICS": ("sql",), "ERRORS": ("null",)}
 # ksqlDB's options that are not there yet: a reader should not look for a typing error.
 _KSQL_OPTIONS = frozenset(
     {
@@ -67,65 +65,55 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
         InvalidQuery: a format that cannot hold the columns.
         UnknownName: TIMESTAMP names no column.
     """
-    given = _allowed(options, _SOURCE_OPTIONS, "a source")
+    given = allowed(options, _SOURCE_OPTIONS, "a source")
     if "FORMAT" in given and ({"KEY_FORMAT", "VALUE_FORMAT"} & given.keys()):
-        raise _error(
+        raise error(
             OptionRefused, given["FORMAT"], "FORMAT stands for both KEY_FORMAT and VALUE_FORMAT: give one or the other"
         )
     both = given.get("FORMAT")
-    key_format = _format(given.get("KEY_FORMAT", both), default="KAFKA", key=True)
-    value_format = _format(given.get("VALUE_FORMAT", both), default="JSON", key=False)
-    _check_columns("key", key_format, [c for c in columns if c.key])
-    _check_columns("value", value_format, [c for c in columns if not c.key])
+    key_format = format_of(given.get("KEY_FORMAT", both), default="KAFKA", key=True)
+    value_format = format_of(given.get("VALUE_FORMAT", both), default="JSON", key=False)
+    check_columns("key", key_format, [c for c in columns if c.key])
+    check_columns("value", value_format, [c for c in columns if not c.key])
     topic = given.get("KAFKA_TOPIC")
     delimiter = given.get("VALUE_DELIMITER")
-    if topic is not None and not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic.value):
-        raise _error(OptionRefused, topic, f"'{topic.value}' is not the name of a topic", "use letters, digits, . _ -")
+    if topic is not None:
+        check_topic(topic)
     return SourceOptions(
         topic=topic.value if topic else name,
         key_format=key_format,
         value_format=value_format,
-        partitions=_count(given.get("PARTITIONS")),
-        replicas=_count(given.get("REPLICAS")),
-        timestamp=_timestamp(given, columns),
+        partitions=count_of(given.get("PARTITIONS")),
+        replicas=count_of(given.get("REPLICAS")),
+        timestamp=timestamp_column(given, columns),
         timestamp_format=given["TIMESTAMP_FORMAT"].value if "TIMESTAMP_FORMAT" in given else None,
         other={"VALUE_DELIMITER": _delimiter(delimiter, value_format)} if delimiter else {},
     )
 
 
-def view_options(options: Iterable[Option]) -> dict[str, str]:
-    """Check the options of a view; only those that name what is done anyway are accepted.
+def check_topic(option: Option) -> None:
+    """Check the name of a topic.
 
     Raises:
-        OptionRefused: no such option.
-        NotSupported: an option of a later version, with a value other than the default.
+        OptionRefused: Kafka would not take it.
     """
-    given = _allowed(options, (*_VIEW_OPTIONS, *_SOURCE_OPTIONS), "a view")
-    for name, option in given.items():
-        if name in _SOURCE_OPTIONS:
-            raise _error(
-                NotSupported,
-                option,
-                f"{name} of a view is not supported yet: a view is a table of the lake, not a topic",
-            )
-        known = _VIEW_OPTIONS[name]
-        if option.value.lower() not in known:
-            raise _error(
-                NotSupported,
-                option,
-                f"{name} = '{option.value}' is not supported yet",
-                f"leave it out, or '{known[0]}'",
-            )
-    return {name: option.value.lower() for name, option in given.items()}
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", option.value):
+        raise error(OptionRefused, option, f"'{option.value}' is not the name of a topic", "use letters, digits, . _ -")
 
 
-def _allowed(options: Iterable[Option], known: tuple[str, ...], owner: str) -> dict[str, Option]:
+def allowed(options: Iterable[Option], known: tuple[str, ...], owner: str) -> dict[str, Option]:
+    """The options by name.
+
+    Raises:
+        OptionRefused: one that is not known, or is given twice.
+        NotSupported: an option of ksqlDB that is not there yet.
+    """
     given: dict[str, Option] = {}
     for option in options:
         if option.name not in known:
             raise _refusal(option, known, owner)
         if option.name in given:
-            raise _error(OptionRefused, option, f"{option.name} is given twice")
+            raise error(OptionRefused, option, f"{option.name} is given twice")
         given[option.name] = option
     return given
 
@@ -134,37 +122,48 @@ def _refusal(option: Option, known: tuple[str, ...], owner: str) -> SqlError:
     shown = option.name.lower()
     if "." in option.name or _RUNS_CODE.search(option.name):
         why = "it can run code in the reader" if _RUNS_CODE.search(option.name) else "it reaches the Kafka client"
-        return _error(
+        return error(
             OptionRefused,
             option,
             f"option '{shown}' is refused: {why}",
             "client options are not taken from SQL; the operator sets them in strandline.toml",
         )
     if option.name in _KSQL_OPTIONS:
-        return _error(NotSupported, option, f"option {option.name} is not supported yet")
+        return error(NotSupported, option, f"option {option.name} is not supported yet")
     unknown = UnknownName.among("option", option.name, known)
-    return _error(OptionRefused, option, f"{option.name} is not an option of {owner}", unknown.hint)
+    return error(OptionRefused, option, f"{option.name} is not an option of {owner}", unknown.hint)
 
 
-def _error(kind: Callable[..., SqlError], option: Option, message: str, hint: str | None = None) -> SqlError:
+def error(kind: Callable[..., SqlError], option: Option, message: str, hint: str | None = None) -> SqlError:
+    """An error at the option's place."""
     return kind(message, line=option.line, column=option.column, hint=hint)
 
 
-def _format(option: Option | None, *, default: str, key: bool) -> str:
+def format_of(option: Option | None, *, default: str, key: bool) -> str:
+    """The format that an option names.
+
+    Raises:
+        NotSupported, OptionRefused
+    """
     if option is None:
         return default
     value = option.value.upper()
     known = (*FORMATS, "NONE") if key else FORMATS
     if value in ("PROTOBUF", "PROTOBUF_NOSR"):
-        raise _error(
+        raise error(
             NotSupported, option, f"the format {value} is not supported yet", f"use one of {', '.join(FORMATS)}"
         )
     if value not in known:
-        raise _error(OptionRefused, option, f"'{option.value}' is not a format", f"use one of {', '.join(known)}")
+        raise error(OptionRefused, option, f"'{option.value}' is not a format", f"use one of {', '.join(known)}")
     return value
 
 
-def _check_columns(side: str, form: str, columns: list[Column]) -> None:
+def check_columns(side: str, form: str, columns: list[Column]) -> None:
+    """Check that a format can hold the columns of one side, `key` or `value`.
+
+    Raises:
+        InvalidQuery: it cannot.
+    """
     if form == "NONE" and columns:
         raise InvalidQuery(f"KEY_FORMAT is NONE, but '{columns[0].name}' is a key column")
     if form == "KAFKA" and len(columns) > 1:
@@ -191,21 +190,32 @@ def _has_odd_map(kind: SqlType) -> bool:
     return any(_has_odd_map(inner) for inner in (*kind.args, *(inner for _, inner in kind.fields)))
 
 
-def _count(option: Option | None) -> int:
+def count_of(option: Option | None) -> int:
+    """The number that an option gives; 1 without it.
+
+    Raises:
+        OptionRefused
+    """
     if option is None:
         return 1
     if not option.value.isdigit() or not 1 <= int(option.value) <= _MOST_PARTITIONS:
-        raise _error(
+        raise error(
             OptionRefused, option, f"{option.name} is a number from 1 to {_MOST_PARTITIONS}, not '{option.value}'"
         )
     return int(option.value)
 
 
-def _timestamp(given: Mapping[str, Option], columns: tuple[Column, ...]) -> str | None:
+def timestamp_column(given: Mapping[str, Option], columns: tuple[Column, ...]) -> str | None:
+    """The name of the column that TIMESTAMP says is a row's time; None without it.
+
+    Raises:
+        UnknownName: there is no such column.
+        OptionRefused: its type is no time.
+    """
     option, form = given.get("TIMESTAMP"), given.get("TIMESTAMP_FORMAT")
     if option is None:
         if form is not None:
-            raise _error(OptionRefused, form, "TIMESTAMP_FORMAT needs TIMESTAMP: the column it is the format of")
+            raise error(OptionRefused, form, "TIMESTAMP_FORMAT needs TIMESTAMP: the column it is the format of")
         return None
     text = option.value
     name = text[1:-1] if text[:1] in '`"' and text[-1:] == text[:1] else text.lower()
@@ -214,7 +224,7 @@ def _timestamp(given: Mapping[str, Option], columns: tuple[Column, ...]) -> str 
         raise UnknownName.among("column", name, kinds, line=option.line, column=option.column)
     allowed = (Kind.VARCHAR,) if form else (Kind.BIGINT, Kind.TIMESTAMP)
     if kinds[name] not in allowed:
-        raise _error(
+        raise error(
             OptionRefused,
             option,
             f"TIMESTAMP column '{name}' is {kinds[name]}, expected {' or '.join(allowed)}",
@@ -225,8 +235,8 @@ def _timestamp(given: Mapping[str, Option], columns: tuple[Column, ...]) -> str 
 
 def _delimiter(option: Option, form: str) -> str:
     if form != "DELIMITED":
-        raise _error(OptionRefused, option, f"VALUE_DELIMITER is for VALUE_FORMAT = 'DELIMITED', not {form}")
+        raise error(OptionRefused, option, f"VALUE_DELIMITER is for VALUE_FORMAT = 'DELIMITED', not {form}")
     value = _DELIMITERS.get(option.value.upper(), option.value)
     if len(value) != 1:
-        raise _error(OptionRefused, option, f"VALUE_DELIMITER is one character, TAB or SPACE, not '{option.value}'")
+        raise error(OptionRefused, option, f"VALUE_DELIMITER is one character, TAB or SPACE, not '{option.value}'")
     return value

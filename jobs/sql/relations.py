@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from jobs.errors import UnknownName
 from jobs.ivm.stage import Relation
+from jobs.ivm.storage import PLACE
 from jobs.sql import types as t
 from jobs.sql.catalog import Catalog
 from jobs.sql.model import META_COLUMNS, InsertQuery, Source, View
@@ -15,8 +18,8 @@ TOMBSTONE = "_tombstone"
 def relation(name: str, catalog: Catalog, *, line: int | None = None, column: int | None = None) -> Relation:
     """The stream, table or view `name`.
 
-    An append-only relation has the meta columns after its visible ones. The key of a keyed one is empty when not all
-    of its key columns are visible.
+    An append-only relation has the meta columns after its visible ones; a keyed one has hidden columns that can be
+    read by name.
 
     Raises:
         UnknownName: there is none; nearest names proposed, at line and column.
@@ -24,24 +27,33 @@ def relation(name: str, catalog: Catalog, *, line: int | None = None, column: in
     found = catalog.find(name)
     if found is None or isinstance(found, InsertQuery):
         raise UnknownName.among("stream, table or view", name, catalog.relations(), line=line, column=column)
-    return relation_of(found)
+    return fed_relation(found, catalog)
+
+
+def fed_relation(definition: Source | View, catalog: Catalog) -> Relation:
+    """What `definition` looks like to a query, together with the queries that insert into it."""
+    made = relation_of(definition)
+    identified = all(each.identified for each in catalog.insert_queries(definition.name))
+    return made if identified else replace(made, identity=())
 
 
 def relation_of(definition: Source | View) -> Relation:
     """What `definition` looks like to a query."""
     columns = tuple((c.name, c.type) for c in definition.columns)
+    if isinstance(definition, View):
+        if definition.storage == "append":
+            return Relation(definition.name, (*columns, *META_COLUMNS), "append", identity=definition.identity)
+        hidden = tuple((c.name, c.type) for c in definition.hidden)
+        return Relation(definition.name, columns, "keyed", definition.row_key, hidden)
     if definition.kind == "stream":
         return Relation(definition.name, (*columns, *META_COLUMNS), "append")
-    return Relation(definition.name, columns, "keyed", definition.key)
-
-
-def key_of(name: str, catalog: Catalog) -> tuple[str, ...]:
-    """The visible key columns of `name`: they identify a row of a table, and come from the record's key in a stream."""
-    found = catalog.get(name)
-    return () if isinstance(found, InsertQuery) else found.key
+    return Relation(definition.name, columns, "keyed", definition.key, PLACE)
 
 
 def event_log(source: Source) -> Relation:
-    """The event log below a keyed source: its columns, the meta columns, and whether the event was a tombstone."""
+    """The event log below a keyed source: its columns, the meta columns, and whether the event was a tombstone.
+
+    Its key is the source's: what tells the versions of one row from those of another.
+    """
     columns = tuple((c.name, c.type) for c in source.columns)
-    return Relation(event_log_of(source.name), (*columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN)), "append")
+    return Relation(event_log_of(source.name), (*columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN)), "append", source.key)

@@ -1,7 +1,11 @@
 """What a scalar function is: a name, the types it takes and gives, and how each engine writes it.
 
 A new function is one entry in one of the `scalars_*` modules. An engine's text is a template: `{0}`, `{1}` are the
-arguments as that engine writes them, `{args}` all of them, separated by commas.
+arguments as that engine writes them, `{args}` all of them, separated by commas. Where the text depends on how many
+arguments there are, or on what a literal says, it is a function of the arguments' texts.
+
+A template that needs a lambda of its own names its variables `__x`, `__y`, …: no column and no variable of the language
+begins so, so that an argument's text can stand inside.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ from jobs.sql.types import Kind, SqlType, common_type
 Types = tuple[SqlType, ...]
 Signature = Callable[[str, Types], tuple[Types, SqlType]]
 """(function's name, types of the arguments) -> (types to cast the arguments to, type of the result)."""
+Written = Callable[[Sequence[str]], str]
+Template = str | Written
+"""How an engine writes a call, given the texts of the arguments."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +36,30 @@ class Scalar:
         aliases: other names of the same function.
         exact: the engines give other types, so the result is cast to the signature's.
         constant: arguments (from 0) that must be literals.
+        instead: the function that is called in its place when the first argument is of that kind.
+        check: raises InvalidQuery when a literal says what the function does not know; given what the arguments say,
+            None for those that are no literals.
+        alike: literals among the arguments take the type of the others.
+        hidden: what others are made of; not meant to be typed, and harmless when it is.
     """
 
     name: str
     signature: Signature
-    spark: str
-    duckdb: str | None = None
+    spark: Template
+    duckdb: Template | None = None
     aliases: tuple[str, ...] = ()
     exact: bool = False
     constant: tuple[int, ...] = ()
+    instead: tuple[tuple[Kind, str], ...] = ()
+    check: Callable[[Sequence[str | None]], None] | None = None
+    alike: bool = False
+    hidden: bool = False
 
     def write(self, dialect: str, arguments: Sequence[str]) -> str:
         """The call in one engine's words."""
         template = self.duckdb if dialect == "duckdb" and self.duckdb is not None else self.spark
+        if not isinstance(template, str):
+            return template(arguments)
         if "{" in template:
             return template.format(*arguments, args=", ".join(arguments))
         return f"{template}({', '.join(arguments)})"

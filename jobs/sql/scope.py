@@ -1,10 +1,13 @@
-"""The names an expression may use, and what they are: the columns of the one relation a query reads."""
+"""What names in an expression mean: the interface that `infer` asks, and the plain case of one relation.
+
+The inputs of a SELECT, with their aliases, are `jobs.sql.inputs`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sqlglot import exp
 
@@ -31,9 +34,20 @@ Rules = Mapping[type[exp.Expr], Callable[[Any, Infer], Typed]]
 """How each kind of node is elaborated; its parts are handed to the `Infer`."""
 
 
+class Names(Protocol):
+    """Where an expression stands: it says what a column's name means there."""
+
+    def resolve(self, column: exp.Column) -> Typed:
+        """The column, or what a pseudo column is computed from.
+
+        Raises:
+            UnknownName, InvalidQuery: there is no such name, or more than one.
+        """
+
+
 @dataclass(frozen=True)
 class Scope:
-    """One relation and the names that it goes by."""
+    """One relation and the names that it goes by; what its columns become has plain names."""
 
     relation: Relation
     qualifiers: tuple[str, ...]
@@ -89,9 +103,12 @@ class Scope:
         return tuple(PSEUDO_COLUMNS) if self.relation.kind == "append" else ()
 
 
-def column(name: str) -> exp.Column:
-    """A reference to a column by its plain name."""
-    return exp.Column(this=exp.Identifier(this=name, quoted=needs_quotes(name)))
+def column(name: str, table: str | None = None) -> exp.Column:
+    """A reference to a column, by its plain name or that of an input of the query."""
+    made = exp.Column(this=exp.Identifier(this=name, quoted=needs_quotes(name)))
+    if table is not None:
+        made.set("table", exp.Identifier(this=table, quoted=needs_quotes(table)))
+    return made
 
 
 def binary(operator: type[exp.Expr], left: Typed, right: Typed) -> exp.Expression:
@@ -106,3 +123,21 @@ def _column(name: str, written: exp.Column) -> exp.Column:
     made = column(name)
     made.this.meta.update(written.this.meta)
     return made
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The body of a lambda function: its variables come before the names around it."""
+
+    outer: Names
+    variables: Mapping[str, Typed]
+
+    def resolve(self, column: exp.Column) -> Typed:
+        """The variable of that name, or what the name means around the function; raises as that does."""
+        found = self.variables.get(column.name) if not column.table else None
+        return self.outer.resolve(column) if found is None else Typed(found.expression.copy(), found.type)
+
+
+def depth_of(names: Names) -> int:
+    """How many lambda functions are around."""
+    return 1 + depth_of(names.outer) if isinstance(names, Inside) else 0

@@ -12,11 +12,14 @@ from jobs.errors import SqlSyntaxError
 from jobs.sql.dialect import Strandline, syntax_error, tokenize
 from jobs.sql.grammar import Grammar
 from jobs.sql.syntax import (
+    CreateFunction,
     CreateSource,
     CreateView,
     DeclaredColumn,
     Describe,
+    DescribeFunction,
     Drop,
+    DropFunction,
     Explain,
     InsertSelect,
     InsertValues,
@@ -29,11 +32,14 @@ from jobs.sql.syntax import (
 )
 
 __all__ = (
+    "CreateFunction",
     "CreateSource",
     "CreateView",
     "DeclaredColumn",
     "Describe",
+    "DescribeFunction",
     "Drop",
+    "DropFunction",
     "Explain",
     "InsertSelect",
     "InsertValues",
@@ -48,18 +54,15 @@ __all__ = (
 )
 
 
-def parse(text: str, rules: type[Grammar] = Grammar) -> list[Statement]:
+def parse(text: str) -> list[Statement]:
     """The statements of `text`, in order; each ends with a semicolon, which the last one may lack.
-
-    Args:
-        rules: the grammar, or one that allows more.
 
     Raises:
         SqlSyntaxError: line and column are those of the whole text. No statement is returned then.
         UnknownName, TypeMismatch: a type that is not there.
         NotSupported: a clause that Strandline knows of and does not maintain yet.
     """
-    grammar = rules(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
+    grammar = Grammar(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
     statements = []
     for tokens in _chunks(tokenize(text)):
         try:

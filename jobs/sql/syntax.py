@@ -55,7 +55,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateSource(Statement):
-    """`CREATE STREAM|TABLE name (columns) WITH (options)`."""
+    """`CREATE [SOURCE] STREAM|TABLE name (columns) WITH (options)`; a SOURCE is read only: others write its topic."""
 
     name: str
     kind: Kind
@@ -63,6 +63,7 @@ class CreateSource(Statement):
     options: tuple[Option, ...] = ()
     or_replace: bool = False
     if_not_exists: bool = False
+    read_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,19 @@ class CreateView(Statement):
     @property
     def materialized(self) -> bool:
         return self.kind is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateFunction(Statement):
+    """`CREATE [AGGREGATE] FUNCTION name (parameters) RETURNS type LANGUAGE PYTHON AS 'code'`; `name` in upper case."""
+
+    name: str
+    parameters: tuple[DeclaredColumn, ...]
+    returns: SqlType
+    code: str
+    aggregate: bool = False
+    or_replace: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +125,14 @@ class Drop(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DropFunction(Statement):
+    """`DROP FUNCTION [IF EXISTS] name`."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Show(Statement):
     """`SHOW|LIST what [EXTENDED]`."""
 
@@ -124,6 +146,13 @@ class Describe(Statement):
 
     name: str
     extended: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeFunction(Statement):
+    """`DESCRIBE FUNCTION name`."""
+
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -204,4 +204,17 @@ def common_type(left: SqlType, right: SqlType) -> SqlType | None:
     if left.kind == right.kind and left.kind in (Kind.ARRAY, Kind.MAP):
         inner = [common_type(a, b) for a, b in zip(left.args, right.args, strict=True)]
         return None if None in inner else SqlType(left.kind, args=tuple(t for t in inner if t))
+    if left.kind is Kind.STRUCT and right.kind is Kind.STRUCT:
+        return _common_struct(dict(left.fields), dict(right.fields))
     return None
+
+
+def _common_struct(left: dict[str, SqlType], right: dict[str, SqlType]) -> SqlType | None:
+    """All fields of both; those of one name have a common type."""
+    fields = {**left, **right}
+    for name in left.keys() & right.keys():
+        shared = common_type(left[name], right[name])
+        if shared is None:
+            return None
+        fields[name] = shared
+    return struct(*fields.items())

@@ -54,6 +54,8 @@ def type_of(node: exp.Expr, at: Token | None = None) -> SqlType:
     inner = node.expressions
     if kind in _FLAT_TYPES and not inner:
         return _FLAT_TYPES[kind]
+    if kind is exp.DType.VARCHAR and [part.name.upper() for part in inner] == ["STRING"]:
+        return t.VARCHAR
     if kind is exp.DType.DECIMAL:
         return _decimal(inner, line, column)
     if kind is exp.DType.ARRAY and len(inner) == 1:

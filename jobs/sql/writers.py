@@ -15,6 +15,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.spark import SparkGenerator
 
 from jobs.sql.functions import find
+from jobs.sql.text_literals import quoted
 from jobs.sql.types import SqlType
 from jobs.sql.types_text import type_of
 
@@ -82,6 +83,7 @@ class SparkWriter(SparkGenerator):
         ),
         exp.Like: lambda self, node: self.like_text(node),
         exp.Literal: lambda self, node: self.literal_text(node),
+        exp.Lambda: lambda self, node: self.lambda_sql(node),
     }
 
     def type_text(self, kind: SqlType) -> str:
@@ -119,6 +121,7 @@ class DuckDbWriter(DuckDBGenerator):
         exp.Array: lambda self, node: f"[{self.expressions(node, flat=True)}]",
         exp.Bracket: lambda self, node: f"({self.sql(node, 'this')})[{self.expressions(node, flat=True)}]",
         exp.Like: lambda self, node: f"{self.sql(node, 'this')} {_like(node)} {self.sql(node, 'expression')}",
+        exp.Lambda: lambda self, node: f"lambda {self.expressions(node, flat=True)}: {self.sql(node, 'this')}",
     }
 
     def type_text(self, kind: SqlType) -> str:
@@ -143,7 +146,7 @@ def _like(node: exp.Like) -> str:
 
 
 def _string(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return quoted(text, "spark")
 
 
 def _quoted(name: str) -> str:

@@ -21,11 +21,13 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 
 from jobs.sql import types as t
 from jobs.sql.model import Column, Source, View
+from jobs.sql.plan import plan
 from orchestration import assets as assets_module
 from orchestration.assets import pipeline_assets
 from orchestration.launch import DrainClient
 from orchestration.translator import Translator
 from state_store.layout import Lake
+from tests.memory_catalog import MemoryCatalog
 
 # Python starts in well under a second; a machine that is busy with other tests may need many.
 PATIENCE_SECONDS = 60.0
@@ -109,7 +111,10 @@ def packages(
     monkeypatch.setattr(assets_module, "_RETRIES", 1)
     monkeypatch.setattr(assets_module, "_FIRST_DELAY_SECONDS", 0)
     definitions = (STREAM, VIEW)
-    translator = Translator(definitions, Lake(Path("/lake")))
+    catalog = MemoryCatalog()
+    for definition in definitions:
+        catalog.add(definition)
+    translator = Translator(definitions, Lake(Path("/lake")), plan_of=lambda view: plan(view, catalog))
     made = pipeline_assets("packages", definitions, translator, client or DrainClient())
     assert made is not None
     return made

@@ -7,8 +7,9 @@ import pytest
 from jobs.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
 from jobs.sql import types as t
 from jobs.sql.model import Column
-from jobs.sql.options import SourceOptions, source_options, view_options
+from jobs.sql.options import SourceOptions, source_options
 from jobs.sql.syntax import Option
+from jobs.sql.view_options import view_options
 
 COLUMNS = (
     Column("id", t.BIGINT, key=True),
@@ -132,16 +133,25 @@ def test_a_format_must_be_able_to_hold_the_columns(kind: t.SqlType, form: str, a
             source_options("s", columns, [Option("VALUE_FORMAT", form)])
 
 
-def test_a_view_takes_the_options_that_name_what_is_done_anyway() -> None:
-    assert view_options([Option("STATE", "FULL"), Option("REFRESH", "incremental")]) == {
-        "STATE": "full",
-        "REFRESH": "incremental",
-    }
+def test_a_view_takes_choices_and_remembers_what_its_topic_is_to_be() -> None:
+    options = [
+        Option("STATE", "Shared"),
+        Option("SEMANTICS", "ksql"),
+        Option("KAFKA_TOPIC", "Out"),
+        Option("PARTITIONS", "4"),
+    ]
+    assert view_options(options) == {"STATE": "shared", "SEMANTICS": "ksql", "KAFKA_TOPIC": "Out", "PARTITIONS": "4"}
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("STATE", "partial"), ("SEMANTICS", "ksql"), ("ERRORS", "stop"), ("KAFKA_TOPIC", "out")]
+    ("name", "value"), [("SEMANTICS", "mysql"), ("VALUE_FORMAT", "XML"), ("PARTITIONS", "0"), ("KAFKA_TOPIC", "a b")]
 )
+def test_values_that_a_view_cannot_have(name: str, value: str) -> None:
+    with pytest.raises(OptionRefused, match=value):
+        view_options([Option(name, value)])
+
+
+@pytest.mark.parametrize(("name", "value"), [("STATE", "partial")])
 def test_options_of_later_versions_are_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(NotSupported, match=name):
         view_options([Option(name, value)])

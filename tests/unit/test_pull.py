@@ -151,6 +151,7 @@ def test_dead_letters_and_the_log_below_a_table_can_be_read(filled: Interpreter)
         ("SELECT sensor FROM readings a JOIN sensors b ON a.sensor = b.sensor", InvalidQuery, "a.sensor", 8),
         ("SELECT reading + area FROM readings", TypeMismatch, None, 8),
         ("SELECT LATEST_BY_OFFSET(reading) FROM readings", NotSupported, "view", 8),
+        ("SELECT COUNT(DISTINCT area, sensor) FROM readings", NotSupported, "SELECT DISTINCT", 8),
         ("SELECT * FROM RANGE(3)", NotSupported, None, 15),
     ],
 )
@@ -161,6 +162,28 @@ def test_a_wrong_query_says_where_and_what_to_type(
         answer(filled, query)
     assert (caught.value.line, caught.value.column) == (1, column)
     assert hint is None or hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("EARLIEST_BY_OFFSET(area)", "EARLIEST_BY_OFFSET needs the order of events"),
+        ("TOPK(reading, 2)", "TOPK is not computed by pull queries"),
+        ("HISTOGRAM(area)", "HISTOGRAM is not computed by pull queries"),
+        ("COLLECT_SET(area)", "COLLECT_SET is not computed by pull queries"),
+    ],
+)
+def test_an_aggregate_of_views_is_refused_for_what_it_lacks(filled: Interpreter, call: str, message: str) -> None:
+    with pytest.raises(NotSupported, match=message) as caught:
+        answer(filled, f"SELECT {call} FROM readings")
+    assert caught.value.column is not None
+
+
+def test_distinct_is_checked_as_in_a_view(filled: Interpreter) -> None:
+    query = "SELECT SUM(DISTINCT n), COUNT(DISTINCT area) FILTER (WHERE n > 100) FROM readings"
+    assert [list(row.values()) for row in answer(filled, query)] == [[15, 0]]
+    with pytest.raises(TypeMismatch, match="SUM"):
+        answer(filled, "SELECT SUM(DISTINCT area) FROM readings")
 
 
 @pytest.mark.parametrize(

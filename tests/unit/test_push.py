@@ -20,7 +20,7 @@ from tests.lake_tables import append, delete, events, update
 DEFINITIONS = """
     CREATE STREAM checkins (id BIGINT KEY, place VARCHAR) WITH (KAFKA_TOPIC = 'checkins');
     CREATE TABLE places AS SELECT id, COUNT(*) AS n, LATEST_BY_OFFSET(place) AS place FROM checkins GROUP BY id;
-    CREATE TABLE counts AS SELECT COUNT(*) AS n FROM checkins GROUP BY place;
+    CREATE MATERIALIZED VIEW counts AS SELECT COUNT(*) AS n FROM checkins GROUP BY place;
 """
 
 

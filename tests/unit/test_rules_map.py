@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.ivm.stage import MapStage, Relation
 from jobs.sql import types as t
-from tests.rule_harness import RuleBench, append_log, insert, multiset, output, parse
+from tests.rule_harness import RuleBench, append_log, insert, mapped, multiset, output
 
 EXAMPLES = 40
 
@@ -28,7 +28,7 @@ QUOTIENT = output("q", "CASE WHEN v = 0 THEN CAST(error('computed') AS INT) ELSE
 @given(st.lists(st.lists(st.fixed_dictionaries({"v": st.none() | st.integers(-2, 2)}), max_size=4), max_size=4))
 def test_rows_of_a_log_are_appended_once_each(duck: DuckDBPyConnection, batches: list[list[dict[str, Any]]]) -> None:
     """Equal rows stay as many as they are; the filter leaves out what is NULL."""
-    stage = MapStage("view", append_log([("v", t.INT)]), parse(WHERE), (output("w", "v * 10", t.BIGINT), QUOTIENT))
+    stage = mapped(append_log([("v", t.INT)]), WHERE, (output("w", "v * 10", t.BIGINT), QUOTIENT))
     bench = RuleBench(duck, stage)
     for batch in batches:
         bench.epoch([(row, 1, 0) for row in batch])
@@ -66,7 +66,7 @@ def test_rows_of_a_table_keep_their_key(
     duck: DuckDBPyConnection, epochs: list[list[tuple[int | None, dict[str, Any] | None]]]
 ) -> None:
     outputs = (output("pid", "id", t.INT), QUOTIENT, output("m", "m", t.map_of(t.VARCHAR, t.INT)))
-    stage = MapStage("view", TABLE, parse(WHERE), outputs, ("pid",))
+    stage = mapped(TABLE, WHERE, outputs, ("pid",))
     run_table(duck, stage, epochs, "SELECT id, 4 // v, m FROM present WHERE v <> 0")
 
 
@@ -76,14 +76,14 @@ def test_a_key_that_nobody_selected_still_tells_rows_apart(
     duck: DuckDBPyConnection,
     epochs: list[list[tuple[int | None, dict[str, Any] | None]]],
 ) -> None:
-    stage = MapStage("view", TABLE, None, (output("v", "v", t.INT),), (), (output("__k0", "id", t.INT),))
+    stage = mapped(TABLE, None, (output("v", "v", t.INT),), ("__k0",), (output("__k0", "id", t.INT),))
     run_table(duck, stage, epochs, "SELECT v FROM present")
 
 
 def test_the_one_row_of_a_global_aggregate_stays_while_nothing_changes(duck: DuckDBPyConnection) -> None:
     """A keyed input without a key: an empty batch of changes does not say that its row has gone."""
     one_row = Relation("total", (("n", t.BIGINT),), "keyed", ())
-    bench = RuleBench(duck, MapStage("view", one_row, parse("n < 3"), (output("n", "n", t.BIGINT),)))
+    bench = RuleBench(duck, mapped(one_row, "n < 3", (output("n", "n", t.BIGINT),)))
     for changes, expected in [
         ([({"n": 1}, 1, 0)], [(1,)]),
         ([], [(1,)]),

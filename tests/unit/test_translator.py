@@ -11,6 +11,7 @@ import pytest
 from jobs.sql import types as t
 from jobs.sql.catalog import Catalog
 from jobs.sql.model import Column, Definition, InsertQuery, Source, View
+from jobs.sql.plan import plan
 from orchestration.definitions import build
 from orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, VISIBLE_LINEAGE
 from orchestration.roles import Role, identifier, role_of, table_of
@@ -48,6 +49,8 @@ LOCATIONS = View(
     pipeline="packages",
     sql="CREATE TABLE locations AS SELECT …;",
     fingerprint="f1",
+    storage="keyed",
+    row_key=("id",),
 )
 DOORS = replace(CHECKINS, name="doors", topic="doors_topic", sql="CREATE STREAM doors (…) WITH (…);")
 ROME = View(
@@ -84,8 +87,11 @@ EVERYTHING: tuple[Definition, ...] = (CHECKINS, OWNERS, LOCATIONS, ROME, DOORS, 
 
 
 @pytest.fixture
-def translator() -> Translator:
-    return Translator(EVERYTHING, Lake(Path("/lake")))
+def translator(lake: Lake) -> Translator:
+    catalog = Catalog(lake)
+    for definition in EVERYTHING:
+        catalog.add(definition)
+    return Translator(EVERYTHING, Lake(Path("/lake")), plan_of=lambda view: plan(view, catalog))
 
 
 def specs_of(translator: Translator) -> dict[str, dg.AssetSpec]:
@@ -190,6 +196,13 @@ def test_column_lineage_points_at_assets_and_is_readable_too(translator: Transla
         }
     )
     assert "| `seen` | `checkins.place` |" in metadata[VISIBLE_LINEAGE].value
+
+
+def test_a_view_that_cannot_be_planned_has_no_lineage_and_its_other_metadata(translator: Translator) -> None:
+    broken = replace(LOCATIONS, query="SELECT gone FROM checkins")
+    metadata = next(s for s in translator.specs(broken) if s.key.path[0] == "projections").metadata
+    assert COLUMN_LINEAGE not in metadata
+    assert COLUMN_SCHEMA in metadata
 
 
 def test_projections_are_expected_to_stay_fresh_and_topics_are_not(translator: Translator) -> None:

@@ -1,0 +1,54 @@
+"""CREATE [AGGREGATE] FUNCTION: from a statement to a function that the catalog can take; its Python is loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jobs.errors import FunctionRefused, NameTaken, SqlError
+from jobs.functions.code import check_aggregate, check_scalar, code_of, retracts
+from jobs.ivm.aggregates import FUNCTIONS
+from jobs.sql.dialect import needs_quotes
+from jobs.sql.functions import NOT_DETERMINISTIC, find
+from jobs.sql.model import Column, Function
+from jobs.sql.syntax import CreateFunction
+
+
+def function_of(statement: CreateFunction, allowed: Collection[str]) -> Function:
+    """The function that a statement asks for.
+
+    Args:
+        allowed: the modules that the operator allows.
+
+    Raises:
+        FunctionRefused: its module is not allowed, cannot be imported, or lacks what a function must have.
+        NameTaken: the language has a function of that name.
+    """
+    try:
+        _check_name(statement.name)
+        if not statement.parameters:
+            raise FunctionRefused(f"{statement.name}() is a constant", hint="a function takes at least one value")
+        code = code_of(statement.code, allowed)
+        found = code.load()
+        (check_aggregate if statement.aggregate else check_scalar)(code, found)
+    except SqlError as error:
+        error.placed(statement.line, statement.column)
+        raise
+    return Function(
+        name=statement.name,
+        parameters=tuple(Column(column.name, column.type) for column in statement.parameters),
+        returns=statement.returns,
+        module=code.module,
+        attribute=code.attribute,
+        source=code.source(),
+        aggregate=statement.aggregate,
+        retracts=statement.aggregate and retracts(found),
+        sql=statement.sql,
+    )
+
+
+def _check_name(name: str) -> None:
+    # Two underscores stand between a function and its parts.
+    if needs_quotes(name.lower()) or "__" in name:
+        raise FunctionRefused(f"'{name}' is no name for a function", hint="letters, digits and _; no word of SQL")
+    if find(name) or name in FUNCTIONS or name in NOT_DETERMINISTIC:
+        raise NameTaken(f"{name} is a function of the language", hint="SHOW FUNCTIONS lists them; take another name")

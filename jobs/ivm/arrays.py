@@ -1,0 +1,138 @@
+"""Arrays and maps as each engine writes them: the part of `jobs.ivm.engine` that accumulators are made of.
+
+Places in an array are counted from 1. A `body` is SQL text over the names that the method binds. They begin with two
+underscores, as no column of a user's does (DuckDB prefers the column), and differ from those bound around them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from jobs.sql.types import MAX_PRECISION, Kind, SqlType
+
+
+def has_map(kind: SqlType) -> bool:
+    """Whether values of the type hold a MAP anywhere: Spark can neither compare nor sort them."""
+    if kind.kind is Kind.MAP:
+        return True
+    return any(has_map(inner) for inner in (*kind.args, *(field for _, field in kind.fields)))
+
+
+def addend(kind: SqlType) -> SqlType:
+    """The type in which two values of `kind` are added without losing a digit.
+
+    Spark widens the sum of two decimals by a digit and, at 38, takes that digit from the scale. Adding two of 37 digits
+    stays exact, so a sum may have 37: one that needs all 38 is reported as an overflow.
+    """
+    if kind.kind is not Kind.DECIMAL:
+        return kind
+    return SqlType(Kind.DECIMAL, precision=min(kind.precision, MAX_PRECISION - 1), scale=kind.scale)
+
+
+class Arrays(ABC):
+    """All arguments and results are SQL text, but for names, types and counts."""
+
+    @abstractmethod
+    def name(self, name: str) -> str:
+        """An identifier, quoted."""
+
+    @abstractmethod
+    def type(self, kind: SqlType) -> str:
+        """A type."""
+
+    @abstractmethod
+    def items(self, value: str) -> str:
+        """Aggregate: array of all values, in no order; NULL or empty over no rows."""
+
+    @abstractmethod
+    def distinct_items(self, value: str) -> str:
+        """Aggregate: array of the different values, in no order; none may be NULL. NULL or empty over no rows."""
+
+    @abstractmethod
+    def transform(self, items: str, item: str, body: str) -> str:
+        """`body` for each item."""
+
+    @abstractmethod
+    def keep(self, items: str, item: str, condition: str) -> str:
+        """The items for which the condition holds."""
+
+    @abstractmethod
+    def let(self, value: str, name: str, body: str) -> str:
+        """`body`, in which `name` is the value: an expression written twice is computed twice."""
+
+    @abstractmethod
+    def get(self, items: str, place: str) -> str:
+        """The item at that place; NULL where there is none."""
+
+    @abstractmethod
+    def slice(self, items: str, start: str, length: str) -> str:
+        """`length` items from place `start` on, or as many as there are."""
+
+    @abstractmethod
+    def places(self, items: str) -> str:
+        """The array 1, 2, … up to the number of items."""
+
+    @abstractmethod
+    def size(self, items: str) -> str:
+        """The number of items; NULL of NULL."""
+
+    @abstractmethod
+    def concat(self, left: str, right: str) -> str:
+        """Two arrays, one after the other."""
+
+    @abstractmethod
+    def reverse(self, items: str) -> str:
+        """An array, last item first."""
+
+    @abstractmethod
+    def repeat(self, value: str, count: str) -> str:
+        """An array of the value, that often."""
+
+    @abstractmethod
+    def sort(self, items: str, *, descending: bool = False) -> str:
+        """Values that can be compared and are not NULL, sorted."""
+
+    @abstractmethod
+    def sort_by(self, items: str, item: str, key: str, kind: SqlType, *, descending: bool = False) -> str:
+        """The items, whose type is `kind`, by a key: a comparable expression over `item`."""
+
+    @abstractmethod
+    def distinct(self, items: str) -> str:
+        """The different values among the items, none of which is NULL."""
+
+    @abstractmethod
+    def overlap(self, left: str, right: str) -> str:
+        """Whether an item is in both arrays; never NULL, also where items or arrays are."""
+
+    @abstractmethod
+    def least(self, items: str) -> str:
+        """The smallest item that is not NULL; NULL when there is none."""
+
+    @abstractmethod
+    def total(self, items: str, kind: SqlType) -> str:
+        """The sum of the items that are not NULL, as that type; 0 over none."""
+
+    def entries(self, value: str) -> str:
+        """A MAP as an array of structs `key`, `value`."""
+        return f"map_entries({value})"
+
+    def first(self, items: str, count: int) -> str:
+        """The first `count` items of an array, or all when there are fewer."""
+        return self.slice(items, "1", str(count))
+
+    def pluck(self, items: str, field: str) -> str:
+        """One field of each struct of an array."""
+        return self.transform(items, "__one", f"(__one).{self.name(field)}")
+
+    def flatten(self, arrays: str) -> str:
+        """The items of arrays, one array after the other."""
+        return f"flatten({arrays})"
+
+    def map_of(self, entries: str) -> str:
+        """The MAP of an array of structs (key, value); no key comes twice."""
+        return f"map_from_entries({entries})"
+
+    def empty(self, kind: SqlType) -> str:
+        """The empty ARRAY or MAP of that type."""
+        literal = {Kind.ARRAY: "array()", Kind.MAP: "map()"}[kind.kind]
+        return f"CAST({literal} AS {self.type(kind)})"

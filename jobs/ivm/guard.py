@@ -1,0 +1,179 @@
+"""What happens to a row on which an expression fails: `ERRORS='dead_letter'` or `'stop'`.
+
+    strict(stage)     the stage, failing where SQL says so: what an epoch runs
+    guarded(stage)    the stage without the rows that fail, and a stage of those rows: its dead letters
+
+An epoch runs strictly. Where that fails on a row, a view with `'stop'` stops; one with `'dead_letter'` runs guarded
+from then on. The dead letters are a maintained table like any other, `<view>__dead_letters`: a row that is corrected
+or taken away leaves it, and nothing is in it twice.
+
+Guarded are the expressions over the rows a stage reads: its columns, conditions and joins. What is computed of a whole
+group (`SUM(a) / SUM(b)`) or overflows while it is added up concerns no single row: there the view stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from jobs.ivm.stage import AggregateStage, AnalyticStage, Core, Input, LatestStage, MapStage, Output, Stage
+from jobs.sql import types as t
+from jobs.sql.failing import failing, lenient
+from jobs.sql.failing import strict as strict_expression
+from jobs.sql.model import FAILED_ROW_COLUMNS
+
+REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)
+
+Change = Callable[[exp.Expression], exp.Expression]
+
+
+def strict(stage: Stage) -> Stage:
+    """The stage with every expression failing where SQL says so."""
+    return strict_outputs(_with_body(stage, strict_expression))
+
+
+def strict_outputs(stage: Stage) -> Stage:
+    """The stage with what it computes above its body failing where SQL says so."""
+    if not isinstance(stage, AggregateStage | AnalyticStage):
+        return stage
+    return replace(stage, outputs=_outputs(stage.outputs, strict_expression))
+
+
+def null_instead(stage: Stage) -> Stage:
+    """The stage with NULL wherever an expression fails."""
+    if isinstance(stage, AggregateStage | AnalyticStage):
+        stage = replace(stage, outputs=_outputs(stage.outputs, lenient))
+    return _with_body(stage, lenient)
+
+
+def guarded(stage: Stage, letters: str) -> tuple[Stage, MapStage | None]:
+    """The stage without the rows that fail, and the stage that keeps those in the table `letters`; None when no row can
+    fail."""
+    if isinstance(stage, LatestStage) or not any(_failing_core(core) is not None for core in stage.body):
+        return stage, None
+    body = tuple(_without(core) for core in stage.body)
+    return replace(stage, body=body), _dead_letters(stage, letters)
+
+
+def _with_body(stage: Stage, change: Change) -> Stage:
+    if isinstance(stage, LatestStage):
+        return stage
+    return replace(stage, body=tuple(_changed(core, change) for core in stage.body))
+
+
+def _changed(core: Core, change: Change) -> Core:
+    return replace(
+        core,
+        inputs=tuple(_input(each, change) for each in core.inputs),
+        where=change(core.where) if core.where is not None else None,
+        columns=_outputs(core.columns, change),
+        expand=_outputs(core.expand, change),
+    )
+
+
+def _input(each: Input, change: Change) -> Input:
+    return replace(each, on=change(each.on)) if each.on is not None else each
+
+
+def _outputs(outputs: tuple[Output, ...], change: Change) -> tuple[Output, ...]:
+    return tuple(replace(each, expression=change(each.expression)) for each in outputs)
+
+
+def _failing_core(core: Core) -> exp.Expression | None:
+    """The condition over a core's joined rows under which one fails: in its WHERE, or, where that lets it through, in a
+    column."""
+    where = failing(core.where) if core.where is not None else None
+    columns = _any([failing(each.expression) for each in core.columns])
+    if columns is not None and core.where is not None:
+        columns = exp.And(this=_truth(core.where), expression=columns)
+    return _any([where, columns])
+
+
+def _without(core: Core) -> Core:
+    fails = _failing_core(core)
+    made = _changed(core, lenient)
+    if fails is None:
+        return made
+    sound = exp.Not(this=exp.Paren(this=_coalesced(fails)))
+    return replace(
+        made, where=sound if made.where is None else exp.And(this=exp.Paren(this=made.where), expression=sound)
+    )
+
+
+def _dead_letters(stage: MapStage | AggregateStage | AnalyticStage, letters: str) -> MapStage:
+    """The rows that fail: what they are (JSON of the inputs' columns) and why, by the identity of the rows they come
+    from."""
+    cores = []
+    for number, core in enumerate(stage.body):
+        fails = _failing_core(core) or exp.false()
+        identity = [
+            Output(f"__i{number}_{at}_{name}", _column(each.alias, name), each.relation.type_of(name))
+            for at, each in enumerate(core.inputs)
+            if each.join not in ("semi", "anti")
+            for name in each.relation.key or each.relation.identity
+        ]
+        columns = (
+            Output(REASON, exp.Literal.string(f"fails in {stage.table}: {_said(core)}"), t.VARCHAR),
+            Output(ROW, _row(core), t.VARCHAR),
+            *identity,
+        )
+        made = _changed(core, lenient)
+        cores.append(replace(made, where=_coalesced(fails), columns=columns, key=tuple(each.name for each in identity)))
+    # Branches have identities of their own: all columns, NULL where they are another branch's.
+    names = {each.name: each.type for core in cores for each in core.columns}
+    body = tuple(_padded(core, names) for core in cores)
+    key = tuple(name for name in names if name not in (REASON, ROW))
+    return MapStage(letters, tuple(replace(core, key=key) for core in body), (REASON, ROW), key)
+
+
+def _padded(core: Core, names: dict[str, t.SqlType]) -> Core:
+    own = {each.name: each for each in core.columns}
+    return replace(core, columns=tuple(own.get(name) or Output(name, exp.Null(), kind) for name, kind in names.items()))
+
+
+def _said(core: Core) -> str:
+    """The expressions that can fail, in our language."""
+    from jobs.sql.dialect import sql_of
+
+    can = [each.expression for each in core.columns if failing(each.expression) is not None]
+    if core.where is not None and failing(core.where) is not None:
+        can.append(core.where)
+    return "; ".join(dict.fromkeys(sql_of(each) for each in can))
+
+
+def _row(core: Core) -> exp.Expression:
+    """The visible columns of the inputs as one JSON text."""
+    fields = [
+        exp.PropertyEQ(
+            this=exp.to_identifier(f"{each.alias}_{name}", quoted=True), expression=_column(each.alias, name)
+        )
+        for each in core.inputs
+        if each.join not in ("semi", "anti")
+        for name, _ in each.relation.columns
+        if not name.startswith("_")
+    ]
+    return exp.Anonymous(this="ROW_JSON", expressions=[exp.Anonymous(this="STRUCT", expressions=fields)])
+
+
+def _column(alias: str, name: str) -> exp.Column:
+    return exp.column(name, table=alias, quoted=True)
+
+
+def _truth(condition: exp.Expression) -> exp.Expression:
+    return _coalesced(lenient(condition))
+
+
+def _coalesced(condition: exp.Expression) -> exp.Expression:
+    return exp.Anonymous(this="COALESCE", expressions=[condition, exp.false()])
+
+
+def _any(parts: list[exp.Expression | None]) -> exp.Expression | None:
+    given = [part for part in parts if part is not None]
+    if not given:
+        return None
+    made = given[0]
+    for part in given[1:]:
+        made = exp.Or(this=made, expression=part)
+    return exp.Paren(this=made)

@@ -1,0 +1,124 @@
+"""What a pipeline maintains, in the order in which it is refreshed.
+
+definitions ──plan──> stages ──> one item per definition, and one per stage that views share ──> levels
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from jobs.errors import RefreshFailed
+from jobs.ivm.stage import Plan, Stage, inputs_of
+from jobs.sql.model import Definition, InsertQuery, Source, View
+from jobs.sql.plan import plan
+from state_store.layout import is_shared
+
+if TYPE_CHECKING:
+    from jobs.ivm.choose import RefreshOption
+    from jobs.ivm.guarded_refresh import ErrorPolicy
+    from jobs.sql.catalog import Catalog
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """One definition, or one shared stage, with its stages: what a refresh needs.
+
+    Attributes:
+        name: unique also among the queries that insert into one stream.
+        target: the table that the last stage is in.
+        stages: in order; all but the last are the definition's own inner stages.
+        inputs: the tables read that are not of these stages.
+        vector_prefix: several queries may feed one stream from one input: each keeps vector entries of its own.
+        option: REFRESH of the view.
+        errors: ERRORS of the view: what happens to a row on which an expression fails.
+        serves: of a shared stage the views that read it.
+    """
+
+    name: str
+    target: str
+    stages: tuple[Stage, ...]
+    inputs: tuple[str, ...]
+    fingerprint: str
+    vector_prefix: str | None = None
+    option: RefreshOption = "auto"
+    errors: ErrorPolicy = "dead_letter"
+    serves: tuple[str, ...] = ()
+
+
+def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list[Maintained]]:
+    """The maintained definitions of a pipeline in levels: a level reads earlier levels only.
+
+    What a definition reads of other pipelines does not count: it is read as it stands.
+
+    Raises:
+        RefreshFailed: they read each other in a circle.
+    """
+    plans = [(d, plan(d, catalog)) for d in definitions if not (isinstance(d, Source) and d.kind == "stream")]
+    todo = [*_shared(plans), *(_item(definition, made) for definition, made in plans)]
+    levels: list[list[Maintained]] = []
+    while todo:
+        waiting = {m.target for m in todo}
+        level = [m for m in todo if not (set(m.inputs) - {m.target}) & waiting]
+        if not level:
+            names = ", ".join(sorted(waiting))
+            raise RefreshFailed(f"the definitions {names} read each other in a circle")
+        levels.append(level)
+        todo = [m for m in todo if m not in level]
+    return levels
+
+
+def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:
+    """The tables of a definition's stages that other views may read as well."""
+    if not isinstance(definition, View) or definition.options.get("STATE") != "shared":
+        return frozenset()
+    return frozenset(stage.table for stage in plan(definition, catalog).stages if is_shared(stage.table))
+
+
+def _item(definition: Definition, made: Plan) -> Maintained:
+    insert = isinstance(definition, InsertQuery)
+    options = definition.options if isinstance(definition, View) else {}
+    stages = tuple(stage for stage in made.stages if not is_shared(stage.table))
+    return Maintained(
+        name=definition.name,
+        target=definition.target if isinstance(definition, InsertQuery) else definition.name,
+        stages=stages,
+        inputs=_read(stages),
+        fingerprint=_fingerprint(definition),
+        vector_prefix=definition.name if insert else None,
+        option=cast("RefreshOption", options.get("REFRESH", "auto")),
+        errors=_policy(options),
+    )
+
+
+def _policy(options: Mapping[str, str]) -> ErrorPolicy:
+    """ksqlDB gives NULL where an expression fails; where its semantics are asked for, that is the default."""
+    default = "null" if options.get("SEMANTICS") == "ksql" else "dead_letter"
+    return cast("ErrorPolicy", options.get("ERRORS", default))
+
+
+def _shared(plans: Iterable[tuple[Definition, Plan]]) -> list[Maintained]:
+    """An item for each shared stage, whichever views read it; its table's name says what it holds."""
+    found: dict[str, Maintained] = {}
+    for definition, made in plans:
+        for stage in made.stages:
+            if is_shared(stage.table):
+                one = Maintained(stage.table, stage.table, (stage,), _read((stage,)), stage.table)
+                known = found.get(stage.table, one)
+                found[stage.table] = replace(known, serves=(*known.serves, definition.name))
+    return list(found.values())
+
+
+def _read(stages: Sequence[Stage]) -> tuple[str, ...]:
+    own = {stage.table for stage in stages[:-1]}
+    names = (each.relation.name for stage in stages for each in inputs_of(stage))
+    return tuple(dict.fromkeys(name for name in names if name not in own))
+
+
+def _fingerprint(definition: Definition) -> str:
+    if isinstance(definition, View | InsertQuery):
+        return definition.fingerprint
+    columns = ";".join(f"{c.name} {c.type}{' KEY' if c.key else ''}" for c in definition.columns)
+    return hashlib.sha256(columns.encode()).hexdigest()[:16]

@@ -1,0 +1,100 @@
+"""Defining, dropping and describing the functions that users write in Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jobs.errors import NameTaken, UnknownName
+from jobs.functions.define import function_of
+from jobs.query.format import Table, cell
+from jobs.query.results import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from jobs.query.ddl import Outcome
+    from jobs.sql.catalog import Catalog
+    from jobs.sql.model import Function
+    from jobs.sql.syntax import CreateFunction, DropFunction
+
+
+@dataclass(frozen=True)
+class FunctionChange:
+    """What a CREATE FUNCTION did to the catalog."""
+
+    outcome: Outcome
+    function: Function
+
+    def __str__(self) -> str:
+        return f"{described(self.function)} {self.outcome}"
+
+
+def described(function: Function) -> str:
+    """A function in words: `aggregate function 'MEDIAN'`."""
+    return f"{'aggregate ' if function.aggregate else ''}function '{function.name}'"
+
+
+def register(statement: CreateFunction, catalog: Catalog, allowed: Collection[str]) -> FunctionChange:
+    """Check a function and put it into the catalog.
+
+    Args:
+        allowed: the modules that the operator allows.
+
+    Raises:
+        FunctionRefused: its module is not allowed, cannot be imported, or lacks what a function must have.
+        NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
+        NameInUse: views call the one that is there.
+    """
+    existing = catalog.functions.get(statement.name)
+    if existing is not None and statement.if_not_exists:
+        return FunctionChange("unchanged", existing)
+    made = function_of(statement, allowed)
+    if existing is not None and replace(existing, sql=made.sql) == made:
+        return FunctionChange("unchanged", existing)
+    if existing is not None and not statement.or_replace:
+        raise NameTaken(
+            f"the function {made.name} is defined already, differently",
+            line=statement.line,
+            column=statement.column,
+            hint=f"DESCRIBE FUNCTION {made.name} shows how; or say CREATE OR REPLACE",
+        )
+    catalog.put_function(made)
+    return FunctionChange("created" if existing is None else "replaced", made)
+
+
+def drop(statement: DropFunction, catalog: Catalog) -> str:
+    """Forget a function; what happened, in words.
+
+    Raises:
+        UnknownName: there is none of that name, and the statement does not say IF EXISTS.
+        NameInUse: views call it.
+    """
+    if statement.if_exists and statement.name not in catalog.functions:
+        return f"'{statement.name}' is not there"
+    catalog.remove_function(statement.name)
+    return f"'{statement.name}' dropped"
+
+
+def description(name: str, catalog: Catalog) -> Document:
+    """`DESCRIBE FUNCTION name`. Raises UnknownName: no user wrote it."""
+    function = catalog.functions.get(name)
+    if function is None:
+        raise UnknownName.among("function", name, catalog.functions)
+    data: dict[str, Any] = {
+        "name": function.name,
+        "kind": "aggregate" if function.aggregate else "scalar",
+        "parameters": [{"name": each.name, "type": str(each.type)} for each in function.parameters],
+        "returns": str(function.returns),
+        "language": "PYTHON",
+        "code": f"{function.module}:{function.attribute}",
+        "source": function.source,
+        "called_by": list(catalog.callers(name)),
+    }
+    if function.aggregate:
+        data["takes_values_back"] = function.retracts
+    shown = {**data, "parameters": ", ".join(f"{each.name} {each.type}" for each in function.parameters)}
+    cells = [[cell(fact), cell(value)] for fact, value in shown.items() if fact != "name"]
+    table = Table.fitting(("property", "value"), cells)
+    text = "\n".join((described(function), table.header(), *(table.line(row) for row in cells), table.rule))
+    return Document(data, text)

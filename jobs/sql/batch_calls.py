@@ -1,0 +1,169 @@
+"""Aggregate functions over all rows of a group, in an engine's own words: nothing of what the rules keep is used here.
+
+LATEST_BY_OFFSET(x)   DuckDB   arg_max({'v': x}, at) FILTER (WHERE x IS NOT NULL), and of it the field v
+TOPK(x, 2)            DuckDB   the first two of list(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from jobs.errors import NotSupported
+from jobs.ivm.engine import Dialect, filtered
+from jobs.ivm.linear import WHEN_EMPTY
+from jobs.ivm.stage import AggregateCall
+from jobs.sql.types import Kind
+
+_SAME_WORD = {
+    **{name: name for name in ("COUNT", "SUM", "AVG", "MIN", "MAX", "VARIANCE", "VAR_SAMP", "VAR_POP", "STDDEV_POP")},
+    **{"STDDEV_SAMPLE": "stddev_samp", "STDDEV_SAMP": "var_samp", "CORRELATION": "corr"},
+    **{"BOOL_AND": "bool_and", "EVERY": "bool_and", "BOOL_OR": "bool_or", "ANY": "bool_or"},
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A call whose parts are columns.
+
+    Attributes:
+        arguments: the columns that hold the arguments' values.
+        where: the column that holds FILTER's condition; None when there is none.
+        at: the column that holds the row's place in the order of events.
+    """
+
+    call: AggregateCall
+    arguments: list[str]
+    where: str | None
+    at: str
+
+    @property
+    def x(self) -> str:
+        """The first argument."""
+        return self.arguments[0]
+
+    def of(self, aggregate: str, *conditions: str) -> str:
+        """An aggregate over the rows that FILTER and the conditions let through."""
+        return filtered(aggregate, self.where, *conditions)
+
+    def listed(self, items: str, *conditions: str) -> str:
+        """The list that DuckDB makes; empty over no rows."""
+        return f"COALESCE({self.of(f'list({items})', *conditions)}, [])"
+
+    @property
+    def known(self) -> str:
+        """The condition that the first argument is not NULL."""
+        return f"{self.x} IS NOT NULL"
+
+
+def call_text(written: Written, dialect: Dialect) -> str:
+    """The value of a call.
+
+    Raises:
+        NotSupported: the engine has no words for it.
+    """
+    call = written.call
+    word = _SAME_WORD.get(call.function)
+    if word is None or (call.function == "COUNT" and len(written.arguments) > 1):
+        if dialect != "duckdb" or call.function not in _DUCKDB:
+            raise NotSupported(f"{call.function} has no words of {dialect}'s own")
+        return _DUCKDB[call.function](written)
+    if word == "SUM" and dialect == "duckdb" and call.argument_types[0].kind is Kind.DOUBLE:
+        word = "fsum"
+    if word == "corr":
+        return _correlation(written)
+    value = written.of(f"{word}({'DISTINCT ' if call.distinct else ''}{', '.join(written.arguments) or '*'})")
+    return f"COALESCE({value}, 0)" if WHEN_EMPTY in call.parameters else value
+
+
+def _correlation(written: Written) -> str:
+    """The engines disagree about what it is where one side is the same in all rows."""
+    x, y = written.arguments
+    both = f"{x} IS NOT NULL AND {y} IS NOT NULL"
+    varies = " AND ".join(f"{written.of(f'COUNT(DISTINCT {each})', both)} > 1" for each in (x, y))
+    otherwise = " ELSE CAST('NaN' AS DOUBLE)" if WHEN_EMPTY in written.call.parameters else ""
+    return f"CASE WHEN {varies} THEN {written.of(f'corr({x}, {y})')}{otherwise} END"
+
+
+def _by_offset(written: Written, *, newest: bool) -> str:
+    ignore_nulls, *count = written.call.parameters
+    conditions = [written.known] if ignore_nulls else []
+    if count:
+        listed = written.listed(f"{written.x} ORDER BY {written.at}, {written.x}", *conditions)
+        return f"{listed}[-{count[0]}:]" if newest else f"{listed}[:{count[0]}]"
+    # arg_max leaves NULL values out, so they travel in a struct.
+    place = f"{{'at': {written.at}, 'p': {written.known}, 'v': {written.x}}}"
+    found = written.of(f"{'arg_max' if newest else 'arg_min'}({{'v': {written.x}}}, {place})", *conditions)
+    return f"({found}).v"
+
+
+def _collected(written: Written) -> str:
+    if written.call.distinct:
+        return _collected_set(written)
+    return _every(written)
+
+
+def _collected_set(written: Written) -> str:
+    """The values in the order in which they first came."""
+    every = _every(written)
+    before = f"list_filter(({every})[1:i - 1], lambda w: w IS NOT DISTINCT FROM v)"
+    return f"list_filter({every}, lambda v, i: len({before}) = 0)"
+
+
+def _every(written: Written) -> str:
+    return written.listed(f"{written.x} ORDER BY {written.at}, {written.x} NULLS FIRST")
+
+
+def _extreme_by(written: Written, *, greatest: bool) -> str:
+    x, y = written.arguments
+    place = f"{{'by': {y}, 'p': {x} IS NOT NULL, 'v': {x}}}"
+    found = written.of(f"{'arg_max' if greatest else 'arg_min'}({{'v': {x}}}, {place})", f"{y} IS NOT NULL")
+    return f"({found}).v"
+
+
+def _topk(written: Written) -> str:
+    return written.listed(f"{written.x} ORDER BY {written.x} DESC", written.known) + f"[:{written.call.parameters[0]}]"
+
+
+def _topk_distinct(written: Written) -> str:
+    values = written.listed(f"DISTINCT {written.x} ORDER BY {written.x} DESC", written.known)
+    return f"{values}[:{written.call.parameters[0]}]"
+
+
+def _histogram(written: Written) -> str:
+    return f"COALESCE({written.of(f'histogram({written.x})', written.known)}, MAP {{}})"
+
+
+def _count_distinct(written: Written) -> str:
+    known = " AND ".join(f"{each} IS NOT NULL" for each in written.arguments)
+    return written.of(f"COUNT(DISTINCT ({', '.join(written.arguments)}))", known)
+
+
+def _attr(written: Written) -> str:
+    """NULL is a value of its own."""
+    values = written.of(f"COUNT(DISTINCT {{'v': {written.x}}})")
+    return f"CASE WHEN {values} = 1 THEN {written.of(f'any_value({written.x})', written.known)} END"
+
+
+def _sum_list(written: Written) -> str:
+    total = written.of(f"SUM(COALESCE(list_sum({written.x}), 0))", written.known)
+    return f"COALESCE({total}, 0)" if WHEN_EMPTY in written.call.parameters else total
+
+
+_DUCKDB: Mapping[str, Callable[[Written], str]] = {
+    "COUNT": _count_distinct,
+    "COUNT_DISTINCT": _count_distinct,
+    "HISTOGRAM": _histogram,
+    "LATEST_BY_OFFSET": lambda written: _by_offset(written, newest=True),
+    "EARLIEST_BY_OFFSET": lambda written: _by_offset(written, newest=False),
+    "COLLECT_LIST": _collected,
+    "ARRAY_AGG": _collected,
+    "COLLECT_SET": _collected_set,
+    "MAX_BY": lambda written: _extreme_by(written, greatest=True),
+    "MIN_BY": lambda written: _extreme_by(written, greatest=False),
+    "TOPK": _topk,
+    "TOPKDISTINCT": _topk_distinct,
+    "SUM_LIST": _sum_list,
+    "ATTR": _attr,
+}
+"""How DuckDB says what it has no single function for."""

@@ -1,0 +1,181 @@
+"""Expressions that can fail on a row: `a / b`, `CAST(text AS INT)`, `a + b` out of range. In three forms.
+
+As the front end makes them, such an expression is NULL where SQL says error. From that tree come
+
+    strict(a / b)    a / b, which fails where it must
+    failing(a / b)   b = 0 AND a IS NOT NULL: whether it fails, itself never failing
+    lenient(a + b)   TRY_ADD(a, b): NULL where it fails
+
+A view runs the strict form. Only when that fails does it run again with the rows that fail kept out, which go to its
+dead letters (`jobs.ivm.guard`). So rows that do not fail cost nothing, and one that does is never a NULL.
+
+What is not evaluated does not fail: of `b <> 0 AND a / b > 1`, and of CASE, only the branches that are taken count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sqlglot import exp
+
+_ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
+_DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXACT_MOD"}
+_WHOLE_DIVISION = "DIV"
+# What a conversion passes its operand through; it is the operand that has a value or not.
+_ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
+
+
+def strict(node: exp.Expression) -> exp.Expression:
+    """The expression as an engine evaluates it that fails where SQL says so."""
+
+    def made(each: exp.Expr) -> exp.Expr:
+        if isinstance(each, exp.TryCast) and not each.meta.get("asked"):
+            return exp.Cast(this=each.this, to=each.args["to"])
+        if type(each) in _DIVISIONS:
+            return exp.Anonymous(this=_DIVISIONS[type(each)], expressions=[each.this, each.args["expression"]])
+        if isinstance(each, exp.Anonymous) and each.name == _WHOLE_DIVISION:
+            return exp.Anonymous(this="EXACT_DIV", expressions=each.expressions)
+        return each
+
+    return _rebuilt(node.copy(), made)
+
+
+def lenient(node: exp.Expression) -> exp.Expression:
+    """The expression with NULL wherever it fails."""
+
+    def made(each: exp.Expr) -> exp.Expr:
+        if type(each) in _ADDITIVE:
+            return exp.Anonymous(this=_ADDITIVE[type(each)], expressions=[each.this, each.args["expression"]])
+        if type(each) is exp.Cast and _is_arithmetic(each.this):
+            return exp.TryCast(this=each.this, to=each.args["to"], safe=True)
+        return each
+
+    return _rebuilt(node.copy(), made)
+
+
+def failing(node: exp.Expression) -> exp.Expression | None:
+    """The condition under which the expression fails; None: it never does."""
+    if isinstance(node, exp.And | exp.Or):
+        left, right = _child(node.left), _child(node.right)
+        decided = exp.false() if isinstance(node, exp.And) else exp.true()
+        open_ = exp.Not(this=exp.Is(this=exp.Paren(this=lenient(left)), expression=decided))
+        return _any([failing(left), _both(open_, failing(right))])
+    if isinstance(node, exp.Case):
+        return _case(node)
+    own = _own(node)
+    return _any([*(failing(child) for child in _children(node)), own])
+
+
+def can_fail(node: exp.Expression | None) -> bool:
+    """Whether there are rows on which it fails."""
+    return node is not None and failing(node) is not None
+
+
+def _rebuilt(node: exp.Expression, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expression:
+    """The tree with `change` made of every node, those inside first."""
+    for child in _children(node):
+        child.replace(_rebuilt(child, change))
+    made = change(node)
+    assert isinstance(made, exp.Expression)
+    return made
+
+
+def _own(node: exp.Expression) -> exp.Expression | None:
+    """Whether this node fails, its operands having values."""
+    if isinstance(node, exp.TryCast) and not node.meta.get("asked"):
+        return _lost(node, [_operand(node)])
+    if type(node) is exp.Cast and _is_arithmetic(node.this):
+        return _lost(node, [_child(node.this)])
+    if type(node) in _DIVISIONS:
+        return _by_zero(_child(node.args["this"]), _child(node.args["expression"]))
+    if isinstance(node, exp.Anonymous) and node.name == _WHOLE_DIVISION:
+        left, right = (_child(each) for each in node.expressions)
+        return _by_zero(left, right)
+    if type(node) in _ADDITIVE:
+        return _lost(node, [_child(node.args["this"]), _child(node.args["expression"])])
+    return None
+
+
+def _lost(node: exp.Expression, operands: Iterable[exp.Expression]) -> exp.Expression:
+    """NULL although every operand has a value."""
+    parts = [_is_null(lenient(node)), *(exp.Not(this=_is_null(lenient(each))) for each in operands)]
+    return _all(parts)
+
+
+def _operand(node: exp.Expression) -> exp.Expression:
+    inner = _child(node.this)
+    while isinstance(inner, exp.Anonymous) and inner.name in _ON_THE_WAY:
+        inner = _child(inner.expressions[0])
+    return inner
+
+
+def _by_zero(left: exp.Expression, right: exp.Expression) -> exp.Expression | None:
+    if isinstance(right, exp.Literal) and float(right.name) != 0:
+        return None
+    zero = exp.EQ(this=exp.Paren(this=lenient(right)), expression=exp.Literal.number(0))
+    return _all([zero, exp.Not(this=_is_null(lenient(left)))])
+
+
+def _case(node: exp.Case) -> exp.Expression | None:
+    """A CASE that fails where its conditions do, or the branch that is taken."""
+    tests = [(_child(each.this), _child(each.args["true"])) for each in node.args["ifs"]]
+    default = node.args.get("default")
+    found = [_any([failing(test), failing(value)]) for test, value in tests]
+    rest = failing(_child(default)) if default is not None else None
+    operand = failing(_child(node.this)) if node.this is not None else None
+    if not any(each is not None for each in (*found, rest, operand)):
+        return None
+    made = exp.Case(this=lenient(_child(node.this)) if node.this is not None else None, ifs=[])
+    ifs = []
+    tested: list[exp.Expression | None] = []
+    for test, value in tests:
+        tested.append(failing(test))
+        ifs.append(exp.If(this=lenient(test), true=failing(value) or exp.false()))
+    made.set("ifs", ifs)
+    made.set("default", rest or exp.false())
+    return _any([operand, *tested, exp.Paren(this=made)])
+
+
+def _children(node: exp.Expression) -> list[exp.Expression]:
+    skipped = exp.Identifier | exp.DataType | exp.Lambda
+    return [
+        child
+        for child in node.iter_expressions()
+        if isinstance(child, exp.Expression) and not isinstance(child, skipped)
+    ]
+
+
+def _child(node: object) -> exp.Expression:
+    assert isinstance(node, exp.Expression)
+    return node
+
+
+def _is_arithmetic(node: object) -> bool:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return isinstance(node, (*_ADDITIVE, *_DIVISIONS))
+
+
+def _is_null(node: exp.Expression) -> exp.Expression:
+    return exp.Is(this=exp.Paren(this=node), expression=exp.Null())
+
+
+def _both(left: exp.Expression, right: exp.Expression | None) -> exp.Expression | None:
+    return None if right is None else _all([left, right])
+
+
+def _all(parts: list[exp.Expression]) -> exp.Expression:
+    made = parts[0]
+    for part in parts[1:]:
+        made = exp.And(this=made, expression=part)
+    return exp.Paren(this=made)
+
+
+def _any(parts: list[exp.Expression | None]) -> exp.Expression | None:
+    given = [part for part in parts if part is not None]
+    if not given:
+        return None
+    made = given[0]
+    for part in given[1:]:
+        made = exp.Or(this=made, expression=part)
+    return exp.Paren(this=made)

@@ -1,0 +1,55 @@
+"""The grammar of CREATE FUNCTION, as rules over sqlglot's parser."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from jobs.sql.clauses import Clauses
+from jobs.sql.syntax import CreateFunction, DeclaredColumn
+from jobs.sql.types_text import type_of
+
+
+class FunctionClauses(Clauses):
+    """What stands behind CREATE [OR REPLACE]."""
+
+    def _is_function(self) -> bool:
+        return bool(self._match_texts(("FUNCTION", "AGGREGATE"), advance=False))
+
+    def _create_function(self, *, or_replace: bool) -> CreateFunction:
+        aggregate = bool(self._match_text_seq("AGGREGATE"))
+        self._expect("FUNCTION")
+        if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
+        name = self._name("the name of the function").upper()
+        self._punctuation(TokenType.L_PAREN, "( before the parameters")
+        parameters: list[DeclaredColumn] = []
+        if not self._match(TokenType.R_PAREN):
+            parameters = cast(list[DeclaredColumn], self._parse_csv(cast(Any, self._parameter)))
+            self._punctuation(TokenType.R_PAREN, ", or ) after a parameter")
+        self._expect("RETURNS")
+        start = self._curr
+        tree = self._parse_types()
+        if tree is None:
+            self.raise_error("expected a type after RETURNS", start)
+        self._expect("LANGUAGE")
+        if not self._match_text_seq("PYTHON"):
+            raise self._refuse("functions are written in PYTHON", hint="LANGUAGE PYTHON AS 'module:name'")
+        if not self._match(TokenType.ALIAS):
+            self.raise_error("expected AS 'module:name'")
+        return CreateFunction(
+            name=name,
+            parameters=tuple(parameters),
+            returns=type_of(cast(exp.Expression, tree), at=start),
+            code=self._text("'module:name'"),
+            aggregate=aggregate,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+        )
+
+    def _parameter(self) -> DeclaredColumn:
+        column = self._declared_column()
+        if column.key is not None:
+            self.raise_error("a parameter is no key", self._prev)
+        return column

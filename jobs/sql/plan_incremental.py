@@ -1,0 +1,28 @@
+"""Which stages are maintained from changes alone, and why another is not."""
+
+from __future__ import annotations
+
+from jobs.errors import InvalidQuery
+from jobs.ivm.stage import AnalyticStage, Plan, Stage
+
+
+def why_not(stage: Stage) -> str | None:
+    """Why a change makes the stage compute all its rows again; None when it does not."""
+    if isinstance(stage, AnalyticStage) and not stage.partition:
+        return "OVER without PARTITION BY: all rows are one partition, and every change computes it again"
+    return None
+
+
+def check_incremental(made: Plan) -> None:
+    """Hold a view to REFRESH = 'incremental'.
+
+    Raises:
+        InvalidQuery: a stage is not maintained from changes alone; the message says why.
+    """
+    for stage in made.stages:
+        reason = why_not(stage)
+        if reason is not None:
+            raise InvalidQuery(
+                f"'{made.view}' cannot be REFRESH = 'incremental': {reason}",
+                hint="add PARTITION BY, or leave REFRESH out: the rows are the same",
+            )

@@ -1,0 +1,57 @@
+"""The normal form of a stage: what two stages must have in common to be one.
+
+Left out are the table's name and the names of the inputs' aliases; everything else is written down as text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+
+from sqlglot import exp
+
+from jobs.ivm.stage import Stage, inputs_of
+from jobs.sql.dialect import sql_of
+from jobs.sql.types import SqlType
+
+_HEX = 12
+"""Digits of a hash in a table's name: of a million stages no two are equal by chance, in all but one of 500 lakes."""
+
+
+def digest_of(stage: Stage, *context: str) -> str:
+    """A hash that is equal for stages that hold equal rows because they say the same.
+
+    Args:
+        context: what else must be equal, such as the pipeline.
+    """
+    aliases = {each.alias: f"i{place}" for place, each in enumerate(inputs_of(stage))}
+    text = "\n".join([*context, *_parts(stage, aliases, top=True)])
+    return hashlib.sha256(text.encode()).hexdigest()[:_HEX]
+
+
+def _parts(value: object, aliases: Mapping[str, str], *, top: bool = False) -> Iterator[str]:
+    if isinstance(value, exp.Expr):
+        tree = value.copy()
+        for column in tree.find_all(exp.Column):
+            if column.table in aliases:
+                column.set("table", exp.Identifier(this=aliases[column.table], quoted=False))
+        yield sql_of(tree)
+    elif isinstance(value, SqlType):
+        yield str(value)
+    elif is_dataclass(value):
+        yield type(value).__name__
+        for each in fields(value):
+            if top and each.name == "table":
+                continue
+            inner = getattr(value, each.name)
+            yield each.name
+            yield from (aliases[inner],) if each.name == "alias" else _parts(inner, aliases)
+        yield "."
+    elif isinstance(value, tuple):
+        yield "("
+        for item in value:
+            yield from _parts(item, aliases)
+        yield ")"
+    else:
+        yield repr(value)

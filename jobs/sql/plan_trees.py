@@ -1,0 +1,112 @@
+"""Expressions taken apart and put together: what the planner does to sqlglot trees.
+
+A column's *place* is (alias, name); plain names have the alias `""`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from jobs.sql.dialect import needs_quotes
+
+Place = tuple[str, str]
+
+# What keeps its meaning wherever it is put; anything else gets parentheses when it takes a column's place.
+_ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null, exp.Boolean, exp.Case, exp.Bracket)
+
+
+def named(name: str, alias: str = "") -> exp.Column:
+    """A reference to a column, plain or qualified."""
+    qualifier = _identifier(alias) if alias else None
+    return exp.Column(this=_identifier(name), table=qualifier)
+
+
+def place_of(node: exp.Expr) -> Place | None:
+    """The place of an expression that is a column and nothing else."""
+    return (node.table, node.name) if isinstance(node, exp.Column) else None
+
+
+def columns_in(node: exp.Expr) -> Iterator[exp.Column]:
+    """The columns that an expression reads; the parameters of its lambdas are none."""
+    for part in node.walk():
+        if isinstance(part, exp.Column) and not _is_parameter(part):
+            yield part
+
+
+def replaced(node: exp.Expression, values: Mapping[Place, exp.Expression]) -> exp.Expression:
+    """A copy with other expressions where the columns of `values` stood; other columns stay."""
+
+    def change(part: exp.Expr) -> exp.Expr:
+        if not isinstance(part, exp.Column) or _is_parameter(part):
+            return part
+        value = values.get((part.table, part.name))
+        if value is None:
+            return part
+        alone = part.parent is None or isinstance(value, _ATOMS)
+        return value.copy() if alone else exp.Paren(this=value.copy())
+
+    made = node.copy().transform(change, copy=False)
+    assert isinstance(made, exp.Expression)
+    return made
+
+
+def qualified(node: exp.Expression, alias: str) -> exp.Expression:
+    """A copy whose plain names are columns of `alias`."""
+    names = {column.name for column in columns_in(node) if not column.table}
+    return replaced(node, {("", name): named(name, alias) for name in names})
+
+
+def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
+    """The conditions that AND joins, without their parentheses."""
+    if condition is None:
+        return []
+    while isinstance(condition, exp.Paren):
+        condition = condition.this
+    if isinstance(condition, exp.And):
+        return [*conjuncts(condition.this), *conjuncts(condition.expression)]
+    assert isinstance(condition, exp.Expression)
+    return [condition]
+
+
+def all_of(*conditions: exp.Expression | None) -> exp.Expression | None:
+    """All conditions joined by AND; None when there are none."""
+    parts = [part for condition in conditions for part in conjuncts(condition)]
+    made: exp.Expression | None = None
+    for part in parts:
+        side = exp.Paren(this=part.copy()) if isinstance(part, exp.Or) and len(parts) > 1 else part.copy()
+        made = side if made is None else exp.And(this=made, expression=side)
+    return made
+
+
+def number(value: int) -> exp.Expression:
+    """A whole number."""
+    literal = exp.Literal.number(abs(value))
+    return exp.Neg(this=literal) if value < 0 else literal
+
+
+def call(name: str, *arguments: exp.Expression) -> exp.Expression:
+    """A call of one of the language's functions."""
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def greatest(values: list[exp.Expression]) -> exp.Expression:
+    """The greatest of some values; NULLs are passed over."""
+    return values[0] if len(values) == 1 else call("GREATEST", *values)
+
+
+def _identifier(name: str) -> exp.Identifier:
+    return exp.Identifier(this=name, quoted=needs_quotes(name))
+
+
+def _is_parameter(column: exp.Column) -> bool:
+    """Whether a plain name is a parameter of a lambda that it stands in."""
+    if column.table:
+        return False
+    node = column.parent
+    while node is not None:
+        if isinstance(node, exp.Lambda) and any(each.name == column.name for each in node.expressions):
+            return True
+        node = node.parent
+    return False

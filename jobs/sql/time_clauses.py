@@ -1,0 +1,152 @@
+"""The clauses about time, as nodes and rules of the parser: WINDOW … after FROM, WITHIN … before ON.
+
+    WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES)              TimeWindowNode
+    WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 10 MINUTES, RETENTION 1 DAY)
+    WINDOW SESSION (5 MINUTES, GRACE PERIOD 1 HOUR)
+    JOIN r WITHIN 1 HOUR GRACE PERIOD 5 MINUTES ON …                    WithinNode
+    JOIN r WITHIN (1 HOUR, 2 HOURS) ON …
+
+Lengths are milliseconds from here on. The parts of a WINDOW may come in any order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp, generator, parser
+from sqlglot.tokenizer_core import TokenType
+
+_SECOND = 1000
+_DAY = 24 * 60 * 60 * _SECOND
+# Lengths without a calendar: a YEAR is 365 days, and a MONTH has no length.
+_UNITS = {
+    "MILLISECOND": 1,
+    "SECOND": _SECOND,
+    "MINUTE": 60 * _SECOND,
+    "HOUR": 60 * 60 * _SECOND,
+    "DAY": _DAY,
+    "WEEK": 7 * _DAY,
+    "YEAR": 365 * _DAY,
+}
+_KINDS = ("TUMBLING", "HOPPING", "SESSION")
+_UNIT_WORDS = {word: length for unit, length in _UNITS.items() for word in (unit, f"{unit}S")}
+
+
+class TimeWindowNode(exp.Expression):
+    """WINDOW …: `this` is a Var (TUMBLING, HOPPING, SESSION), the others numbers of milliseconds."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "size": True,
+        "advance": False,
+        "grace": False,
+        "retention": False,
+    }
+
+
+class WithinNode(exp.Expression):
+    """WITHIN …: how long before and after a row of the left side one of the right may be, and the grace."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"before": True, "after": True, "grace": False}
+
+
+def milliseconds(node: exp.Expr, part: str) -> int | None:
+    """The length that a part of one of the nodes has; None when it was not given."""
+    found = node.args.get(part)
+    return int(found.name) if isinstance(found, exp.Literal) else None
+
+
+class TimeClauses(parser.Parser):
+    """The rules; each leaves the parser behind the clause, or raises at the fault."""
+
+    def _parse_time_window(self) -> tuple[str, exp.Expression]:
+        """WINDOW …, into the argument `time_window` of the SELECT."""
+        self._match(TokenType.WINDOW)
+        start = self._curr
+        if self._next and self._next.text.upper() in _KINDS:
+            self._advance()  # ksqlDB takes a name for the window, and has no use for it
+        if not self._match_texts(_KINDS):
+            self.raise_error("expected TUMBLING, HOPPING or SESSION after WINDOW")
+        kind = self._prev.text.upper()
+        if not self._match(TokenType.L_PAREN):
+            self.raise_error(f"expected ( after {kind}")
+        given: dict[str, exp.Expression] = {}
+        while True:
+            name, length = self._window_part(kind)
+            if name in given:
+                self.raise_error(f"{name.upper()} is given twice", self._prev)
+            given[name] = length
+            if not self._match(TokenType.COMMA):
+                break
+        if not self._match(TokenType.R_PAREN):
+            self.raise_error(f"expected , or ) in {kind} (…)")
+        wanted = ("size", "advance") if kind == "HOPPING" else ("size",)
+        missing = next((part for part in wanted if part not in given), None)
+        if missing:
+            shown = "SIZE" if missing == "size" else "ADVANCE BY"
+            self.raise_error(f"{kind} needs {'its gap' if kind == 'SESSION' else shown}", start)
+        return "time_window", self.expression(TimeWindowNode(this=exp.var(kind), **given))
+
+    def _window_part(self, kind: str) -> tuple[str, exp.Expression]:
+        if self._match_text_seq("GRACE", "PERIOD"):
+            return "grace", self._length(zero=True)
+        if self._match_text_seq("RETENTION"):
+            return "retention", self._length()
+        if kind == "HOPPING" and self._match_text_seq("ADVANCE", "BY"):
+            return "advance", self._length()
+        if kind != "SESSION" and not self._match_text_seq("SIZE"):
+            parts = "SIZE, ADVANCE BY" if kind == "HOPPING" else "SIZE"
+            self.raise_error(f"expected {parts}, RETENTION or GRACE PERIOD")
+        return "size", self._length()
+
+    def _within(self) -> exp.Expression:
+        """What stands after WITHIN."""
+        if self._match(TokenType.L_PAREN):
+            before = self._length(zero=True)
+            if not self._match(TokenType.COMMA):
+                self.raise_error("expected a comma: WITHIN (before, after)")
+            after = self._length(zero=True)
+            if not self._match(TokenType.R_PAREN):
+                self.raise_error("expected ) after WITHIN (before, after")
+        else:
+            before = self._length(zero=True)
+            after = before.copy()
+        grace = self._length(zero=True) if self._match_text_seq("GRACE", "PERIOD") else None
+        return self.expression(WithinNode(before=before, after=after, grace=grace))
+
+    def _length(self, *, zero: bool = False) -> exp.Expression:
+        """`5 MINUTES`, in milliseconds."""
+        number = self._curr
+        if not self._match(TokenType.NUMBER) or not number.text.isdigit():
+            self.raise_error("expected a length of time, such as 5 MINUTES", number)
+        if int(number.text) == 0 and not zero:
+            self.raise_error("the length must be more than 0", number)
+        if not self._match_texts(_UNIT_WORDS):
+            self.raise_error(f"expected a unit of time: {', '.join(f'{unit}S' for unit in _UNITS)}")
+        return exp.Literal.number(int(number.text) * _UNIT_WORDS[self._prev.text.upper()])
+
+
+def write_window(self: generator.Generator, node: TimeWindowNode) -> str:
+    """The clause as text."""
+    kind = node.name
+    parts = [_written(node, "size", "" if kind == "SESSION" else "SIZE ")]
+    if kind == "HOPPING":
+        parts.append(_written(node, "advance", "ADVANCE BY "))
+    parts += [_written(node, "retention", "RETENTION "), _written(node, "grace", "GRACE PERIOD ")]
+    return f"WINDOW {kind} ({', '.join(part for part in parts if part)})"
+
+
+def write_within(self: generator.Generator, node: WithinNode) -> str:
+    """The clause as text."""
+    text = f"WITHIN ({_written(node, 'before', '')}, {_written(node, 'after', '')})"
+    grace = _written(node, "grace", " GRACE PERIOD ")
+    return text + grace
+
+
+def _written(node: exp.Expr, part: str, prefix: str) -> str:
+    length = milliseconds(node, part)
+    return "" if length is None else f"{prefix}{length} MILLISECONDS"
+
+
+TRANSFORMS: dict[Any, Any] = {TimeWindowNode: write_window, WithinNode: write_within}
+"""How our generator writes the nodes."""

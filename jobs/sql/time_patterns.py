@@ -1,0 +1,113 @@
+"""Java's patterns for dates and times (`yyyy-MM-dd''T''HH:mm`), in DuckDB's words.
+
+Spark reads the patterns as they are. A pattern is a list of tokens: letters of one kind, quoted text, or anything else.
+
+    yyyy-MM-dd'T'HH:mm   ->   %Y-%m-%dT%H:%M
+"""
+
+from __future__ import annotations
+
+import re
+
+from jobs.errors import InvalidQuery
+
+# How a token is written; what is not here has no counterpart.
+FORMATS = {
+    **dict.fromkeys(("yyyy", "uuuu", "y", "u"), "%Y"),
+    **dict.fromkeys(("yy", "uu"), "%y"),
+    **{"MM": "%m", "M": "%-m", "MMM": "%b", "MMMM": "%B", "LL": "%m", "L": "%-m"},
+    **{"dd": "%d", "d": "%-d", "DDD": "%j", "D": "%-j"},
+    **dict.fromkeys(("E", "EE", "EEE"), "%a"),
+    "EEEE": "%A",
+    **{"HH": "%H", "H": "%-H", "hh": "%I", "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "a": "%p"},
+    **{"SSS": "%g", "SSSSSS": "%f"},
+}
+# In UTC.
+ZONES = {
+    **dict.fromkeys(("z", "zz", "zzz", "VV"), "UTC"),
+    "zzzz": "Coordinated Universal Time",
+    **dict.fromkeys(("X", "XX", "XXX"), "Z"),
+    **dict.fromkeys(("Z", "ZZ", "ZZZ", "x", "xx"), "+0000"),
+    "xxx": "+00:00",
+}
+_READ_ZONES = {**dict.fromkeys(ZONES, "%z"), **dict.fromkeys(("z", "zz", "zzz", "zzzz", "VV"), "%Z")}
+_LETTERS = "GyuMLdDEFahkKHmsSVzOXxZQq"
+_FIXED = ("yyyy", "uuuu", "MM", "dd", "HH", "hh", "mm", "ss", "SSS")
+_TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^'A-Za-z]+", re.DOTALL)
+
+
+def has_zone(pattern: str) -> bool:
+    """Whether a text with this pattern says its time zone."""
+    return any(token in ZONES for token, quoted in tokens(pattern) if not quoted)
+
+
+def written(pattern: str) -> str:
+    """The format of `strftime`.
+
+    Raises:
+        InvalidQuery: a part of the pattern means nothing, or nothing that DuckDB can write.
+    """
+    return _translated(pattern, {**FORMATS, **ZONES})
+
+
+def read(pattern: str) -> str:
+    """The format of `strptime`; raises as `written`."""
+    fractions = dict.fromkeys(("S" * n for n in range(1, 7)), "%f")
+    return _translated(pattern, {**FORMATS, **fractions, **_READ_ZONES})
+
+
+def check(pattern: str) -> None:
+    """Check that all letters of a pattern mean something.
+
+    Raises:
+        InvalidQuery: one does not, or a quote is not closed.
+    """
+    for letters, quoted in tokens(pattern):
+        if not quoted and letters[0].isalpha() and letters[0] not in _LETTERS:
+            raise InvalidQuery(f"'{letters}' in the pattern '{pattern}' means nothing", hint="yyyy MM dd HH mm ss SSS")
+
+
+def length_of(pattern: str) -> int | None:
+    """How many characters a text with this pattern has; None when not all have as many."""
+    length = 0
+    for letters, quoted in tokens(pattern):
+        if not quoted and letters[0].isalpha() and letters not in _FIXED:
+            return None
+        length += len(letters)
+    return length
+
+
+def for_spark(pattern: str) -> str:
+    """The pattern without the letters that Spark refuses: `u` is its `y`; raises as `written`."""
+    return "".join(
+        ("'" + token.replace("'", "''") + "'" if token else "''") if quoted else token.replace("u", "y")
+        for token, quoted in tokens(pattern)
+    )
+
+
+def _translated(pattern: str, words: dict[str, str]) -> str:
+    made = []
+    for token, quoted in tokens(pattern):
+        if quoted or not token[0].isalpha():
+            made.append(token.replace("%", "%%"))
+        elif token in words:
+            made.append(words[token])
+        else:
+            raise InvalidQuery(
+                f"'{token}' in the pattern '{pattern}' cannot be written", hint="yyyy MM dd HH mm ss SSS"
+            )
+    return "".join(made)
+
+
+def tokens(pattern: str) -> list[tuple[str, bool]]:
+    """The tokens, and whether each is text of its own; a doubled quote is a quote."""
+    found, position = [], 0
+    for match in _TOKEN.finditer(pattern):
+        if match.start() != position:
+            break
+        position = match.end()
+        text = match.group(1)
+        found.append((match.group(), False) if text is None else (text.replace("''", "'") or "'", True))
+    if position != len(pattern):
+        raise InvalidQuery(f"a quote is not closed in the pattern '{pattern}'")
+    return found

@@ -1,0 +1,76 @@
+"""What WITH (…) may say of a view: how it is maintained, and what ksqlDB says of its topic.
+
+A view is a table of the lake. The options of a topic are remembered for its changelog topic, and change no row;
+TIMESTAMP changes the time that the rows have (`jobs.sql.rowtime`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from jobs.errors import NotSupported, OptionRefused
+from jobs.sql.model import Column
+from jobs.sql.options import allowed, check_columns, check_topic, count_of, error, format_of
+from jobs.sql.syntax import Option
+
+_CHOICES = {
+    "REFRESH": ("auto", "incremental", "full"),
+    "STATE": ("full", "shared"),
+    "SEMANTICS": ("sql", "ksql"),
+    "ERRORS": ("dead_letter", "stop", "null"),
+}
+# Values that the language knows and the engine does not do yet.
+_LATER = {"STATE": ("partial",)}
+TOPIC_OPTIONS = (
+    *("KAFKA_TOPIC", "KEY_FORMAT", "VALUE_FORMAT", "FORMAT", "PARTITIONS", "REPLICAS"),
+    *("VALUE_DELIMITER", "KEY_DELIMITER", "WRAP_SINGLE_VALUE"),
+)
+"""Remembered for the view's changelog topic."""
+_TIME_OPTIONS = ("TIMESTAMP", "TIMESTAMP_FORMAT")
+
+
+def view_options(options: Iterable[Option]) -> dict[str, str]:
+    """Check the options of a view: choices in lower case, options of a topic as they are written.
+
+    Raises:
+        OptionRefused: no such option, or a value it cannot have.
+        NotSupported: an option or value of a later version.
+    """
+    given = allowed(options, (*_CHOICES, *TOPIC_OPTIONS, *_TIME_OPTIONS), "a view")
+    return {name: _value(option) for name, option in given.items()}
+
+
+def check_formats(options: Mapping[str, str], columns: Sequence[Column]) -> None:
+    """Check that the formats that the options name can hold the view's columns.
+
+    Raises:
+        InvalidQuery: one cannot.
+    """
+    both = options.get("FORMAT")
+    for side, key in (("key", True), ("value", False)):
+        form = options.get(f"{side.upper()}_FORMAT", both)
+        if form is not None:
+            check_columns(side, form, [column for column in columns if column.key == key])
+
+
+def _value(option: Option) -> str:
+    name, value = option.name, option.value.lower()
+    if name in _CHOICES:
+        if value in _LATER.get(name, ()):
+            raise error(
+                NotSupported,
+                option,
+                f"{name} = '{option.value}' is not supported yet",
+                f"leave it out, or '{_CHOICES[name][0]}'",
+            )
+        if value not in _CHOICES[name]:
+            known = ", ".join(repr(each) for each in _CHOICES[name])
+            raise error(OptionRefused, option, f"'{option.value}' is no value of {name}", f"use one of {known}")
+        return value
+    if name in ("KEY_FORMAT", "VALUE_FORMAT", "FORMAT"):
+        return format_of(option, default="", key=name == "KEY_FORMAT")
+    if name in ("PARTITIONS", "REPLICAS"):
+        return str(count_of(option))
+    if name == "KAFKA_TOPIC":
+        check_topic(option)
+    return option.value

@@ -1,0 +1,24 @@
+"""A catalog that keeps nothing: definitions for tests that make thousands of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jobs.sql.catalog import Catalog, _Entry
+from state_store.layout import Lake
+
+
+class MemoryCatalog(Catalog):
+    """Definitions in memory; everything else is the catalog's."""
+
+    def __init__(self) -> None:
+        super().__init__(Lake(Path("/nowhere")))
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        yield
+
+    def _write(self, entry: _Entry) -> None:
+        self._entries[entry.definition.name] = entry

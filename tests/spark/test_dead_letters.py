@@ -1,0 +1,84 @@
+"""Rows on which an expression fails, on Spark and Delta: kept aside, or the view stops. Never NULL, never lost."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.errors import RowFailed
+from jobs.ivm.guarded_refresh import refresh_guarded
+from jobs.ivm.refresh import refresh_stage
+from jobs.ivm.stage import AggregateStage
+from jobs.sql import types as t
+from jobs.sql.dialect import parse_expression
+from jobs.sql.infer import infer
+from jobs.sql.scope import Scope
+from state_store import reader
+from tests.rule_harness import Output, call, core, output
+from tests.spark.test_refresh import EVENTS, KEYED, TABLE, VISIBLE, Bench
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from state_store.layout import Lake
+
+RATIO = Output("q", infer(parse_expression("CAST(k AS BIGINT) / v"), Scope(TABLE, ("t",))).expression, t.BIGINT)
+
+
+def stage() -> AggregateStage:
+    """The sum of the quotients of each id's row: an aggregate, so that what is left out must leave the sum as well."""
+    calls = (call("__a0", "SUM", [("q", t.BIGINT)]),)
+    return AggregateStage(
+        "ratios",
+        (core(TABLE, None, (VISIBLE[0], RATIO)),),
+        (output("id", "id", t.INT),),
+        calls,
+        (output("id", "id", t.INT), output("total", "__a0", t.BIGINT)),
+        ("id",),
+    )
+
+
+@pytest.fixture
+def bench(spark: SparkSession, lake: Lake) -> Bench:
+    bench = Bench(spark, lake)
+    bench.append(EVENTS, [event(1, "10", 2), event(2, "x", 1), event(3, "5", 0)])
+    bench.refresh(KEYED)
+    return bench
+
+
+def event(key: int, text: str | None, divisor: int | None) -> dict[str, object]:
+    return {"id": key, "k": text, "v": divisor, "_tombstone": text is None}
+
+
+def letters(bench: Bench) -> list[dict[str, Any]]:
+    rows = reader.read_rows(bench.lake.table("ratios__dead_letters"))
+    table = rows if isinstance(rows, pa.Table) else rows.read_all()
+    return list(table.to_pylist())
+
+
+def test_a_row_that_fails_goes_to_the_dead_letters_until_it_is_corrected(bench: Bench) -> None:
+    refresh = partial(refresh_stage, bench.spark, bench.lake, fingerprint="f1", writer="tests/1")
+    results = refresh_guarded(refresh, bench.lake, stage(), "dead_letter", "ratios__dead_letters")
+    assert [result.table for result in results] == ["ratios__dead_letters", "ratios"]
+    assert set(bench.rows(stage())) == {(1, 5)}
+    rows = {json.loads(row["row"])["s_id"]: row["reason"] for row in letters(bench)}
+    assert rows.keys() == {2, 3}
+    assert "TRY_CAST" in rows[2] or "CAST" in rows[2]
+
+    bench.append(EVENTS, [event(2, "8", 4), event(3, None, None)])
+    bench.refresh(KEYED)
+    refresh_guarded(refresh, bench.lake, stage(), "dead_letter", "ratios__dead_letters")
+    assert set(bench.rows(stage())) == {(1, 5), (2, 2)}
+    assert letters(bench) == []
+
+
+def test_a_view_that_is_to_stop_stops_and_stores_nothing(bench: Bench) -> None:
+    refresh = partial(refresh_stage, bench.spark, bench.lake, fingerprint="f1", writer="tests/1")
+    with pytest.raises(RowFailed) as stopped:
+        refresh_guarded(refresh, bench.lake, stage(), "stop", "ratios__dead_letters")
+    assert "ratios" in str(stopped.value.where)
+    assert bench.versions("ratios") == 0

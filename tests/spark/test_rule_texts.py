@@ -1,0 +1,73 @@
+"""A rule's text for Spark gives what its text for DuckDB gives: every kind of stage over the same small relations."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from jobs.ivm.core import relations
+from jobs.ivm.rules import maintenance
+from jobs.ivm.stage import Stage
+from jobs.ivm.storage import kind_of, stored_columns, visible_columns
+from tests.rule_harness import RuleBench, multiset
+from tests.unit.test_rules_core import priced
+from tests.unit.test_rules_join import SHAPES, Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def epochs(seed: int, count: int) -> list[list[tuple[str, int, tuple[int | None, int | None] | None]]]:
+    """Rows of three tables that come, change and go."""
+    chance = random.Random(seed)
+    value = [None, 0, 1, 2]
+
+    def one() -> tuple[str, int, tuple[int | None, int | None] | None]:
+        row = (chance.choice(value), chance.choice(value)) if chance.random() < 0.8 else None
+        return chance.choice("abc"), chance.randint(0, 5), row
+
+    return [[one() for _ in range(12)] for _ in range(count)]
+
+
+def same_on_spark(spark: SparkSession, bench: RuleBench, stage: Stage, changed: list[str] | None) -> None:
+    """Run the text for Spark over the bench's relations, as they were when it ran its own."""
+    session = spark.newSession()
+    for name, each in relations(stage, changed):
+        kinds = [f"`{n}` {kind.spark()}" for n, kind in (*each.relation.columns, *each.relation.hidden)]
+        weight = ["`__weight` BIGINT"] if name.startswith("delta") else []
+        rows = bench.query(f'SELECT * FROM "{name}"')
+        session.createDataFrame(rows, ", ".join([*kinds, *weight])).createOrReplaceTempView(name)
+    stored = ", ".join(f"`{name}` {kind.spark()}" for name, kind in stored_columns(stage))
+    session.createDataFrame(bench.query("SELECT * FROM before"), stored).createOrReplaceTempView("self_old")
+    shown = [name for name, _ in visible_columns(stage)] + (["__exists"] if kind_of(stage) == "keyed" else [])
+    columns = ", ".join(f"`{name}`" for name in shown)
+    found = session.sql(f"SELECT {columns} FROM ({maintenance(stage, 'spark', changed)})").collect()
+    assert multiset(found) == multiset(bench.query(f"SELECT {columns.replace('`', chr(34))} FROM settled"))
+
+
+@pytest.mark.parametrize("shape", ["left, more than equality", "full", "right of left", "anti", "self"])
+def test_joins(spark: SparkSession, shape: str) -> None:
+    stage, _ = SHAPES[shape]
+    with duckdb.connect(config={"threads": 1}) as db:
+        bench, tables = RuleBench(db, stage, initial=True), Tables()
+        names = {each.alias: each.relation.name for each in stage.body[0].inputs}
+        for batch, changed in zip(epochs(7, 2), (None, list(names)), strict=True):
+            made = tables.changes(batch)
+            db.execute("CREATE OR REPLACE TABLE before AS FROM self_old")
+            bench.epoch({alias: made[name] for alias, name in names.items()})
+            same_on_spark(spark, bench, stage, changed)
+
+
+def test_a_table_as_of_an_event(spark: SparkSession) -> None:
+    """The text is analyzed and runs over empty relations; what it gives is the unit test's."""
+    stage = priced("left")
+    session = spark.newSession()
+    for name, each in relations(stage, ["e"]):
+        kinds = [f"`{n}` {kind.spark()}" for n, kind in each.relation.columns]
+        weight = ["`__weight` BIGINT"] if name.startswith("delta") else []
+        session.createDataFrame([], ", ".join([*kinds, *weight])).createOrReplaceTempView(name)
+    rows: list[Any] = session.sql(maintenance(stage, "spark", ["e"])).collect()
+    assert rows == []

@@ -1,0 +1,293 @@
+"""CREATE FUNCTION … LANGUAGE PYTHON: what may be loaded, who may drop it, and what it computes inside rules."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from jobs.errors import (
+    FunctionRefused,
+    InvalidQuery,
+    NameInUse,
+    NameTaken,
+    RefreshFailed,
+    SqlSyntaxError,
+    TypeMismatch,
+    UnknownName,
+)
+from jobs.functions.register import Library
+from jobs.ivm.aggregates import function_of
+from jobs.query.interpreter import Interpreter
+from jobs.query.results import Document, Message, Rows
+from jobs.sql import types as t
+from jobs.sql.catalog import Catalog
+from jobs.sql.custom import registered
+from jobs.sql.model import Function
+from state_store.config import FunctionSettings, Settings, load_settings
+from state_store.layout import Lake
+from tests.own_rules import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call, function
+from tests.rule_harness import RuleBench, multiset
+
+SPREAD = f"CREATE FUNCTION spread(low BIGINT, high BIGINT) RETURNS DOUBLE LANGUAGE PYTHON AS '{MODULE}:spread'"
+STREAM = "CREATE STREAM s (id BIGINT KEY, low INT, high BIGINT, name VARCHAR) WITH (KAFKA_TOPIC = 't')"
+
+
+@pytest.fixture
+def session(settings: Settings) -> Interpreter:
+    return Interpreter(settings.model_copy(update={"functions": FunctionSettings(modules=(MODULE,))}))
+
+
+def say(session: Interpreter, text: str) -> str:
+    *_, last = session.run(text)
+    assert isinstance(last, Message)
+    return last.text
+
+
+# --- defining -------------------------------------------------------------------------------------------------------
+
+
+def test_a_module_that_the_operator_does_not_name_is_never_imported(settings: Settings) -> None:
+    """The error says what to type, for the operator to type it."""
+    with pytest.raises(FunctionRefused) as refused:
+        say(Interpreter(settings), "CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS 'antigravity:fly'")
+    assert refused.value.hint is not None
+    assert 'modules = ["antigravity"]' in refused.value.hint
+    assert "antigravity" not in sys.modules
+
+
+def test_the_allow_list_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_FUNCTIONS__MODULES", json.dumps(["geo", "shop.prices"]))
+    assert load_settings().functions.modules == ("geo", "shop.prices")
+    monkeypatch.delenv("STRANDLINE_FUNCTIONS__MODULES")
+    assert load_settings().functions.modules == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("nonsense", "does not name Python code"),
+        ("tests.own_functions:missing", "has no 'missing'"),
+        ("tests.own_functions:NOT_CALLABLE", "cannot be called"),
+        ("tests.no_such_module:f", "cannot be imported"),
+    ],
+)
+def test_code_that_cannot_be_called_is_refused_at_create(settings: Settings, code: str, words: str) -> None:
+    allowed = FunctionSettings(modules=(MODULE, "tests.no_such_module"))
+    session = Interpreter(settings.model_copy(update={"functions": allowed}))
+    with pytest.raises(FunctionRefused, match=words):
+        say(session, f"CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS '{code}'")
+    assert not session.catalog.functions
+
+
+def test_an_aggregate_without_its_methods_is_refused_by_name(session: Interpreter) -> None:
+    text = f"CREATE AGGREGATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS '{MODULE}:Unfinished'"
+    with pytest.raises(FunctionRefused, match="has no merge, finish"):
+        say(session, text)
+
+
+@pytest.mark.parametrize("name", ["UCASE", "count", "now"])
+def test_functions_of_the_language_keep_their_names(session: Interpreter, name: str) -> None:
+    with pytest.raises(NameTaken):
+        say(session, f"CREATE FUNCTION {name}(a INT) RETURNS INT LANGUAGE PYTHON AS '{MODULE}:spread'")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE FUNCTION f(a INT KEY) RETURNS INT LANGUAGE PYTHON AS 'm:f'",
+        "CREATE FUNCTION f(a INT) LANGUAGE PYTHON AS 'm:f'",
+        "CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON",
+        "CREATE FUNCTION f(a) RETURNS INT LANGUAGE PYTHON AS 'm:f'",
+    ],
+)
+def test_a_statement_that_is_not_complete_is_no_statement(session: Interpreter, text: str) -> None:
+    with pytest.raises(SqlSyntaxError):
+        say(session, text)
+
+
+def test_saying_it_again_changes_nothing_and_another_one_must_say_so(session: Interpreter) -> None:
+    assert say(session, SPREAD) == "function 'SPREAD' created"
+    assert say(session, SPREAD.replace("(low", "( low")) == "function 'SPREAD' unchanged"
+    other = SPREAD.replace("DOUBLE", "DECIMAL(10, 2)")
+    with pytest.raises(NameTaken):
+        say(session, other)
+    assert say(session, other.replace("CREATE", "CREATE OR REPLACE")) == "function 'SPREAD' replaced"
+    assert session.catalog.functions["SPREAD"].returns == t.decimal(10, 2)
+
+
+def test_functions_are_listed_and_described(session: Interpreter) -> None:
+    say(session, SPREAD)
+    *_, shown = session.run("SHOW FUNCTIONS")
+    assert isinstance(shown, Rows)
+    assert ("SPREAD", "python scalar") in shown.rows
+    *_, described = session.run("DESCRIBE FUNCTION spread")
+    assert isinstance(described, Document)
+    assert described.data["code"] == f"{MODULE}:spread"
+    assert described.data["parameters"] == [{"name": "low", "type": "BIGINT"}, {"name": "high", "type": "BIGINT"}]
+    with pytest.raises(UnknownName, match="SPRED"):
+        list(session.run("DESCRIBE FUNCTION spred"))
+
+
+def test_a_function_comes_back_from_the_files_of_the_catalog(session: Interpreter, lake: Lake) -> None:
+    say(session, f"CREATE AGGREGATE FUNCTION longest(a VARCHAR) RETURNS VARCHAR LANGUAGE PYTHON AS '{MODULE}:Longest'")
+    found = Catalog(lake).functions["LONGEST"]
+    assert found == session.catalog.functions["LONGEST"]
+    assert (found.aggregate, found.retracts) == (True, False)
+
+
+def test_a_table_may_be_called_as_a_function_is(session: Interpreter) -> None:
+    say(session, SPREAD)
+    say(session, "CREATE STREAM spread (id BIGINT KEY) WITH (KAFKA_TOPIC = 'spread')")
+    assert say(session, "DROP FUNCTION spread") == "'SPREAD' dropped"
+    assert session.catalog.find("spread") is not None
+
+
+# --- in views -------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_that_a_view_calls_can_be_neither_dropped_nor_changed(session: Interpreter) -> None:
+    say(session, f"{SPREAD}; {STREAM}; CREATE STREAM v AS SELECT id, spread(low, high) AS half FROM s")
+    for text in ("DROP FUNCTION spread", SPREAD.replace("CREATE", "CREATE OR REPLACE").replace("DOUBLE", "INT")):
+        with pytest.raises(NameInUse, match="'v'"):
+            say(session, text)
+    say(session, "DROP STREAM v")
+    assert say(session, "DROP FUNCTION spread") == "'SPREAD' dropped"
+    assert say(session, "DROP FUNCTION IF EXISTS spread") == "'SPREAD' is not there"
+
+
+def test_types_are_checked_and_widened_at_create(session: Interpreter) -> None:
+    say(session, f"{SPREAD}; {STREAM}; CREATE STREAM v AS SELECT id, spread(low, high) AS half FROM s")
+    view = session.catalog.get("v")
+    assert {column.name: column.type for column in view.columns}["half"] == t.DOUBLE  # type: ignore[union-attr]
+    with pytest.raises(TypeMismatch, match="argument 2 of SPREAD must be BIGINT"):
+        say(session, "CREATE STREAM w AS SELECT id, spread(low, name) AS half FROM s")
+    with pytest.raises(TypeMismatch, match="takes 2 arguments"):
+        say(session, "CREATE STREAM w AS SELECT id, spread(low) AS half FROM s")
+
+
+def test_an_aggregate_stands_only_where_aggregates_stand(session: Interpreter) -> None:
+    say(session, f"CREATE AGGREGATE FUNCTION longest(a VARCHAR) RETURNS VARCHAR LANGUAGE PYTHON AS '{MODULE}:Longest'")
+    say(session, STREAM)
+    with pytest.raises(InvalidQuery, match="LONGEST cannot stand here"):
+        say(session, "CREATE STREAM v AS SELECT id FROM s WHERE longest(name) = 'x'")
+    say(session, "CREATE TABLE v AS SELECT high, longest(name) AS word FROM s GROUP BY high")
+
+
+def test_the_rows_of_a_view_depend_on_the_source_of_its_functions(session: Interpreter) -> None:
+    """Another source is another fingerprint, so that rows of one are never taken for rows of the other."""
+    view = "CREATE STREAM v AS SELECT id, spread(low, high) AS half FROM s"
+    say(session, f"{SPREAD}; {STREAM}; {view}")
+    before = session.catalog.get("v").fingerprint  # type: ignore[union-attr]
+    say(session, "DROP STREAM v")
+    changed = session.catalog.functions["SPREAD"]
+    session.catalog.put_function(replace(changed, source="another"))
+    say(session, view)
+    assert session.catalog.get("v").fingerprint != before  # type: ignore[union-attr]
+
+
+def test_queries_call_functions_too(session: Interpreter) -> None:
+    say(session, f"{SPREAD}; {STREAM}")
+    *_, found = session.run("SELECT spread(3, 8) AS half, spread(NULL, 1) AS none")
+    assert isinstance(found, Rows)
+    assert list(found.rows) == [(2.5, None)]
+
+
+# --- loading --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+
+
+def answer(db: duckdb.DuckDBPyConnection, made: Function, sql: str) -> list[Any]:
+    Library([made], [MODULE]).register_duckdb(db, sql)
+    return [value for (value,) in db.execute(sql).fetchall()]
+
+
+def test_a_module_taken_off_the_list_stops_what_calls_it_and_nothing_else(db: duckdb.DuckDBPyConnection) -> None:
+    made = function("F", [t.INT], t.INT, "fails")
+    library = Library([made], allowed=())
+    library.register_duckdb(db, "SELECT 1")
+    with pytest.raises(FunctionRefused):
+        library.register_duckdb(db, f"SELECT {registered(made)}(1)")
+
+
+def test_a_source_that_changed_since_create_stops_what_calls_it(db: duckdb.DuckDBPyConnection) -> None:
+    made = function("F", [t.INT], t.INT, "fails")
+    older = replace(made, source="older")
+    with pytest.raises(RefreshFailed, match="has changed since CREATE FUNCTION F"):
+        answer(db, older, f"SELECT {registered(older)}(1)")
+
+
+# --- computing ------------------------------------------------------------------------------------------------------
+
+
+def test_a_scalar_gets_plain_values_and_sees_nulls(db: duckdb.DuckDBPyConnection) -> None:
+    made = function("INITIALS", [t.VARCHAR], t.VARCHAR, "initials")
+    assert answer(db, made, f"SELECT {registered(made)}(n) FROM (VALUES ('Ada Lovelace'), (NULL)) v(n)") == ["AL", "?"]
+
+
+def test_maps_and_decimals_go_through(db: duckdb.DuckDBPyConnection) -> None:
+    kind = t.map_of(t.VARCHAR, t.array(t.decimal(6, 2)))
+    made = function("TURNED", [kind], kind, "turned")
+    given = f"CAST(MAP {{'a': [1.25, 2.5], 'b': NULL}} AS {kind.duckdb()})"
+    with pytest.raises(duckdb.Error, match=r"pipeline\.function_failed.*TURNED"):
+        answer(db, made, f"SELECT {registered(made)}({given})")
+    [found] = answer(db, made, f"SELECT {registered(made)}(map_from_entries([map_entries({given})[1]]))")
+    assert found == {"a": [Decimal("2.50"), Decimal("1.25")]}
+
+
+@pytest.mark.parametrize(("attribute", "value"), [("fails", 0), ("lies", 7)])
+def test_a_function_that_raises_or_lies_about_its_type_is_named(
+    db: duckdb.DuckDBPyConnection, attribute: str, value: int
+) -> None:
+    made = function("F", [t.INT], t.INT, attribute)
+    with pytest.raises(duckdb.Error, match=r"\[pipeline\.function_failed\] the function F failed"):
+        answer(db, made, f"SELECT {registered(made)}({value}::INTEGER)")
+
+
+WORDS = st.sampled_from(["fig", "kiwi", "pear", "banana", None])
+STATES = st.lists(
+    st.dictionaries(st.integers(1, 6), st.tuples(st.integers(1, 2), WORDS, st.integers(-3, 3) | st.none())),
+    min_size=1,
+    max_size=5,
+)
+
+
+# Each example runs Python for each group, some hundred times: this many take a few seconds.
+@examples(max_examples=30)
+@given(states=STATES)
+def test_aggregates_follow_rows_that_change_and_go(
+    duck: duckdb.DuckDBPyConnection, states: list[dict[int, tuple[int, str | None, int | None]]]
+) -> None:
+    """With and without `retract`, beside functions of the language, filtered or not."""
+    bench = RuleBench(duck, WORDS_STAGE)
+    Library([LONGEST, WEIGHTED], [MODULE]).register_duckdb(duck, bench.rule(["s"]))
+    word = "arg_min(word, (-length(word), word)) FILTER (WHERE word IS NOT NULL AND {})"
+    asked = (
+        f"SELECT k, {word.format('TRUE')}, sum(v * 2), {word.format('v > 0')}, sum(v * k) FILTER (WHERE v > 0)"
+        " FROM new_s GROUP BY k"
+    )
+    for state in states:
+        bench.state([{"id": key, "k": k, "word": w, "v": v} for key, (k, w, v) in sorted(state.items())])
+        assert bench.visible() == multiset(bench.query(asked))
+
+
+def test_a_bound_call_says_by_itself_how_it_is_maintained() -> None:
+    bound = call("__a0", WEIGHTED, "v", "k")
+    assert function_of(bound).lost_type(bound) is None
+    other = call("__a0", LONGEST, "word")
+    assert function_of(other).lost_type(other) is not None
