@@ -4,7 +4,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo up test check lock bench-ingest clean
+.PHONY: help setup demo up test test-spark test-duckdb nightly check lock bench-ingest bench-flat bench-shared clean
 .DEFAULT_GOAL := help
 
 help: ## the targets
@@ -28,11 +28,29 @@ check: $(STAMP) ## formatting, lint with the layer rule, strict types
 
 test: check ## everything that must pass
 	$(BIN)/python infra/jars.py kafka
-	$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-spark test-duckdb
+
+# Side by side: one keeps a JVM busy, the other a core.
+test-spark: $(STAMP)
+	$(BIN)/python -m pytest tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py
+
+test-duckdb: $(STAMP)
+	$(BIN)/python -m pytest tests/unit tests/properties/test_views.py tests/conformance tests/nexmark
+
+nightly: $(STAMP) ## the property tests at length: 20,000 views on DuckDB, 500 on Spark with real kills; Nexmark
+	STRANDLINE_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/test_views.py
+	STRANDLINE_SPARK_EXAMPLES=500 STRANDLINE_KILLS=1 $(BIN)/python -m pytest tests/properties/test_views_on_spark.py
+	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/nexmark
 
 bench-ingest: $(STAMP) ## events per second from a real broker into an event log
 	$(BIN)/python infra/jars.py kafka
 	$(BIN)/python -m benchmarks.ingest
+
+bench-flat: $(STAMP) ## what 1,000 changes cost after 1 M and after 20 M events
+	$(BIN)/python -m benchmarks.flat_cost
+
+bench-shared: $(STAMP) ## ten views over one join, shared, against one
+	$(BIN)/python -m benchmarks.shared_views
 
 lock: ## renew requirements.lock (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \

@@ -1,0 +1,51 @@
+"""Random windows: of time, after FROM, and of rows, after OVER."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.properties.choices import Choices
+from tests.properties.expressions import Name
+
+_FRAMES = ("ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+
+
+def time_window(pick: Choices) -> tuple[str, str]:
+    """The WINDOW clause, and CHANGES or FINAL for after EMIT."""
+    grace = pick.one(["", ", GRACE PERIOD 0 SECONDS", ", GRACE PERIOD 10 SECONDS", ", GRACE PERIOD 1 DAY"])
+    kind = pick.one(["TUMBLING (SIZE 5 SECONDS", "HOPPING (SIZE 6 SECONDS, ADVANCE BY 2 SECONDS", "SESSION (3 SECONDS"])
+    return f"WINDOW {kind}{grace})", pick.one(["CHANGES", "CHANGES", "CHANGES", "FINAL"])
+
+
+def analytic_call(pick: Choices, names: Sequence[Name], functions: Sequence[str] | None, *, exact: bool) -> str:
+    """A function OVER a partition.
+
+    Args:
+        functions: those to choose from; None for all.
+        exact: order by every column: what breaks ties between the rows is not known.
+    """
+    simple = [name for name in names if name.is_simple]
+    if not simple:
+        return "COUNT(*) OVER ()"
+    value = pick.one(simple)
+    function = pick.one(functions) if functions else pick.one(_functions(value))
+    partition = [name.text for name in pick.some(simple, 0, 1)]
+    order = [f"{name.text}{pick.one(['', ' DESC'])}" for name in pick.some(simple, 1, 2)]
+    if exact:
+        order += [name.text for name in simple]
+    frame = ""
+    if functions is None and function.split("(")[0] in ("SUM", "COUNT", "MAX", "FIRST_VALUE", "LAST_VALUE"):
+        frame = f" {pick.one(_FRAMES)}" if pick.chance(40) else ""
+    written = function if "(" in function else f"{function}()"
+    by = f"PARTITION BY {', '.join(partition)} " if partition else ""
+    return f"{written} OVER ({by}ORDER BY {', '.join(order)}{frame})"
+
+
+def _functions(value: Name) -> list[str]:
+    found = ["ROW_NUMBER", "RANK", "DENSE_RANK", f"LAG({value.text})", f"LEAD({value.text}, 2)", "COUNT(*)"]
+    found += [f"FIRST_VALUE({value.text})", f"LAST_VALUE({value.text})"]
+    if value.type != "BOOLEAN":
+        found.append(f"MAX({value.text})")
+    if value.is_number:
+        found.append(f"SUM({value.text})")
+    return found
