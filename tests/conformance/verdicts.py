@@ -1,0 +1,151 @@
+"""The two ways to hold a run against the expected records; each gives the first difference as text, or None.
+
+A, final state: of a table's records with one key and window the last counts, and a null value is no row; a stream's
+records all count. What the view holds after all inputs must be that, as a multiset.
+
+B, changelog order: record by record, per key. Every state that the view goes through must be one that ksqlDB goes
+through, in the same order, and the last ones must be equal. ksqlDB sends a row again that did not change; a change feed
+does not, so equal neighbours count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobs.sql import types as t
+from tests.conformance.compare import Expected, Row, Sink, canonical, difference, same
+
+_SHOWN = 3
+
+
+def final_state(sink: Sink, wanted: Sequence[Expected], stored: Sequence[Row], *, one_by_one: bool) -> str | None:
+    """Mode A; `stored`: the rows after all inputs.
+
+    Args:
+        one_by_one: every input had an epoch of its own. Otherwise a group may have come and gone within one epoch:
+            that it stays with its zeros is not expected then, since it never was there.
+
+    ksqlDB sends the padded row of an outer join of streams at once and cannot take it back when a partner comes; such
+    rows are not expected to stay.
+    """
+    expected = list(_last(wanted).values()) if sink.table else [each for each in wanted if each.row is not None]
+    rows = [each.row for each in expected if each.row is not None]
+    if sink.taken_back:
+        rows = [row for at, row in enumerate(rows) if not _completed(row, rows[at + 1 :])]
+    missing, extra = difference(rows, sink.rows(stored))
+    if sink.keeps_empty and not one_by_one:
+        missing = [row for row in missing if not sink.is_empty_group(row)]
+    if missing or extra:
+        return _told(sink.name, missing, extra)
+    timed = not sink.table and not sink.taken_back and stored and "_timestamp" in stored[0]
+    return _times(sink, expected, stored) if timed else None
+
+
+def changelog_order(sink: Sink, wanted: Sequence[Expected], snapshots: Sequence[Sequence[Row]]) -> str | None:
+    """Mode B; `snapshots`: the rows after each input record."""
+    states = [sink.rows(stored) for stored in snapshots]
+    if not sink.table:
+        return _stream_order(sink, [each.row for each in wanted if each.row is not None], states)
+    keys = [column.name for column in sink.keys]
+    steps = _expected_states(wanted)
+    for key in {repr([row[k] for k in keys]) for state in (*steps, *states) for row in state}:
+        told = [_of_key(state, keys, key) for state in steps]
+        seen = _without_repeats([_of_key(state, keys, key) for state in states])
+        problem = _followed(told, seen)
+        if problem is not None:
+            return f"{sink.name}, key {key}: {problem}"
+    return None
+
+
+def _last(wanted: Sequence[Expected]) -> dict[str, Expected]:
+    return {each.key: each for each in wanted}
+
+
+def _completed(row: Row, later: Sequence[Row]) -> bool:
+    """Whether a later row is this one with its missing side filled in."""
+    return any(
+        any(row[n] is None and other[n] is not None for n in row)
+        and all(row[n] is None or same(row[n], other[n]) for n in row)
+        for other in later
+    )
+
+
+def _times(sink: Sink, wanted: Sequence[Expected], stored: Sequence[Row]) -> str | None:
+    """Rows are equal: are they so with their times, where the case says them?"""
+    if any(each.timestamp is None for each in wanted):
+        return None
+    timed = [{**(each.row or {}), "_timestamp": (each.timestamp or 0) * 1000} for each in wanted]
+    found = [{**row, "_timestamp": _microseconds(own["_timestamp"])} for own in stored for row in sink.rows([own])]
+    missing, extra = difference(timed, found)
+    return _told(f"{sink.name} (times)", missing, extra) if missing or extra else None
+
+
+def _microseconds(value: Any) -> int | None:
+    found = canonical(value, t.TIMESTAMP)
+    # Records carry milliseconds.
+    return None if found is None else found // 1000 * 1000
+
+
+def _stream_order(sink: Sink, wanted: Sequence[Row], states: Sequence[Sequence[Row]]) -> str | None:
+    """Rows that one input record adds come in any order; what it takes away (a padded row) was sent before."""
+    before: Sequence[Row] = []
+    at = 0
+    for state in states:
+        _, added = difference(before, state)
+        missing, extra = difference(wanted[at : at + len(added)], added)
+        if missing or extra:
+            return _told(f"{sink.name}, from record {at}", missing, extra)
+        at += len(added)
+        before = state
+    return None if at == len(wanted) else _told(sink.name, wanted[at:], [])
+
+
+def _expected_states(wanted: Sequence[Expected]) -> list[list[Row]]:
+    """The table after each expected record, from the empty one on."""
+    rows: dict[str, Row] = {}
+    states: list[list[Row]] = [[]]
+    for each in wanted:
+        rows = {key: row for key, row in rows.items() if key != each.key}
+        if each.row is not None:
+            rows[each.key] = each.row
+        states.append(list(rows.values()))
+    return states
+
+
+def _of_key(state: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
+    return [row for row in state if repr([row[k] for k in keys]) == key]
+
+
+def _without_repeats(states: Sequence[list[Row]]) -> list[list[Row]]:
+    kept: list[list[Row]] = [[]]
+    for state in states:
+        if not _equal(kept[-1], state):
+            kept.append(state)
+    return kept
+
+
+def _followed(told: Sequence[list[Row]], seen: Sequence[list[Row]]) -> str | None:
+    """Whether `seen` is a way through `told` that ends where it ends."""
+    at = 0
+    for number, state in enumerate(seen):
+        step = next((place for place in range(at, len(told)) if _equal(told[place], state)), None)
+        if step is None:
+            return f"state {number} is none of the expected that remain: {_show(state)}"
+        at = step
+    return None if _equal(told[-1], seen[-1]) else f"ends with {_show(seen[-1])}, expected {_show(told[-1])}"
+
+
+def _equal(left: Sequence[Row], right: Sequence[Row]) -> bool:
+    return len(left) == len(right) and difference(left, right) == ([], [])
+
+
+def _told(name: str, missing: Sequence[Row], extra: Sequence[Row]) -> str:
+    parts = [f"missing {_show(missing)}"] if missing else []
+    parts += [f"too much {_show(extra)}"] if extra else []
+    return f"{name}: {'; '.join(parts)}"
+
+
+def _show(rows: Sequence[Row]) -> str:
+    shown = ", ".join("(" + ", ".join(f"{n}={v!r}" for n, v in row.items()) + ")" for row in rows[:_SHOWN])
+    return f"[{shown}{', …' if len(rows) > _SHOWN else ''}]"
