@@ -1,0 +1,56 @@
+"""Nexmark's 23 questions: views maintained from batches hold what DuckDB answers over all events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from benchmarks.nexmark.generator import Event
+from jobs.sql.catalog import Catalog
+from state_store.layout import Lake
+from tests.nexmark.expected import EXPECTED
+from tests.nexmark.house import House, from_scratch, inserts, with_amendments
+
+# Where the batches end: of all sizes, some of a few events, one empty.
+CUTS = (1, 40, 700, 703, 703, 1500, 2600)
+
+
+@cache
+def events(*, amended: bool) -> tuple[Event, ...]:
+    return tuple(with_amendments() if amended else inserts())
+
+
+@cache
+def wanted(view: str, end: int, *, amended: bool) -> Any:
+    return from_scratch(events(amended=amended)[:end], [view])[view]
+
+
+def batches(given: Sequence[Event], cuts: Sequence[int]) -> list[Sequence[Event]]:
+    bounds = [0, *cuts, len(given)]
+    return [given[begin:end] for begin, end in pairwise(bounds)]
+
+
+@pytest.mark.parametrize("cuts", [(), CUTS], ids=["one batch", "eight batches"])
+@pytest.mark.parametrize("view", EXPECTED)
+def test_a_view_over_streams_holds_what_its_question_answers(lake: Lake, view: str, cuts: tuple[int, ...]) -> None:
+    house = House(Catalog(lake), [view], as_tables=False)
+    for batch in batches(events(amended=False), cuts):
+        house.take(batch)
+    found = house.rows(view)
+    assert found == wanted(view, len(events(amended=False)), amended=False)
+    assert found, "a question without an answer tests nothing"
+
+
+@pytest.mark.parametrize("view", EXPECTED)
+def test_a_view_over_tables_follows_changes_and_withdrawals(lake: Lake, view: str) -> None:
+    house = House(Catalog(lake), [view], as_tables=True)
+    given = events(amended=True)
+    end = 0
+    for batch in batches(given, CUTS):
+        house.take(batch)
+        end += len(batch)
+        assert house.rows(view) == wanted(view, end, amended=True)
