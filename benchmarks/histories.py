@@ -1,0 +1,132 @@
+"""Long histories, quickly: event logs of a lake written from DuckDB straight to Delta, and refreshes by hand, timed.
+
+A history is the article's two tables: `info(product, category)`, a thousand products, and `visit(product, user,
+length)`, whose events are drawn from a fixed number of keys: history grows, what is stored does not. Of the events of
+`visit` one in fifty takes a row away, the others add or replace one. Event n is the same in every history.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+from deltalake import CommitProperties, write_deltalake
+
+from jobs.ingest.event_logs import log_spec
+from jobs.query.interpreter import Interpreter
+from jobs.sql.model import Source
+from jobs.sql.relations import event_log
+from jobs.views import Maintained, maintained, refresh_all
+from state_store.commits import CommitRecord
+from state_store.config import Settings, load_settings
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+PIPELINE = "bench"
+PRODUCTS = 1_000
+CATEGORIES = 100
+
+TABLES = """
+CREATE TABLE info (product VARCHAR PRIMARY KEY, category VARCHAR)
+  WITH (KAFKA_TOPIC='info', KEY_FORMAT='JSON', VALUE_FORMAT='JSON', PARTITIONS=1);
+CREATE TABLE visit (product VARCHAR PRIMARY KEY, user VARCHAR PRIMARY KEY, length INT)
+  WITH (KAFKA_TOPIC='visit', KEY_FORMAT='JSON', VALUE_FORMAT='JSON', PARTITIONS=1);
+"""
+
+# What the events say, in DuckDB's words over `n`, the event's number. The multipliers are primes that spread keys.
+_VALUES = {
+    "info": {"product": "'p' || n", "category": f"'c' || (n % {CATEGORIES})", "_tombstone": "FALSE"},
+    "visit": {
+        "product": f"'p' || (hash(n) % {{keys}} % {PRODUCTS})",
+        "user": f"'u' || (hash(n) % {{keys}} // {PRODUCTS})",
+        "length": "1 + n * 7919 % 1000",
+        "_tombstone": "n % 50 = 49",
+    },
+}
+_PLACE = {
+    "_partition": "0",
+    "_offset": "n",
+    "_timestamp": "TIMESTAMPTZ '2024-01-01 00:00:00+00' + to_milliseconds(n)",
+    "_stream_time": "TIMESTAMPTZ '2024-01-01 00:00:00+00' + to_milliseconds(n)",
+    "_headers": "NULL",
+}
+
+
+@dataclass
+class History:
+    """A lake with the two tables, some views over them, and as many events as were added."""
+
+    lake: Lake
+    keys: int
+    interpreter: Interpreter
+    visits: int = 0
+    commits: int = 0
+
+    @classmethod
+    def begin(cls, root: Path, views: str, keys: int) -> History:
+        """Define the tables and `views` in a new lake, and add all of `info`."""
+        settings: Settings = load_settings(lake=root)
+        interpreter = Interpreter(settings, PIPELINE)
+        list(interpreter.run(TABLES + views))
+        history = cls(interpreter.lake, keys, interpreter)
+        history._append("info", 0, PRODUCTS)
+        return history
+
+    def add(self, events: int) -> None:
+        """One commit of so many more events of `visit`."""
+        self._append("visit", self.visits, events)
+        self.visits += events
+
+    def levels(self) -> list[list[Maintained]]:
+        """The maintained tables and views: a level reads earlier levels only."""
+        return maintained(self.interpreter.catalog.pipeline(PIPELINE), self.interpreter.catalog)
+
+    def _append(self, table: str, first: int, events: int) -> None:
+        source = self.interpreter.catalog.get(table)
+        assert isinstance(source, Source)
+        log = event_log(source)
+        words = {**_PLACE, **_VALUES[table]}
+        listed = [
+            f'CAST({words[name].format(keys=self.keys)} AS {kind.duckdb()}) AS "{name}"' for name, kind in log.columns
+        ]
+        with duckdb.connect() as db:
+            db.execute("SET TimeZone = 'UTC'")
+            rows = db.sql(f"SELECT {', '.join(listed)} FROM range({first}, {first + events}) AS events(n)")
+            schema = pa.schema([(name, kind.arrow()) for name, kind in log.columns])
+            write_deltalake(
+                self.lake.table(log.name),
+                pa.RecordBatchReader.from_batches(schema, (b.cast(schema) for b in rows.to_arrow_reader())),
+                mode="append",
+                commit_properties=self._commit(events, first + events),
+                configuration=None if self.lake.table(log.name).exists() else _properties(source),
+            )
+
+    def _commit(self, events: int, total: int) -> CommitProperties:
+        self.commits += 1
+        # The count is what refreshes read of a log's digest; its hashes are read by nobody here.
+        record = CommitRecord(epoch=self.commits, mode="ingest", inserted=events, digest=f"{0:032x}:{total}")
+        return CommitProperties(custom_metadata={"userMetadata": record.to_json()})
+
+
+def _properties(source: Source) -> dict[str, str | None]:
+    return dict(log_spec(source).properties)
+
+
+def refresh(spark: SparkSession, history: History, level: list[Maintained]) -> float:
+    """Bring these to the heads of what they read; the seconds it took.
+
+    Raises:
+        StrandlineError: one of them failed.
+    """
+    began = time.monotonic()
+    outcome = refresh_all(spark, history.lake, [level], f"{PIPELINE}/1", frozenset())
+    for failure in outcome.failures.values():
+        raise failure
+    return time.monotonic() - began
