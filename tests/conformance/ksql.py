@@ -1,6 +1,6 @@
 """Runs ksqlDB's query validation cases against the engine.
 
-    python -m tests.conformance.ksql DIR [--only CLASS] [--mode A|B|both] [--engine spark|duckdb] [--json OUT] …
+    python -m tests.conformance.ksql DIR [--only CLASS] [--mode A|B|both] [--engine duckdb|spark] [--json OUT] …
 
 Ends with a table per class and, as the last line, `N passed, N failed, N skipped`. The exit status is 0 whenever the
 cases could be run, however they came out; 2 when they could not (no such folder, no such class).
@@ -43,7 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         write_json(outcomes, options.json)
     if options.write_doc:
-        write_doc(outcomes, options.write_doc, f"python -m tests.conformance.ksql DIR --engine {options.engine}")
+        write_doc(
+            outcomes,
+            options.write_doc,
+            f"python -m tests.conformance.ksql DIR --engine {options.engine} --mode {options.mode}",
+        )
     print("\n".join([*table(outcomes), "", *closing(outcomes)]))
     return 0
 
@@ -73,7 +77,7 @@ def run(cases: Sequence[Case], mode: str, engine: str, cuts: int | None = None, 
     if engine == "spark":
         from tests.conformance import on_spark
 
-        yield from on_spark.run(todo, modes, 1 if cuts is None else cuts)
+        yield from on_spark.run(todo, modes, 0 if cuts is None else cuts)
     elif jobs == 1:
         yield from on_duckdb.run(todo, modes, 3 if cuts is None else cuts)
     else:
@@ -90,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--case", metavar="NAME", help="cases whose `file: name` holds this text")
     parser.add_argument("--mode", choices=_MODES, default="A", help="A final state, B changelog order")
     parser.add_argument("--cuts", type=int, metavar="N", help="mode A: also N random cuts into epochs")
-    parser.add_argument("--engine", choices=("spark", "duckdb"), default="spark")
+    parser.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (duckdb)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="an object per case and mode")
     parser.add_argument("--write-doc", type=Path, metavar="FILE", help="refresh the marked places of this document")
