@@ -18,7 +18,17 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import AggregateStage, AnalyticStage, Core, Input, LatestStage, MapStage, Output, Stage
+from jobs.ivm.stage import (
+    AggregateStage,
+    AnalyticStage,
+    Core,
+    Input,
+    LatestStage,
+    MapStage,
+    Output,
+    Stage,
+    kind_of_body,
+)
 from jobs.sql import types as t
 from jobs.sql.failing import failing, lenient
 from jobs.sql.failing import strict as strict_expression
@@ -104,14 +114,15 @@ def _without(core: Core) -> Core:
 
 def _dead_letters(stage: MapStage | AggregateStage | AnalyticStage, letters: str) -> MapStage:
     """The rows that fail: what they are (JSON of the inputs' columns) and why, by the identity of the rows they come
-    from."""
+    from. Those of a body that only grows are only added, and need none."""
+    grows = kind_of_body(stage.body) == "append"
     cores = []
     for number, core in enumerate(stage.body):
         fails = _failing_core(core) or exp.false()
         identity = [
             Output(f"__i{number}_{at}_{name}", _column(each.alias, name), each.relation.type_of(name))
             for at, each in enumerate(core.inputs)
-            if each.join not in ("semi", "anti")
+            if each.join not in ("semi", "anti") and not grows
             for name in each.relation.key or each.relation.identity
         ]
         columns = (

@@ -226,7 +226,8 @@ def _typed(epoch: _Epoch, text: str) -> StrandlineError | None:
     if found is None:
         return None
     return RowFailed(
-        f"an expression of '{epoch.stage.table}' fails on a row: {found.group()[:200]}",
+        # Spark goes on with advice on its own settings.
+        f"an expression of '{epoch.stage.table}' fails on a row: {found.group().split('. ')[0]}",
         where=where,
         hint="leave such rows out with WHERE, or TRY_CAST and NULLIF; ERRORS = 'dead_letter' keeps them aside",
     )

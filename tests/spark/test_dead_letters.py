@@ -18,8 +18,8 @@ from jobs.sql.dialect import parse_expression
 from jobs.sql.infer import infer
 from jobs.sql.scope import Scope
 from state_store import reader
-from tests.rule_harness import Output, call, core, output
-from tests.spark.test_refresh import EVENTS, KEYED, TABLE, VISIBLE, Bench
+from tests.rule_harness import Output, call, core, mapped, output
+from tests.spark.test_refresh import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +74,18 @@ def test_a_row_that_fails_goes_to_the_dead_letters_until_it_is_corrected(bench: 
     refresh_guarded(refresh, bench.lake, stage(), "dead_letter", "ratios__dead_letters")
     assert set(bench.rows(stage())) == {(1, 5), (2, 2)}
     assert letters(bench) == []
+
+
+def test_the_dead_letters_of_a_stream_only_grow(bench: Bench) -> None:
+    """The view over the log appends what is sound, its dead letters what is not, each event once."""
+    appended = mapped(EVENTS, None, (VISIBLE[0], RATIO, *meta_outputs()), table="ratios")
+    refresh = partial(refresh_stage, bench.spark, bench.lake, fingerprint="f1", writer="tests/1")
+    for _ in range(2):
+        refresh_guarded(refresh, bench.lake, appended, "dead_letter", "ratios__dead_letters")
+    bench.append(EVENTS, [event(4, "9", 3), event(5, "9", 0)])
+    refresh_guarded(refresh, bench.lake, appended, "dead_letter", "ratios__dead_letters")
+    assert sorted(row[:2] for row in bench.rows(appended)) == [(1, 5), (4, 3)]
+    assert sorted(json.loads(row["row"])["s_id"] for row in letters(bench)) == [2, 3, 5]
 
 
 def test_a_view_that_is_to_stop_stops_and_stores_nothing(bench: Bench) -> None:
