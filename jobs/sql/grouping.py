@@ -15,7 +15,7 @@ from itertools import combinations, product
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, UnknownName
+from jobs.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.ivm.arrays import has_map
 from jobs.ivm.stage import Output
 from jobs.sql.aggregate_calls import Calls
@@ -35,13 +35,14 @@ def read_groups(
     """The group expressions, each once, and the sets of their numbers; no sets when there is one, of all of them.
 
     Args:
-        constants: ksqlDB's way: GROUP BY 1 is one group, that of the value 1.
+        constants: ksqlDB's way: GROUP BY 1 is one group, that of the value 1; and there are no grouping sets.
 
     Returns:
         None without GROUP BY.
 
     Raises:
         InvalidQuery: a constant, or something that cannot be compared; too many sets.
+        NotSupported: grouping sets in ksqlDB's semantics.
         UnknownName: a column that the inputs lack, though the SELECT list may have it.
     """
     clause = select.args.get("group")
@@ -66,8 +67,17 @@ def read_groups(
         raise InvalidQuery(
             f"GROUP BY asks for {len(sets)} grouping sets, and {_MOST_SETS} is the most", line=line, column=place
         )
-    whole = tuple(range(len(found)))
-    return tuple(found.values()), () if sets == [whole] else tuple(sets)
+    if sets == [tuple(range(len(found)))]:
+        return tuple(found.values()), ()
+    if constants:
+        line, place = position_of(clause)
+        raise NotSupported(
+            "GROUPING SETS, ROLLUP and CUBE are SQL's: ksqlDB has none, so SEMANTICS = 'ksql' says nothing of them",
+            line=line,
+            column=place,
+            hint="leave SEMANTICS out",
+        )
+    return tuple(found.values()), tuple(sets)
 
 
 def named_groups(groups: tuple[Typed, ...], outputs: tuple[Output, ...]) -> tuple[Output, ...]:

@@ -144,6 +144,16 @@ def test_too_many_grouping_sets_are_refused(catalog: Catalog) -> None:
         block(f"SELECT COUNT(*) AS c FROM s GROUP BY CUBE ({many})", catalog)
 
 
+def test_grouping_sets_have_no_meaning_in_ksqldbs_semantics(catalog: Catalog) -> None:
+    """A group that falls to zero stays there, and that of a set would have to stay as well: nobody says so."""
+    with pytest.raises(NotSupported, match="ksqlDB has none"):
+        block(
+            "CREATE MATERIALIZED VIEW w WITH (SEMANTICS = 'ksql') AS"
+            " SELECT k, COUNT(*) AS c FROM s GROUP BY ROLLUP (k)",
+            catalog,
+        )
+
+
 def test_distinct_and_filter_belong_to_the_call(catalog: Catalog) -> None:
     found = block("SELECT k, COUNT(DISTINCT v) FILTER (WHERE v > 0) AS c, COUNT(v) AS d FROM s GROUP BY k", catalog)
     first, second = found.calls
