@@ -19,10 +19,11 @@ from sqlglot import exp
 from jobs.ivm.engine import Engine
 from jobs.ivm.stage import Core, Input
 from jobs.sql.functions import lower
+from jobs.sql.trees import conjuncts
 
 Side = Literal["delta", "old", "new"]
 
-_WORDS = {
+JOIN_WORDS = {
     "inner": "JOIN",
     "left": "LEFT JOIN",
     "right": "RIGHT JOIN",
@@ -78,7 +79,7 @@ def from_text(source: From, engine: Engine) -> str:
             lines.append(f"FROM {relation} AS {alias}")
             continue
         on = _condition(source.core, each, engine)
-        word = "CROSS JOIN" if on is None and each.join == "inner" else _WORDS[each.join]
+        word = "CROSS JOIN" if on is None and each.join == "inner" else JOIN_WORDS[each.join]
         lines.append(f"{word} {relation} AS {alias}" + (f" ON {on}" if word != "CROSS JOIN" else ""))
     if source.core.expand:
         arrays = [(output.name, lower(output.expression, engine.dialect)) for output in source.core.expand]
@@ -169,20 +170,6 @@ def equalities(on: exp.Expression, alias: str) -> list[tuple[exp.Expression, exp
                 found.append((one, other))
                 break
     return found
-
-
-def conjuncts(condition: exp.Expression) -> list[exp.Expression]:
-    """The parts that AND joins, without their parentheses."""
-    while isinstance(condition, exp.Paren):
-        inner = condition.this
-        assert isinstance(inner, exp.Expression)
-        condition = inner
-    if not isinstance(condition, exp.And):
-        return [condition]
-    left, right = condition.left, condition.right
-    assert isinstance(left, exp.Expression)
-    assert isinstance(right, exp.Expression)
-    return [*conjuncts(left), *conjuncts(right)]
 
 
 def _reads(expression: exp.Expression) -> set[str]:

@@ -30,9 +30,10 @@ from jobs.ivm.stage import (
     kind_of_body,
 )
 from jobs.sql import types as t
-from jobs.sql.failing import failing, lenient
+from jobs.sql.failing import can_fail, failing, lenient
 from jobs.sql.failing import strict as strict_expression
 from jobs.sql.model import FAILED_ROW_COLUMNS
+from jobs.sql.trees import any_of
 
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)
 
@@ -95,10 +96,10 @@ def _failing_core(core: Core) -> exp.Expression | None:
     """The condition over a core's joined rows under which one fails: in its WHERE, or, where that lets it through, in a
     column."""
     where = failing(core.where) if core.where is not None else None
-    columns = _any([failing(each.expression) for each in core.columns])
+    columns = any_of([failing(each.expression) for each in core.columns])
     if columns is not None and core.where is not None:
         columns = exp.And(this=_truth(core.where), expression=columns)
-    return _any([where, columns])
+    return any_of([where, columns])
 
 
 def _without(core: Core) -> Core:
@@ -148,8 +149,8 @@ def _said(core: Core) -> str:
     """The expressions that can fail, in our language."""
     from jobs.sql.dialect import sql_of
 
-    can = [each.expression for each in core.columns if failing(each.expression) is not None]
-    if core.where is not None and failing(core.where) is not None:
+    can = [each.expression for each in core.columns if can_fail(each.expression)]
+    if core.where is not None and can_fail(core.where):
         can.append(core.where)
     return "; ".join(dict.fromkeys(sql_of(each) for each in can))
 
@@ -178,13 +179,3 @@ def _truth(condition: exp.Expression) -> exp.Expression:
 
 def _coalesced(condition: exp.Expression) -> exp.Expression:
     return exp.Anonymous(this="COALESCE", expressions=[condition, exp.false()])
-
-
-def _any(parts: list[exp.Expression | None]) -> exp.Expression | None:
-    given = [part for part in parts if part is not None]
-    if not given:
-        return None
-    made = given[0]
-    for part in given[1:]:
-        made = exp.Or(this=made, expression=part)
-    return exp.Paren(this=made)

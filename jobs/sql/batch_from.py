@@ -13,19 +13,12 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
+from jobs.ivm.from_text import JOIN_WORDS
 from jobs.ivm.stage import Output, Relation
 from jobs.sql.batch_text import Batch, flat
 from jobs.sql.logical import Block, From, Query, SetOperation
 from jobs.sql.model import META_COLUMNS
 
-_WORDS = {
-    "inner": "JOIN",
-    "left": "LEFT JOIN",
-    "right": "RIGHT JOIN",
-    "full": "FULL JOIN",
-    "semi": "SEMI JOIN",
-    "anti": "ANTI JOIN",
-}
 _META = frozenset(name for name, _ in META_COLUMNS)
 _NEWEST_FIRST = ("_stream_time", "_partition", "_offset")
 
@@ -133,9 +126,11 @@ def _input(block: Block, place: int, batch: Batch, wanted: dict[str, set[str]]) 
     if part.frozen and batch.frozen is not None:
         conditions.append(batch.frozen(events, part.alias))
     if part.as_of:
-        return f"{_WORDS[part.join]} LATERAL ({_as_of(source, alias, events, conditions, batch)}) AS {alias} ON TRUE"
+        return (
+            f"{JOIN_WORDS[part.join]} LATERAL ({_as_of(source, alias, events, conditions, batch)}) AS {alias} ON TRUE"
+        )
     on = " AND ".join(f"({condition})" for condition in conditions)
-    return f"{_WORDS[part.join]} {source} AS {alias} ON {on or 'TRUE'}"
+    return f"{JOIN_WORDS[part.join]} {source} AS {alias} ON {on or 'TRUE'}"
 
 
 def _as_of(log: str, alias: str, events: str, conditions: list[str], batch: Batch) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from jobs.sql import types as t
-from jobs.sql.dialect import needs_quotes
 from jobs.sql.scope import Typed
+from jobs.sql.trees import call, identifier
 from jobs.sql.types import Kind, SqlType
 from jobs.sql.types_text import data_type
 
@@ -28,7 +28,7 @@ def members_converted(value: Typed, kind: SqlType, convert: Convert) -> Typed:
         return Typed(_each(value, lambda item: convert(item, kind.args[0]).expression), kind)
     if kind.kind is Kind.MAP:
         pairs = _each(entries(value), lambda pair: _pair(pair, kind, convert))
-        return Typed(_call("MAP_OF_PAIRS", pairs), kind)
+        return Typed(call("MAP_OF_PAIRS", pairs), kind)
     given = dict(value.type.fields)
     fields = [
         (name, convert(field(value, name, given[name]), inner) if name in given else _none(inner))
@@ -40,12 +40,12 @@ def members_converted(value: Typed, kind: SqlType, convert: Convert) -> Typed:
 def entries(value: Typed) -> Typed:
     """The pairs of a map, as an ARRAY<STRUCT<k, v>>."""
     pair = t.struct(("k", value.type.args[0]), ("v", value.type.args[1]))
-    return Typed(_call("ENTRIES", value.expression), t.array(pair))
+    return Typed(call("ENTRIES", value.expression), t.array(pair))
 
 
 def field(value: Typed, name: str, kind: SqlType) -> Typed:
     """One field of a STRUCT."""
-    return Typed(exp.Dot(this=value.expression.copy(), expression=_identifier(name)), kind)
+    return Typed(exp.Dot(this=value.expression.copy(), expression=identifier(name)), kind)
 
 
 def text_of(value: Typed, convert: Convert) -> Typed:
@@ -62,7 +62,7 @@ def text_of(value: Typed, convert: Convert) -> Typed:
         )
         return _framed("{", _joined(pairs, ", "), "}")
     parts = [_concatenated(_string(f"{name}="), text(field(value, name, kind))) for name, kind in value.type.fields]
-    made = _concatenated(_string("Struct{"), _call("CONCAT_WS", _string(","), *parts), _string("}"))
+    made = _concatenated(_string("Struct{"), call("CONCAT_WS", _string(","), *parts), _string("}"))
     return Typed(_unless_null(value, made), t.VARCHAR)
 
 
@@ -82,14 +82,14 @@ def json_of(value: Typed, convert: Convert) -> Typed:
         members = [
             _concatenated(_name(_string(name)), json(field(value, name, inner))) for name, inner in value.type.fields
         ]
-        inside = _call("CONCAT_WS", _string(","), *members)
+        inside = call("CONCAT_WS", _string(","), *members)
         made = _unless_null(value, _concatenated(_string("{"), inside, _string("}")))
     elif value.type.is_numeric or kind is Kind.BOOLEAN:
         made = convert(value, t.VARCHAR).expression
     elif kind is Kind.BYTES:
-        made = _call("QUOTED_JSON", _call("FROM_BYTES", value.expression, _string("base64")))
+        made = call("QUOTED_JSON", call("FROM_BYTES", value.expression, _string("base64")))
     else:
-        made = _call("QUOTED_JSON", convert(value, t.VARCHAR).expression)
+        made = call("QUOTED_JSON", convert(value, t.VARCHAR).expression)
     return Typed(_or_null(made), t.VARCHAR)
 
 
@@ -112,13 +112,13 @@ def _value(pair: Typed) -> Typed:
 
 
 def _each(value: Typed, body: Callable[[Typed], exp.Expression]) -> exp.Expression:
-    item = Typed(_identifier(_VARIABLE), value.type.args[0])
-    function = exp.Lambda(this=body(item), expressions=[_identifier(_VARIABLE)])
-    return _call("TRANSFORM", value.expression, function)
+    item = Typed(identifier(_VARIABLE), value.type.args[0])
+    function = exp.Lambda(this=body(item), expressions=[identifier(_VARIABLE)])
+    return call("TRANSFORM", value.expression, function)
 
 
 def _struct(fields: Sequence[tuple[str, exp.Expression]]) -> exp.Expression:
-    return _call("STRUCT", *(exp.PropertyEQ(this=_identifier(name), expression=made) for name, made in fields))
+    return call("STRUCT", *(exp.PropertyEQ(this=identifier(name), expression=made) for name, made in fields))
 
 
 def _unless_null(value: Typed, made: exp.Expression) -> exp.Expression:
@@ -142,24 +142,16 @@ def _concatenated(*parts: exp.Expression) -> exp.Expression:
 
 
 def _joined(items: exp.Expression, separator: str) -> exp.Expression:
-    return _call("JOIN_TEXTS", items, _string(separator))
+    return call("JOIN_TEXTS", items, _string(separator))
 
 
 def _or_null(text: exp.Expression) -> exp.Expression:
-    return _call("COALESCE", text, _string("null"))
+    return call("COALESCE", text, _string("null"))
 
 
 def _name(text: exp.Expression) -> exp.Expression:
-    return _concatenated(_call("QUOTED_JSON", text), _string(":"))
-
-
-def _call(name: str, *arguments: exp.Expression) -> exp.Anonymous:
-    return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
+    return _concatenated(call("QUOTED_JSON", text), _string(":"))
 
 
 def _string(text: str) -> exp.Literal:
     return exp.Literal.string(text)
-
-
-def _identifier(name: str) -> exp.Identifier:
-    return exp.Identifier(this=name, quoted=needs_quotes(name))

@@ -7,15 +7,7 @@ from collections.abc import Iterable
 from sqlglot import exp
 
 from jobs.sql.inputs import OUTER
-
-
-def conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """The conditions between the ANDs, in order, without brackets around them."""
-    while isinstance(node, exp.Paren):
-        node = node.this
-    if isinstance(node, exp.And):
-        return [*conjuncts(node.this), *conjuncts(node.expression)]
-    return [node]
+from jobs.sql.trees import conjuncts
 
 
 def conjoined(terms: Iterable[exp.Expression]) -> exp.Expression:

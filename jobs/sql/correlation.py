@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from jobs.errors import NotSupported
 from jobs.ivm.stage import Output, Relation
-from jobs.sql.conditions import conjoined, conjuncts
+from jobs.sql.conditions import conjoined
 from jobs.sql.dialect import sql_of
 from jobs.sql.infer import infer
 from jobs.sql.inputs import OUTER, Inputs, Part, from_outside
@@ -23,6 +23,7 @@ from jobs.sql.keys import grows_by_groups, outputs_of
 from jobs.sql.logical import Block, From, Query
 from jobs.sql.model import META_COLUMNS
 from jobs.sql.scope import Typed, column
+from jobs.sql.trees import conjuncts
 from jobs.sql.types import BIGINT, SqlType
 from jobs.sql.types_text import data_type
 
@@ -131,7 +132,7 @@ def _part(each: From) -> Part:
 
 def _split(block: Block) -> tuple[list[exp.Expression], list[exp.Expression]]:
     """The conditions of WHERE that read the query around, and those that do not."""
-    terms = conjuncts(block.where) if block.where is not None else []
+    terms = conjuncts(block.where)
     return [term for term in terms if from_outside(term)], [term for term in terms if not from_outside(term)]
 
 

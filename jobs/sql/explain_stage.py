@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from jobs.ivm.from_text import JOIN_WORDS
 from jobs.ivm.stage import (
     AggregateCall,
     AggregateStage,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 Fact = tuple[str, str]
 """What it is about, and the text."""
-
-_JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}
 
 
 def rule(stage: Stage) -> str:
@@ -97,8 +96,7 @@ def _input(each: Input, *, first: bool) -> str:
     if first:
         return text
     on = f" ON {sql_of(each.on)}" if each.on is not None else ", which is one row"
-    word = _JOINS.get(each.join, f"{each.join.upper()} JOIN")
-    return f"{word} {text}{on}"
+    return f"{JOIN_WORDS[each.join]} {text}{on}"
 
 
 def _input_kind(each: Input) -> str:

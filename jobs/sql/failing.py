@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
+from jobs.sql.trees import any_of
+
 _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 _DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXACT_MOD"}
 _WHOLE_DIVISION = "DIV"
@@ -59,11 +61,11 @@ def failing(node: exp.Expression) -> exp.Expression | None:
         left, right = _child(node.left), _child(node.right)
         decided = exp.false() if isinstance(node, exp.And) else exp.true()
         open_ = exp.Not(this=exp.Is(this=exp.Paren(this=lenient(left)), expression=decided))
-        return _any([failing(left), _both(open_, failing(right))])
+        return any_of([failing(left), _both(open_, failing(right))])
     if isinstance(node, exp.Case):
         return _case(node)
     own = _own(node)
-    return _any([*(failing(child) for child in _children(node)), own])
+    return any_of([*(failing(child) for child in _children(node)), own])
 
 
 def can_fail(node: exp.Expression | None) -> bool:
@@ -120,7 +122,7 @@ def _case(node: exp.Case) -> exp.Expression | None:
     """A CASE that fails where its conditions do, or the branch that is taken."""
     tests = [(_child(each.this), _child(each.args["true"])) for each in node.args["ifs"]]
     default = node.args.get("default")
-    found = [_any([failing(test), failing(value)]) for test, value in tests]
+    found = [any_of([failing(test), failing(value)]) for test, value in tests]
     rest = failing(_child(default)) if default is not None else None
     operand = failing(_child(node.this)) if node.this is not None else None
     if not any(each is not None for each in (*found, rest, operand)):
@@ -133,7 +135,7 @@ def _case(node: exp.Case) -> exp.Expression | None:
         ifs.append(exp.If(this=lenient(test), true=failing(value) or exp.false()))
     made.set("ifs", ifs)
     made.set("default", rest or exp.false())
-    return _any([operand, *tested, exp.Paren(this=made)])
+    return any_of([operand, *tested, exp.Paren(this=made)])
 
 
 def _children(node: exp.Expression) -> list[exp.Expression]:
@@ -168,14 +170,4 @@ def _all(parts: list[exp.Expression]) -> exp.Expression:
     made = parts[0]
     for part in parts[1:]:
         made = exp.And(this=made, expression=part)
-    return exp.Paren(this=made)
-
-
-def _any(parts: list[exp.Expression | None]) -> exp.Expression | None:
-    given = [part for part in parts if part is not None]
-    if not given:
-        return None
-    made = given[0]
-    for part in given[1:]:
-        made = exp.Or(this=made, expression=part)
     return exp.Paren(this=made)

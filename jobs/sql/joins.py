@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from jobs.errors import InvalidQuery, NotSupported
 from jobs.ivm.stage import JoinKind, Relation
-from jobs.sql.conditions import columns_equated, conjoined, conjuncts, is_equality
+from jobs.sql.conditions import columns_equated, conjoined, is_equality
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.from_clause import Context, Joined
 from jobs.sql.infer import condition, infer
@@ -26,6 +26,7 @@ from jobs.sql.inputs import Inputs, Part
 from jobs.sql.keys import one_row
 from jobs.sql.logical import From
 from jobs.sql.scope import Typed, column
+from jobs.sql.trees import conjuncts
 from jobs.sql.within import late_rows, within_condition
 
 _SIDES: dict[str, JoinKind] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}

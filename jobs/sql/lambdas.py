@@ -18,10 +18,11 @@ from sqlglot import exp
 from jobs.errors import InvalidQuery, TypeMismatch
 from jobs.sql import types as t
 from jobs.sql.casts import converted, widened
-from jobs.sql.dialect import needs_quotes, sql_of
+from jobs.sql.dialect import sql_of
 from jobs.sql.scalars import Scalar, Types, common
 from jobs.sql.scalars_maps import pairs_of
 from jobs.sql.scope import Infer, Typed
+from jobs.sql.trees import identifier
 from jobs.sql.types import Kind, SqlType
 
 Variables = Mapping[str, Typed]
@@ -32,7 +33,7 @@ Bound = Callable[[exp.Expr, Variables], Typed]
 
 def variable(name: str, kind: SqlType) -> Typed:
     """A reference to a variable."""
-    return Typed(exp.Identifier(this=name, quoted=needs_quotes(name)), kind)
+    return Typed(identifier(name), kind)
 
 
 def applied(function: str, items: exp.Expression, name: str, body: exp.Expression) -> exp.Anonymous:

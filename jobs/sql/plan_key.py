@@ -17,7 +17,8 @@ from sqlglot import exp
 
 from jobs.errors import NotSupported
 from jobs.ivm.stage import Input
-from jobs.sql.plan_trees import Place, columns_in, conjuncts, named, place_of
+from jobs.sql.plan_trees import Place, columns_in, named, place_of
+from jobs.sql.trees import conjuncts
 from jobs.sql.types import Kind, SqlType
 from jobs.sql.types_text import type_of
 
@@ -67,11 +68,6 @@ def key_of(inputs: Sequence[Input], where: exp.Expression | None) -> tuple[KeyCo
                 same = _class_of((each.alias, name), equal)
                 found.append(KeyColumn(each.alias, name, each.relation.type_of(name), same))
     return tuple(found)
-
-
-def determines_all(inputs: Sequence[Input], where: exp.Expression | None, alias: str) -> bool:
-    """Whether a row of one input appears at most once among the joined rows."""
-    return {each.alias for each in giving(inputs)} <= _determined(inputs, list(_rules(inputs, where)), [alias])
 
 
 def _identity(each: Input) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ from sqlglot import exp
 from jobs.ivm.stage import Core, Input, Output, Relation
 from jobs.sql import types as t
 from jobs.sql.model import META_COLUMNS
-from jobs.sql.plan_key import KeyColumn, determines_all, giving, key_of
-from jobs.sql.plan_trees import Place, all_of, call, greatest, named, number, replaced
+from jobs.sql.plan_key import KeyColumn, giving, key_of
+from jobs.sql.plan_trees import Place, all_of, greatest, named, number, replaced
+from jobs.sql.trees import call
 from jobs.sql.types import SqlType
 
 ITEM = "__item"
@@ -67,17 +68,6 @@ class Rows:
         found = key_of(self.inputs, self.where)
         item = KeyColumn("", ITEM, t.INT, frozenset({("", ITEM)}))
         return (*found, item) if self.expand else found
-
-    @property
-    def is_identified(self) -> bool:
-        """Whether the place of its event tells an appended row from the others."""
-        events = self._events()
-        return (
-            not self.expand
-            and len(events) == 1
-            and bool(events[0].relation.identity)
-            and determines_all(self.inputs, self.where, events[0].alias)
-        )
 
     def meta(self) -> dict[str, exp.Expression]:
         """The meta columns that the rows have, by name.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
-from jobs.sql.dialect import needs_quotes
+from jobs.sql.trees import call, conjuncts, identifier
 
 Place = tuple[str, str]
 
@@ -19,8 +19,8 @@ _ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null,
 
 def named(name: str, alias: str = "") -> exp.Column:
     """A reference to a column, plain or qualified."""
-    qualifier = _identifier(alias) if alias else None
-    return exp.Column(this=_identifier(name), table=qualifier)
+    qualifier = identifier(alias) if alias else None
+    return exp.Column(this=identifier(name), table=qualifier)
 
 
 def place_of(node: exp.Expr) -> Place | None:
@@ -58,18 +58,6 @@ def qualified(node: exp.Expression, alias: str) -> exp.Expression:
     return replaced(node, {("", name): named(name, alias) for name in names})
 
 
-def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
-    """The conditions that AND joins, without their parentheses."""
-    if condition is None:
-        return []
-    while isinstance(condition, exp.Paren):
-        condition = condition.this
-    if isinstance(condition, exp.And):
-        return [*conjuncts(condition.this), *conjuncts(condition.expression)]
-    assert isinstance(condition, exp.Expression)
-    return [condition]
-
-
 def all_of(*conditions: exp.Expression | None) -> exp.Expression | None:
     """All conditions joined by AND; None when there are none."""
     parts = [part for condition in conditions for part in conjuncts(condition)]
@@ -86,18 +74,9 @@ def number(value: int) -> exp.Expression:
     return exp.Neg(this=literal) if value < 0 else literal
 
 
-def call(name: str, *arguments: exp.Expression) -> exp.Expression:
-    """A call of one of the language's functions."""
-    return exp.Anonymous(this=name, expressions=list(arguments))
-
-
 def greatest(values: list[exp.Expression]) -> exp.Expression:
     """The greatest of some values; NULLs are passed over."""
     return values[0] if len(values) == 1 else call("GREATEST", *values)
-
-
-def _identifier(name: str) -> exp.Identifier:
-    return exp.Identifier(this=name, quoted=needs_quotes(name))
 
 
 def _is_parameter(column: exp.Column) -> bool:

@@ -28,7 +28,8 @@ from jobs.sql.logical import Block, TimeWindow
 from jobs.sql.plan_inputs import rows_of_block
 from jobs.sql.plan_rows import Rows, Selected, all_columns, apart, of_relation
 from jobs.sql.plan_stages import Stages
-from jobs.sql.plan_trees import all_of, call, named, number, place_of
+from jobs.sql.plan_trees import all_of, named, number, place_of
+from jobs.sql.trees import call
 
 _SET = "__set"
 _STARTS = "__window"

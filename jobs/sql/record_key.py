@@ -20,12 +20,13 @@ from dataclasses import replace
 from sqlglot import exp
 
 from jobs.ivm.stage import Output
-from jobs.sql.conditions import columns_equated, conjuncts, is_equality
+from jobs.sql.conditions import columns_equated, is_equality
 from jobs.sql.dialect import sql_of
 from jobs.sql.inputs import ROWKEY, Inputs, Part
 from jobs.sql.joins import Joins
 from jobs.sql.logical import Block, Semantics
 from jobs.sql.model import Kind
+from jobs.sql.trees import conjuncts
 
 Alternatives = list[tuple[exp.Expression, ...]]
 """Lists of expressions; each list alone would do as the key."""
@@ -154,7 +155,7 @@ def _at_most_one(part: Part, on: exp.Expression, join: str) -> bool:
 
 def _sides(on: exp.Expression | None, alias: str, known: set[str]) -> tuple[exp.Expression, exp.Expression] | None:
     """The first equality of a join's condition: the side of what stands left of it, and its own."""
-    for term in conjuncts(on) if on is not None else ():
+    for term in conjuncts(on):
         if isinstance(term, exp.EQ) and is_equality(term, alias, known):
             own_first = any(node.table == alias for node in term.this.find_all(exp.Column))
             return (term.expression, term.this) if own_first else (term.this, term.expression)

@@ -18,6 +18,7 @@ from jobs.sql.arithmetic import arithmetic, literal, negated
 from jobs.sql.casts import converted, widened
 from jobs.sql.casts_nested import field, json_of
 from jobs.sql.scope import Infer, Typed
+from jobs.sql.trees import call
 from jobs.sql.types import Kind, SqlType
 
 _DAY = 86_400_000
@@ -60,7 +61,7 @@ def _sum(kind: SqlType, moment: Typed, amount: Typed, length: int) -> Typed:
         days = arithmetic(exp.Div, Typed(exp.Paren(this=product.expression), t.BIGINT), _whole(_DAY))
         product = converted(days, t.INT)
     name = {Kind.DATE: "ADD_DAYS", Kind.TIME: "ADD_TO_TIME", Kind.TIMESTAMP: "ADD_MILLISECONDS"}[kind.kind]
-    return Typed(_call(name, widened(moment, kind).expression, product.expression), kind)
+    return Typed(call(name, widened(moment, kind).expression, product.expression), kind)
 
 
 def _whole(number: int) -> Typed:
@@ -78,7 +79,7 @@ def _array_join(node: exp.Anonymous, typed: Infer) -> Typed:
     if texts[1:] and texts[1].type.kind not in (Kind.VARCHAR, Kind.NULL):
         raise TypeMismatch(f"argument 2 of ARRAY_JOIN must be VARCHAR, not {texts[1].type}")
     return Typed(
-        _call(
+        call(
             "JOIN_TEXTS",
             *(
                 widened(each, kind).expression
@@ -104,8 +105,8 @@ def _older(
         if len(node.expressions) < least:
             raise TypeMismatch(f"{node.name} takes {least} arguments or more, not {len(node.expressions)}")
         first, *rest = node.expressions
-        call = _call(name, _call(inner, first) if inner else first, *rest)
-        return typed(_call(outer, call) if outer else call)
+        made = call(name, call(inner, first) if inner else first, *rest)
+        return typed(call(outer, made) if outer else made)
 
     return rewrite
 
@@ -121,10 +122,6 @@ def _field_of(node: exp.Anonymous, typed: Infer) -> Typed:
     if found not in known:
         raise UnknownName.among("field", name.name, known)
     return field(value, found, known[found])
-
-
-def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
-    return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
 
 
 REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {

@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from jobs.errors import InvalidQuery, UnknownName
 from jobs.ivm.stage import Relation
-from jobs.sql.dialect import needs_quotes, position_of
+from jobs.sql.dialect import position_of
 from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS
+from jobs.sql.trees import identifier
 from jobs.sql.types import SqlType
 
 _META = frozenset(name for name, _ in META_COLUMNS)
@@ -105,9 +106,9 @@ class Scope:
 
 def column(name: str, table: str | None = None) -> exp.Column:
     """A reference to a column, by its plain name or that of an input of the query."""
-    made = exp.Column(this=exp.Identifier(this=name, quoted=needs_quotes(name)))
+    made = exp.Column(this=identifier(name))
     if table is not None:
-        made.set("table", exp.Identifier(this=table, quoted=needs_quotes(table)))
+        made.set("table", identifier(table))
     return made
 
 

@@ -19,11 +19,12 @@ from sqlglot import exp
 
 from jobs.errors import InvalidQuery, TypeMismatch, UnknownName
 from jobs.ivm.stage import Output
-from jobs.sql.dialect import needs_quotes, position_of, sql_of
+from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.infer import Aggregate, infer
 from jobs.sql.inputs import ROWKEY, WINDOW_BOUNDS, Inputs, Part
 from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS
 from jobs.sql.scope import Typed
+from jobs.sql.trees import identifier
 from jobs.sql.types import Kind
 
 RESERVED = frozenset({*PSEUDO_COLUMNS, *(name for name, _ in META_COLUMNS)})
@@ -104,9 +105,7 @@ def _fields(node: exp.Dot, inputs: Inputs) -> list[_Item]:
         )
     found = []
     for name, _ in struct.type.fields:
-        field = infer(
-            exp.Dot(this=node.this.copy(), expression=exp.Identifier(this=name, quoted=needs_quotes(name))), inputs
-        )
+        field = infer(exp.Dot(this=node.this.copy(), expression=identifier(name)), inputs)
         found.append(_Item(Output(name, field.expression, field.type), node))
     return found
 

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from jobs.errors import InvalidQuery, NotSupported, SqlError
 from jobs.ivm.stage import JoinKind, Relation
-from jobs.sql.conditions import conjoined, conjuncts, is_equality
+from jobs.sql.conditions import conjoined, is_equality
 from jobs.sql.correlation import Lifted, grouped, lifted
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.from_clause import Context
@@ -28,6 +28,7 @@ from jobs.sql.keys import one_row, outputs_of
 from jobs.sql.logical import From, Query
 from jobs.sql.model import Source
 from jobs.sql.scope import Infer, Typed, column
+from jobs.sql.trees import conjuncts
 
 _MEMBER = "__member"
 
