@@ -24,9 +24,9 @@ from state_store.config import load_settings
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
+    from jobs.model.report import RunReport
     from jobs.query.interpreter import Interpreter
     from jobs.query.results import Result
-    from jobs.report import RunReport
     from state_store.config import Settings
 
 USER_ERROR = 2

@@ -35,7 +35,7 @@ from state_store.errors import Action, StrandlineError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from jobs.report import RunReport
+    from jobs.model.report import RunReport
 
 
 class SqlError(StrandlineError):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jobs.errors import PipelineMissing, UnknownName, ViewsStopped
-from jobs.report import RunReport, TableReport
+from jobs.model.report import RunReport, TableReport
 from jobs.sql.catalog import Catalog
 from jobs.sql.model import Definition, InsertQuery, Source
 from jobs.supervise import end_orphan, noted_jvm

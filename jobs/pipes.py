@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dagster_pipes import PipesContext, PipesMetadataValue
 
-    from jobs.report import RunReport, TableReport
+    from jobs.model.report import RunReport, TableReport
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

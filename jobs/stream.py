@@ -18,8 +18,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from jobs.ingest import event_logs, source
-from jobs.report import Tallies
 from jobs.sql.model import Definition, Source
+from jobs.tallies import Tallies
 from jobs.views import Maintained, refresh_all
 from state_store import reader
 from state_store.layout import event_log_of

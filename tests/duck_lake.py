@@ -19,9 +19,11 @@ from typing import Any
 import duckdb
 
 from jobs.ivm.core import relations
+from jobs.ivm.relation import Relation
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import Relation, Stage, inputs_of
-from jobs.ivm.storage import key_names, kind_of, stored_columns
+from jobs.ivm.stage import Stage, inputs_of
+from jobs.ivm.storage import key_names, kind_of
+from jobs.ivm.stored import stored_columns
 from jobs.sql.catalog import Catalog
 from jobs.sql.model import Definition, InsertQuery, Source
 from jobs.sql.plan import plan

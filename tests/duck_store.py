@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql.types import SqlType
 from state_store.tablespec import STATE
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql import types as t
 from jobs.sql.dialect import parse_expression
 from jobs.sql.infer import infer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql.catalog import Catalog
 from jobs.sql.model import Source
 from jobs.sql.relations import event_log, relation

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql.batch import batch_sql
 from jobs.sql.batch_text import FrozenJoin
 from jobs.sql.catalog import Catalog

@@ -7,7 +7,8 @@ from typing import Any
 
 from jobs.functions.code import Code
 from jobs.ivm.custom_aggregate import CustomAggregate
-from jobs.ivm.stage import AggregateCall, AggregateStage, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AggregateCall, AggregateStage
 from jobs.sql import types as t
 from jobs.sql.model import Column, Function
 from jobs.sql.types import SqlType

@@ -13,7 +13,8 @@ import duckdb
 from sqlglot import exp
 
 from jobs.ivm.aggregates import FUNCTIONS
-from jobs.ivm.stage import AggregateCall, Output, Plan, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AggregateCall, Output, Plan
 from jobs.ivm.storage import relation_of as relation_of_stage
 from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import parse_expression

@@ -16,9 +16,11 @@ from sqlglot import exp
 from jobs.ivm.aggregates import FUNCTIONS
 from jobs.ivm.engine import engine
 from jobs.ivm.net import net_changes
+from jobs.ivm.relation import Relation
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import AggregateCall, Core, Input, MapStage, Output, Relation, Stage, inputs_of
-from jobs.ivm.storage import key_names, key_path, kind_of, stored_columns, visible_columns
+from jobs.ivm.stage import AggregateCall, Core, Input, MapStage, Output, Stage, inputs_of
+from jobs.ivm.storage import key_names, key_path, kind_of, visible_columns
+from jobs.ivm.stored import stored_columns
 from jobs.sql.model import META_COLUMNS
 from jobs.sql.types import SqlType
 

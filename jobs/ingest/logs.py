@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from state_store.config import Settings
-    from state_store.layout import Lake
 
 Header = tuple[str, bytes | None]
 
@@ -79,14 +77,3 @@ class Log(Protocol):
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
         """The records with start <= offset < end, in runs of at most `CHUNK`. Raises OffsetsVanished."""
         ...
-
-
-def open_log(settings: Settings, lake: Lake) -> Log:
-    """The log of this installation: Kafka when brokers are set, else the files in the lake."""
-    if settings.kafka.bootstrap_servers:
-        from jobs.ingest.kafka_log import KafkaLog
-
-        return KafkaLog(settings.kafka)
-    from jobs.ingest.local_log import LocalLog
-
-    return LocalLog(lake)

@@ -9,7 +9,8 @@ from jobs.errors import EncodeFailed
 from jobs.ingest.formats import open_format
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.encoding import wire_value
-from jobs.ingest.logs import Record, open_log
+from jobs.ingest.logs import Record
+from jobs.ingest.open import open_log
 from jobs.sql import types as t
 
 if TYPE_CHECKING:

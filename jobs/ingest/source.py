@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from jobs.ingest.decode import Decoder, decoded_schema
-from jobs.ingest.logs import open_log
+from jobs.ingest.open import open_log
 from jobs.ingest.progress import Offsets, as_text, check_kept, cut, not_before, start_offsets, topics_of
 
 if TYPE_CHECKING:

@@ -40,7 +40,8 @@ from jobs.ivm.rule_text import (
     value_of,
 )
 from jobs.ivm.stage import AggregateCall, AggregateStage, Output, kind_of_body
-from jobs.ivm.storage import ROWS, hidden_columns
+from jobs.ivm.storage import hidden_columns
+from jobs.ivm.stored import ROWS
 from jobs.sql.model import EVENT_ORDER
 from jobs.sql.types import BIGINT
 from state_store.tablespec import STATE

@@ -17,20 +17,12 @@ from typing import Literal
 from sqlglot import exp
 
 from jobs.ivm.engine import Engine
-from jobs.ivm.stage import Core, Input
-from jobs.sql.functions import lower
+from jobs.ivm.stage import JOIN_WORDS, Core, Input
 from jobs.sql.trees import conjuncts
+from jobs.sql.writers import lower
 
 Side = Literal["delta", "old", "new"]
 
-JOIN_WORDS = {
-    "inner": "JOIN",
-    "left": "LEFT JOIN",
-    "right": "RIGHT JOIN",
-    "full": "FULL JOIN",
-    "semi": "SEMI JOIN",
-    "anti": "ANTI JOIN",
-}
 _TOUCHED = "__touched"
 _KEYS = "__keys"
 

@@ -30,6 +30,7 @@ from jobs.ivm.stage import (
     kind_of_body,
 )
 from jobs.sql import types as t
+from jobs.sql.dialect import sql_of
 from jobs.sql.failing import can_fail, failing, lenient
 from jobs.sql.failing import strict as strict_expression
 from jobs.sql.model import FAILED_ROW_COLUMNS
@@ -147,8 +148,6 @@ def _padded(core: Core, names: dict[str, t.SqlType]) -> Core:
 
 def _said(core: Core) -> str:
     """The expressions that can fail, in our language."""
-    from jobs.sql.dialect import sql_of
-
     can = [each.expression for each in core.columns if can_fail(each.expression)]
     if core.where is not None and can_fail(core.where):
         can.append(core.where)

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from jobs.ivm.stage import Input, Relation, Stage
+    from jobs.ivm.relation import Relation
+    from jobs.ivm.stage import Input, Stage
     from state_store.layout import Lake
 
 

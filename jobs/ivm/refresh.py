@@ -21,7 +21,8 @@ from jobs.ivm.engine import NEGATIVE_WEIGHT, engine
 from jobs.ivm.input_views import InputViews, Span
 from jobs.ivm.rules import maintenance
 from jobs.ivm.stage import inputs_of
-from jobs.ivm.storage import kind_of, spec_of
+from jobs.ivm.storage import kind_of
+from jobs.ivm.stored import spec_of
 from state_store import reader
 from state_store.commits import CommitRecord, Head
 from state_store.digest import Digest

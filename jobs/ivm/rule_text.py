@@ -20,8 +20,9 @@ from sqlglot import exp
 
 from jobs.ivm.engine import Engine
 from jobs.ivm.stage import Output, Stage
-from jobs.ivm.storage import key_names, key_path, state_type, stored_columns
-from jobs.sql.functions import lower
+from jobs.ivm.storage import key_names, key_path
+from jobs.ivm.stored import state_type, stored_columns
+from jobs.sql.writers import lower
 from state_store.tablespec import STATE
 
 WEIGHT = "__weight"

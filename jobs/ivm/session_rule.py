@@ -32,7 +32,8 @@ from jobs.ivm.difference import marked, only_touched, settled
 from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import columns, render, state_column, typed
 from jobs.ivm.stage import AggregateStage, Session
-from jobs.ivm.storage import ROWS, hidden_columns, key_path
+from jobs.ivm.storage import hidden_columns, key_path
+from jobs.ivm.stored import ROWS
 from jobs.sql.types import BIGINT
 
 _TIME = "__time"

@@ -1,26 +1,19 @@
-"""How a stage's rows are stored: its visible columns, and what `__state` keeps beside them.
+"""The columns of a stage's table: which are visible, which are kept in `__state` and can be read by name, which are the
+key; and the stage's table as another stage reads it.
 
-| stage | kind | `__state` |
-| --- | --- | --- |
-| map, all inputs append | append | none |
-| map | keyed | the columns of the body that are not visible: key columns, an event's time and place |
-| latest | keyed | time and place of the newest event: `EVENT_ORDER`, `_timestamp` |
-| aggregate | keyed | the group columns that are not visible, `__rows` (rows in the group), an accumulator per call |
-| aggregate by session | keyed | the group columns and bounds that are not visible, `__rows` |
-| analytic | keyed | the key and partition columns that are not visible |
+What `__state` keeps beside them for the rule alone, `jobs.ivm.stored` says.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from jobs.ivm.aggregates import function_of
-from jobs.ivm.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Relation, Stage, kind_of_body
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, kind_of_body
 from jobs.sql.model import EVENT_ORDER, META_COLUMNS
 from jobs.sql.types import BIGINT, SqlType, struct
 from state_store.tablespec import STATE, TableSpec
 
-ROWS = "__rows"
 WINDOW_BOUNDS = ("windowstart", "windowend")
 PLACE: tuple[tuple[str, SqlType], ...] = tuple(
     (name, dict(META_COLUMNS)[name]) for name in (*EVENT_ORDER, "_timestamp")
@@ -64,22 +57,6 @@ def hidden_columns(stage: Stage) -> Columns:
     return tuple({name: (name, kind) for name, kind in wanted if name not in shown}.values())
 
 
-def state_type(stage: Stage) -> SqlType | None:
-    """The struct `__state`; None when the stage needs none."""
-    fields = hidden_columns(stage)
-    if isinstance(stage, AggregateStage):
-        fields += ((ROWS, BIGINT),)
-        if stage.session is None:
-            fields += tuple((call.name, function_of(call).accumulator(call)) for call in stage.aggregates)
-    return struct(*fields) if fields else None
-
-
-def stored_columns(stage: Stage) -> Columns:
-    """Every stored column: the visible ones, then `__state` if there is one."""
-    state = state_type(stage)
-    return (*visible_columns(stage), (STATE, state)) if state else visible_columns(stage)
-
-
 def key_names(stage: Stage) -> tuple[str, ...]:
     """The names of all key columns, visible ones and hidden ones."""
     if isinstance(stage, AggregateStage) and stage.session is not None:
@@ -90,18 +67,6 @@ def key_names(stage: Stage) -> tuple[str, ...]:
 def key_path(stage: Stage, name: str) -> tuple[str, ...]:
     """Where a column is in the stored row: `(name,)`, or `("__state", name)`."""
     return (STATE, name) if name in {hidden for hidden, _ in hidden_columns(stage)} else (name,)
-
-
-def spec_of(stage: Stage) -> TableSpec:
-    """The table that a stage is stored in."""
-    state = state_type(stage)
-    return TableSpec(
-        name=stage.table,
-        columns=tuple((name, kind.spark()) for name, kind in visible_columns(stage)),
-        kind=kind_of(stage),
-        key=tuple(".".join(key_path(stage, name)) for name in key_names(stage)),
-        state=state.spark() if state else None,
-    )
 
 
 def relation_of(stage: Stage) -> Relation:

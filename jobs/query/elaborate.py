@@ -14,7 +14,7 @@ from sqlglot.optimizer.scope import traverse_scope
 
 from jobs.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.ivm.aggregates import FUNCTIONS
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql import types as t
 from jobs.sql.custom import function_at
 from jobs.sql.dialect import position_of, sql_of

@@ -24,7 +24,7 @@ from jobs.query.resolve import resolve
 from jobs.query.results import Rows
 from jobs.query.values import python_rows
 from jobs.sql.custom import attach
-from jobs.sql.functions import lower
+from jobs.sql.writers import lower
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

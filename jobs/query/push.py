@@ -28,7 +28,7 @@ from jobs.query.resolve import resolve
 from jobs.query.results import LiveRows, Tombstone
 from jobs.query.values import python_rows
 from jobs.sql.custom import attach
-from jobs.sql.functions import lower
+from jobs.sql.writers import lower
 from state_store import reader
 from state_store.changelog import VERSION, WEIGHT
 from state_store.errors import TableMissing
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobs.functions.register import Library
-    from jobs.ivm.stage import Relation
+    from jobs.ivm.relation import Relation
     from jobs.query.resolve import Resolved
     from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import Select

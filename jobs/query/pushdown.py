@@ -13,7 +13,7 @@ from jobs.sql.types import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.ivm.stage import Relation
+    from jobs.ivm.relation import Relation
     from jobs.query.resolve import Resolved
 
 _WHOLE = (Kind.INT, Kind.BIGINT)

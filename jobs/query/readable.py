@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.errors import NotSupported, UnknownName
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql.dialect import position_of
 from jobs.sql.model import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS, InsertQuery, Source
 from jobs.sql.relations import event_log, relation_of

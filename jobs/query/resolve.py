@@ -16,7 +16,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.schema import MappingSchema
 
 from jobs.errors import InvalidQuery, NotSupported, UnknownName
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.query.readable import readable
 from jobs.sql.dialect import Strandline, position_of
 from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS

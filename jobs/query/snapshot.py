@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from jobs.ivm.stage import Relation
+    from jobs.ivm.relation import Relation
     from state_store.layout import Lake
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.errors import SourceError
-from jobs.ingest.logs import open_log
+from jobs.ingest.open import open_log
 from jobs.query.results import Rows
 from jobs.sql.catalog import Catalog
 from jobs.sql.model import Definition, InsertQuery, Source, View

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from jobs.ivm.from_text import JOIN_WORDS
-from jobs.ivm.stage import Output, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import JOIN_WORDS, Output
 from jobs.sql.batch_text import Batch, flat
 from jobs.sql.logical import Block, From, Query, SetOperation
 from jobs.sql.model import META_COLUMNS

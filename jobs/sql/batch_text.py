@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from jobs.ivm.engine import Engine
-from jobs.ivm.stage import Output, Relation
-from jobs.sql.functions import lower
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import Output
 from jobs.sql.logical import Query, Semantics
+from jobs.sql.writers import lower
 
 FrozenJoin = Callable[[str, str], str]
 """(alias of the events, alias of the frozen input) -> the condition that a row was there when the event came."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from jobs.errors import NotSupported
-from jobs.ivm.stage import Output, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import Output
 from jobs.sql.conditions import conjoined
 from jobs.sql.dialect import sql_of
 from jobs.sql.infer import infer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from jobs.errors import InvalidQuery
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.ivm.storage import relation_of
 from jobs.sql.catalog import Catalog
 from jobs.sql.define_source import check_name

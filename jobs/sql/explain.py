@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from jobs.ivm.rules import maintenance as maintenance_text
 from jobs.ivm.stage import Plan
 from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import quote
@@ -50,8 +51,6 @@ def _text(title: str, of: Plan, option: RefreshOption, *, maintenance: bool) -> 
         lines += ["", f"stage {number} of {len(of.stages)}: {rule(stage)}"]
         lines += [f"  {name:<9}{value}" for name, value in facts(stage, option)]
         if maintenance:
-            from jobs.ivm.rules import maintenance as text_of
-
-            lines += ["", *(f"    {line}" for line in text_of(stage, "spark").splitlines())]
+            lines += ["", *(f"    {line}" for line in maintenance_text(stage, "spark").splitlines())]
     lines += [f"\nnote: {note}" for note in of.notes]
     return "\n".join(lines)

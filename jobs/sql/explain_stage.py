@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.ivm.from_text import JOIN_WORDS
+from jobs.ivm.aggregate_rule import recomputed
+from jobs.ivm.choose import in_words
 from jobs.ivm.stage import (
+    JOIN_WORDS,
     AggregateCall,
     AggregateStage,
     AnalyticCall,
@@ -21,6 +23,8 @@ from jobs.ivm.stage import (
     Stage,
     body_of,
 )
+from jobs.ivm.storage import hidden_columns, key_names, kind_of
+from jobs.ivm.stored import state_type
 from jobs.sql.dialect import quote, sql_of
 from jobs.sql.plan_incremental import why_not
 
@@ -50,8 +54,6 @@ def rule(stage: Stage) -> str:
 
 def facts(stage: Stage, option: RefreshOption) -> Iterator[Fact]:
     """What the stage reads, does and keeps."""
-    from jobs.ivm.choose import in_words
-
     body = body_of(stage)
     for number, core in enumerate(body, 1):
         if len(body) > 1:
@@ -68,8 +70,6 @@ def facts(stage: Stage, option: RefreshOption) -> Iterator[Fact]:
 
 
 def _map_rule(stage: MapStage) -> str:
-    from jobs.ivm.storage import kind_of
-
     joins = any(len(core.inputs) > 1 for core in stage.body)
     if kind_of(stage) == "append":
         return f"new events are {'joined, ' if joins else ''}filtered and projected, and appended"
@@ -133,8 +133,6 @@ def _output(output: Output) -> str:
 
 
 def _call(call: AggregateCall, stage: AggregateStage) -> str:
-    from jobs.ivm.aggregate_rule import recomputed
-
     arguments = ", ".join([*(sql_of(a) for a in call.arguments), *(str(p) for p in call.parameters)]) or "*"
     distinct = "DISTINCT " if call.distinct else ""
     chosen = f" FILTER (WHERE {sql_of(call.filter)})" if call.filter is not None else ""
@@ -163,21 +161,15 @@ def _shown(stage: Stage) -> list[str]:
 
 
 def _kind(stage: Stage) -> str:
-    from jobs.ivm.storage import kind_of
-
     return "append-only" if kind_of(stage) == "append" else "by key"
 
 
 def _key(stage: Stage) -> str:
-    from jobs.ivm.storage import hidden_columns, key_names
-
     hidden = {name for name, _ in hidden_columns(stage)}
     names = [f"{quote(name)} (hidden)" if name in hidden else quote(name) for name in key_names(stage)]
     return ", ".join(names) or "none"
 
 
 def _state(stage: Stage) -> str:
-    from jobs.ivm.storage import state_type
-
     kept = state_type(stage)
     return f"__state {kept}" if kept is not None else "nothing beside its rows"

@@ -1,21 +1,18 @@
-"""The scalar functions of the language, by name, and `lower`: an expression in the words of Spark or DuckDB.
+"""The scalar functions of the language, by name.
 
-Both texts give the same rows. Known differences: DECIMAL divided by DECIMAL, which DuckDB divides as DOUBLE; regular
-expressions that RE2 lacks; the order of names in JSON that was taken apart and put together again.
+The texts of both engines give the same rows. Known differences: DECIMAL divided by DECIMAL, which DuckDB divides as
+DOUBLE; regular expressions that RE2 lacks; the order of names in JSON that was taken apart and put together again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-from sqlglot import exp
-
-from jobs.sql.lambdas import HIGHER_ORDER
 from jobs.sql.scalars import Scalar
 from jobs.sql.scalars_arrays import ARRAYS
 from jobs.sql.scalars_bytes import BYTES
 from jobs.sql.scalars_failing import FAILING
+from jobs.sql.scalars_higher_order import HIGHER_ORDER
 from jobs.sql.scalars_json import JSON
 from jobs.sql.scalars_maps import MAPS
 from jobs.sql.scalars_numbers import NUMBERS
@@ -48,14 +45,3 @@ NOT_DETERMINISTIC = frozenset(
 def find(name: str) -> Scalar | None:
     """The function of that upper-case name, or None; those that others are made of are among them."""
     return SCALARS.get(name) or _HIDDEN.get(name)
-
-
-def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> str:
-    """An expression, or a whole SELECT, as text for an engine.
-
-    Expressions of a stage or of a view's stored query mean the same to both engines. In a query straight from the
-    parser, types are not known yet: there `/` is the engine's own. Functions that are not ours are written as they are.
-    """
-    from jobs.sql.writers import WRITERS
-
-    return WRITERS[dialect].text(expression)

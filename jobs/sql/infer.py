@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.ivm.aggregates import FUNCTIONS
 from jobs.sql import types as t
 from jobs.sql.arithmetic import arithmetic, literal, negated
 from jobs.sql.casts import asked, converted, widened
@@ -23,11 +24,11 @@ from jobs.sql.comparisons import CONDITIONS
 from jobs.sql.custom import function_at, scalar_of
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.functions import NOT_DETERMINISTIC, SCALARS, find
-from jobs.sql.lambdas import FORMS as LAMBDA_FORMS
 from jobs.sql.lambdas import higher_order
 from jobs.sql.nested import CONSTRUCTORS, NESTED, is_constant
 from jobs.sql.rewrites import REWRITES
 from jobs.sql.scalars import Scalar, common
+from jobs.sql.scalars_higher_order import FORMS as LAMBDA_FORMS
 from jobs.sql.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from jobs.sql.types import Kind
 from jobs.sql.types_text import data_type, type_of
@@ -147,8 +148,6 @@ def _for_kind(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:
 
 
 def _unknown_function(node: exp.Anonymous) -> SqlError:
-    from jobs.ivm.aggregates import FUNCTIONS
-
     if node.name in FUNCTIONS:
         return InvalidQuery(
             f"the aggregate {node.name} cannot stand here: {sql_of(node)}",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from jobs.errors import InvalidQuery, NotSupported, SqlError, UnknownName
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql import types as t
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.logical import Query

@@ -5,7 +5,7 @@ The record key of a view, and what ksqlDB asks of it, is `jobs.sql.record_key`.
 
 from __future__ import annotations
 
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql.logical import Block, From, Query, SetOperation
 from jobs.sql.types import SqlType
 

@@ -19,7 +19,8 @@ from jobs.errors import InvalidQuery, TypeMismatch
 from jobs.sql import types as t
 from jobs.sql.casts import converted, widened
 from jobs.sql.dialect import sql_of
-from jobs.sql.scalars import Scalar, Types, common
+from jobs.sql.scalars import common
+from jobs.sql.scalars_higher_order import FORMS
 from jobs.sql.scalars_maps import pairs_of
 from jobs.sql.scope import Infer, Typed
 from jobs.sql.trees import identifier
@@ -166,28 +167,3 @@ class _Call:
                 hint=FORMS[self.name],
             )
         return names
-
-
-FORMS = {
-    "TRANSFORM": "TRANSFORM(array, x => …) or TRANSFORM(map, (k, v) => …, (k, v) => …)",
-    "FILTER": "FILTER(array, x => …) or FILTER(map, (k, v) => …)",
-    "REDUCE": "REDUCE(array, state, (s, x) => …) or REDUCE(map, state, (s, k, v) => …)",
-}
-"""How each function is written."""
-
-
-def _by_function(name: str, types: Types) -> tuple[Types, SqlType]:
-    raise InvalidQuery(f"{name} takes a function", hint=FORMS[name])
-
-
-HIGHER_ORDER = (
-    Scalar("TRANSFORM", _by_function, "transform", "list_transform"),
-    Scalar("FILTER", _by_function, "filter", "list_filter"),
-    # No state gives none, and no items give the state.
-    Scalar(
-        "REDUCE",
-        _by_function,
-        "CASE WHEN {1} IS NULL OR {0} IS NULL THEN {1} ELSE aggregate({0}, {1}, {2}) END",
-        "CASE WHEN {1} IS NULL OR {0} IS NULL THEN {1} ELSE list_reduce({0}, {2}, {1}) END",
-    ),
-)

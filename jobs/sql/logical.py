@@ -17,7 +17,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.ivm.stage import AggregateCall, AnalyticCall, JoinKind, Output, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AggregateCall, AnalyticCall, JoinKind, Output
 from jobs.sql.types import SqlType
 
 Semantics = Literal["sql", "ksql"]

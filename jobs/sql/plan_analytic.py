@@ -13,7 +13,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from jobs.errors import NotSupported
-from jobs.ivm.stage import AnalyticCall, AnalyticStage, Output, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AnalyticCall, AnalyticStage, Output
 from jobs.sql.dialect import sql_of
 from jobs.sql.logical import Block
 from jobs.sql.model import META_COLUMNS

@@ -16,7 +16,8 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from jobs.ivm.stage import Input, Output, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import Input, Output
 from jobs.ivm.storage import PLACE
 from jobs.sql.logical import Block, From, Query, SetOperation
 from jobs.sql.plan_key import giving

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import AggregateCall, Input, Output, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AggregateCall, Input, Output
 from jobs.ivm.storage import PLACE
 from jobs.sql import types as t
 from jobs.sql.model import META_COLUMNS

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.ivm.stage import Core, MapStage, Output, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import Core, MapStage, Output
 from jobs.ivm.storage import WINDOW_BOUNDS
 from jobs.sql import types as t
 from jobs.sql.model import META_COLUMNS

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import Core, Input, Output, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import Core, Input, Output
 from jobs.sql import types as t
 from jobs.sql.model import META_COLUMNS
 from jobs.sql.plan_key import KeyColumn, giving, key_of

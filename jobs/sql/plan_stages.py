@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.ivm.stage import Plan, Relation, Stage
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import Plan, Stage
 from jobs.ivm.storage import relation_of
 from jobs.sql.plan_map import marked_stage
 from jobs.sql.plan_normal import digest_of

@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from jobs.errors import NotSupported
-from jobs.ivm.stage import AggregateCall, AggregateStage, Input, Output, Relation, Session
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AggregateCall, AggregateStage, Input, Output, Session
 from jobs.ivm.storage import WINDOW_BOUNDS
 from jobs.sql import types as t
 from jobs.sql.logical import Block, TimeWindow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jobs.errors import UnknownName
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.ivm.storage import PLACE
 from jobs.sql import types as t
 from jobs.sql.catalog import Catalog

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from jobs.errors import InvalidQuery, UnknownName
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql.dialect import position_of
 from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS
 from jobs.sql.trees import identifier

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from jobs.errors import InvalidQuery, NotSupported, SqlError
-from jobs.ivm.stage import JoinKind, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import JoinKind
 from jobs.sql.conditions import conjoined, is_equality
 from jobs.sql.correlation import Lifted, grouped, lifted
 from jobs.sql.dialect import position_of, sql_of

@@ -6,7 +6,7 @@ Names are always quoted. A division by zero is NULL, an element or key that is n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -138,7 +138,16 @@ class DuckDbWriter(DuckDBGenerator):
         return str(cls(dialect=DuckDB(), identify=True, comments=False).generate(tree))
 
 
-WRITERS: dict[str, type[SparkWriter] | type[DuckDbWriter]] = {"spark": SparkWriter, "duckdb": DuckDbWriter}
+_WRITERS: dict[str, type[SparkWriter] | type[DuckDbWriter]] = {"spark": SparkWriter, "duckdb": DuckDbWriter}
+
+
+def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> str:
+    """An expression, or a whole SELECT, as text for an engine.
+
+    Expressions of a stage or of a view's stored query mean the same to both engines. In a query straight from the
+    parser, types are not known yet: there `/` is the engine's own. Functions that are not ours are written as they are.
+    """
+    return _WRITERS[dialect].text(expression)
 
 
 def _like(node: exp.Like) -> str:

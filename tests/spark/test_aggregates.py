@@ -9,7 +9,7 @@ import duckdb
 
 from jobs.ivm.core import relations
 from jobs.ivm.rules import maintenance
-from jobs.ivm.storage import stored_columns
+from jobs.ivm.stored import stored_columns
 from tests.aggregate_cases import CALLS, called
 from tests.rule_harness import RuleBench, multiset
 from tests.unit.test_aggregates_retraction import Table, body, some_operations, stage_of

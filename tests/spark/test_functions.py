@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from jobs.sql.functions import lower
+from jobs.sql.writers import lower
 from tests.function_cases import COLUMNS, EXPECTED, elaborated, table
 
 if TYPE_CHECKING:

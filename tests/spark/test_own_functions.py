@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from jobs.errors import FunctionFailed, ViewsStopped, revive
 from jobs.functions.register import Library
 from jobs.ivm.rules import maintenance
-from jobs.ivm.storage import stored_columns
+from jobs.ivm.stored import stored_columns
 from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
 from jobs.sql import types as t

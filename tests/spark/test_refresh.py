@@ -19,7 +19,8 @@ import pytest
 from jobs.errors import RefreshFailed
 from jobs.ivm import choose
 from jobs.ivm.refresh import StageResult, refresh_stage
-from jobs.ivm.stage import AggregateStage, Core, Input, LatestStage, MapStage, Output, Relation, Stage
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AggregateStage, Core, Input, LatestStage, MapStage, Output, Stage
 from jobs.ivm.storage import spec_of_input, visible_columns
 from jobs.sql import types as t
 from jobs.sql.model import META_COLUMNS

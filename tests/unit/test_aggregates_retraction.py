@@ -14,7 +14,8 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.stage import AggregateCall, AggregateStage, Core, Input, Output, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AggregateCall, AggregateStage, Core, Input, Output
 from jobs.sql import types as t
 from jobs.sql.model import EVENT_ORDER, META_COLUMNS
 from tests.aggregate_cases import BEGIN, CALLS, COLUMNS, ORDERED, called, rounded, values

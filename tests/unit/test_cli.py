@@ -16,10 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs import cli, pipeline
+from jobs.model.report import RunReport
 from jobs.query.interpreter import Interpreter
 from jobs.query.output import Output
 from jobs.query.prompt import answer, complete
-from jobs.report import RunReport
 from state_store.config import Settings
 from state_store.layout import Lake
 from tests.lake_tables import append, delete

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from jobs.ivm.difference import difference
 from jobs.ivm.engine import engine
-from jobs.ivm.stage import MapStage, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import MapStage
 from jobs.sql import types as t
 from tests.rule_harness import RuleBench, core, multiset
 

@@ -6,13 +6,13 @@ import duckdb
 import pytest
 
 from jobs.errors import TypeMismatch
-from jobs.ivm.stage import Relation
+from jobs.ivm.relation import Relation
 from jobs.sql import types as t
 from jobs.sql.dialect import parse_expression
 from jobs.sql.expansions import TABLE_FUNCTIONS, items_of
-from jobs.sql.functions import lower
 from jobs.sql.infer import infer
 from jobs.sql.scope import Scope, Typed
+from jobs.sql.writers import lower
 from tests.function_cases import COLUMNS, table
 
 

@@ -10,10 +10,11 @@ import pytest
 from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.sql import types as t
 from jobs.sql.dialect import parse_expression, parse_select, sql_of
-from jobs.sql.functions import SCALARS, lower
+from jobs.sql.functions import SCALARS
 from jobs.sql.infer import infer
 from jobs.sql.rewrites import REWRITES
 from jobs.sql.scope import Scope
+from jobs.sql.writers import lower
 from tests.function_cases import EXPECTED, elaborated, table
 
 
@@ -180,7 +181,7 @@ def test_a_whole_select_is_lowered_with_its_names_quoted() -> None:
 
 
 def test_rowtime_is_milliseconds_of_the_event() -> None:
-    from jobs.ivm.stage import Relation
+    from jobs.ivm.relation import Relation
     from jobs.sql.model import META_COLUMNS
 
     scope = Scope(Relation("s", (("a", t.INT), *META_COLUMNS), "append"), ("s",))

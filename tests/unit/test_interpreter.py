@@ -21,7 +21,7 @@ from jobs.errors import (
     UnknownName,
 )
 from jobs.ingest import produce
-from jobs.ingest.logs import open_log
+from jobs.ingest.open import open_log
 from jobs.query.coerce import assign
 from jobs.query.files import apply
 from jobs.query.interpreter import Interpreter

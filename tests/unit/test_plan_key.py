@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobs.errors import NotSupported
-from jobs.ivm.stage import Input, JoinKind, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import Input, JoinKind
 from jobs.sql import types as t
 from jobs.sql.model import META_COLUMNS
 from jobs.sql.plan_key import key_of

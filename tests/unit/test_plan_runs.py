@@ -9,7 +9,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from jobs.ivm.stage import AnalyticCall, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AnalyticCall
 from jobs.sql import types as t
 from jobs.sql.logical import Block, From, Query, SetOperation, TimeWindow
 from jobs.sql.plan import plan_of_query

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from jobs.errors import NotSupported
 from jobs.ivm.analytic_rule import analytic_rule
 from jobs.ivm.engine import engine
-from jobs.ivm.stage import AnalyticCall, AnalyticStage, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AnalyticCall, AnalyticStage
 from jobs.sql import types as t
 from tests.rule_harness import RuleBench, core, multiset, output, parse
 

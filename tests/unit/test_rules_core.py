@@ -9,8 +9,9 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.ivm.relation import Relation
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import Core, Input, MapStage, Output, Relation
+from jobs.ivm.stage import Core, Input, MapStage, Output
 from jobs.sql import types as t
 from tests.rule_harness import Changes, RuleBench, append_log, multiset, parse
 

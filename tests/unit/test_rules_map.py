@@ -8,7 +8,8 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.stage import MapStage, Relation
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import MapStage
 from jobs.sql import types as t
 from tests.rule_harness import RuleBench, append_log, insert, mapped, multiset, output
 

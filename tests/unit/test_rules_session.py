@@ -14,7 +14,8 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.stage import AggregateStage, Relation, Session
+from jobs.ivm.relation import Relation
+from jobs.ivm.stage import AggregateStage, Session
 from jobs.sql import types as t
 from tests.rule_harness import RuleBench, append_log, call, core, multiset, output
 

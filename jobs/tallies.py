@@ -1,52 +1,15 @@
-"""What a run says of itself when it ends: numbers with stable names, for people, scripts and Dagster."""
+"""What a run has done to each table so far, and from that the table's report."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jobs.model.report import TableReport
 from state_store import reader
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@dataclass(frozen=True)
-class TableReport:
-    """Where a table stands after a run, and what the run did to it.
-
-    Attributes:
-        rows: visible rows at `version`.
-        bytes: size of the data files of `version`.
-        inserted: rows added by this run (a changed row counts here and in `deleted`).
-        deleted: rows taken away by this run.
-        seconds: wall clock spent on this table in this run.
-        mode, reason: of the last commit.
-    """
-
-    name: str
-    version: int
-    epoch: int
-    rows: int
-    bytes: int
-    inserted: int
-    deleted: int
-    seconds: float
-    vector: dict[str, int]
-    offsets: dict[str, dict[str, int]]
-    mode: str
-    reason: str
-    digest: str
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """One run of a pipeline: a drain, or a continuous run up to its stop."""
-
-    pipeline: str
-    epochs: int
-    seconds: float
-    tables: tuple[TableReport, ...]
 
 
 @dataclass

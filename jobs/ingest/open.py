@@ -1,0 +1,21 @@
+"""The log of this installation: the one place that decides between Kafka and the lake's own files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobs.ingest.logs import Log
+    from state_store.config import Settings
+    from state_store.layout import Lake
+
+
+def open_log(settings: Settings, lake: Lake) -> Log:
+    """The log of this installation: Kafka when brokers are set, else the files in the lake."""
+    if settings.kafka.bootstrap_servers:
+        from jobs.ingest.kafka_log import KafkaLog
+
+        return KafkaLog(settings.kafka)
+    from jobs.ingest.local_log import LocalLog
+
+    return LocalLog(lake)

@@ -1,0 +1,1 @@
+"""The words that every room speaks: types, definitions, relations, stages, errors, settings."""

@@ -1,0 +1,43 @@
+"""The report of a run: numbers with stable names, for people, scripts and Dagster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """Where a table stands after a run, and what the run did to it.
+
+    Attributes:
+        rows: visible rows at `version`.
+        bytes: size of the data files of `version`.
+        inserted: rows added by this run (a changed row counts here and in `deleted`).
+        deleted: rows taken away by this run.
+        seconds: wall clock spent on this table in this run.
+        mode, reason: of the last commit.
+    """
+
+    name: str
+    version: int
+    epoch: int
+    rows: int
+    bytes: int
+    inserted: int
+    deleted: int
+    seconds: float
+    vector: dict[str, int]
+    offsets: dict[str, dict[str, int]]
+    mode: str
+    reason: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One run of a pipeline: a drain, or a continuous run up to its stop."""
+
+    pipeline: str
+    epochs: int
+    seconds: float
+    tables: tuple[TableReport, ...]
