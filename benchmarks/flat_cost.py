@@ -23,8 +23,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.histories import History, refresh
+from jobs.model.settings import load_settings
 from jobs.spark import spark_session
-from state_store.config import load_settings
 
 AIM = 1.3
 # The first epochs pay for code that the JVM has not compiled yet.

@@ -16,12 +16,12 @@ import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
 from jobs.ingest.event_logs import log_spec
+from jobs.model.definitions import Source
+from jobs.model.settings import Settings, load_settings
 from jobs.query.interpreter import Interpreter
-from jobs.sql.model import Source
 from jobs.sql.relations import event_log
 from jobs.views import Maintained, maintained, refresh_all
 from state_store.commits import CommitRecord
-from state_store.config import Settings, load_settings
 from state_store.layout import Lake
 
 if TYPE_CHECKING:

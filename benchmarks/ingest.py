@@ -28,10 +28,10 @@ from pyspark.sql import SparkSession
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from jobs.ingest import event_logs, source
+from jobs.model import types as t
+from jobs.model.definitions import Column, Source
+from jobs.model.settings import KafkaSettings, Settings, load_settings
 from jobs.spark import spark_session
-from jobs.sql import types as t
-from jobs.sql.model import Column, Source
-from state_store.config import KafkaSettings, Settings, load_settings
 from state_store.layout import Lake
 from tests.kafka_broker import KafkaBroker
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.histories import History, refresh
+from jobs.model.settings import load_settings
 from jobs.spark import spark_session
 from state_store import reader
-from state_store.config import load_settings
 
 AIM = 3.0
 # The first epochs pay for code that the JVM has not compiled yet.

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.model.settings import load_settings
 from jobs.query.output import Output, say
-from state_store.config import load_settings
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from jobs.model.report import RunReport
+    from jobs.model.settings import Settings
     from jobs.query.interpreter import Interpreter
     from jobs.query.results import Result
-    from state_store.config import Settings
 
 USER_ERROR = 2
 INTERRUPTED = 130

@@ -11,21 +11,21 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.model.definitions import View
+from jobs.model.settings import IngestSettings, KafkaSettings, load_settings
 from jobs.query.files import apply, pipeline_of, read_text
 from jobs.query.interpreter import Interpreter
 from jobs.query.output import Output
 from jobs.query.results import Rows
-from jobs.sql.model import View
 from jobs.sql.statements import parse
 from jobs.sql.syntax import InsertValues
 from state_store import reader
-from state_store.config import IngestSettings, KafkaSettings, load_settings
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from state_store.config import Settings
+    from jobs.model.settings import Settings
 
 PIPELINES = [
     Path(__file__).parent / "pipelines" / f"{name}.sql"
@@ -95,7 +95,7 @@ def changelog(view: View, settings: Settings) -> Rows:
 
 def _has_events(targets: set[str], interpreter: Interpreter) -> bool:
     from jobs.ingest.open import open_log
-    from jobs.sql.model import Source
+    from jobs.model.definitions import Source
 
     log = open_log(interpreter.settings, interpreter.lake)
     sources = [s for s in (interpreter.catalog.get(name) for name in targets) if isinstance(s, Source)]

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from jobs.errors import RefreshFailed
-from jobs.ivm.stage import Plan, Stage, inputs_of
-from jobs.sql.model import Definition, InsertQuery, Source, View
+from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.errors import RefreshFailed
+from jobs.model.stage import Plan, Stage, inputs_of
 from jobs.sql.plan import plan
 from state_store.layout import is_shared
 

@@ -7,10 +7,10 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from jobs.errors import PipelineMissing, UnknownName, ViewsStopped
+from jobs.model.definitions import Definition, InsertQuery, Source
+from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport, TableReport
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Definition, InsertQuery, Source
 from jobs.supervise import end_orphan, noted_jvm
 from state_store.layout import Lake, dead_letters_of, event_log_of
 from state_store.lock import writer_lock
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from jobs.model.settings import Settings
     from jobs.stream import PipelineStream
-    from state_store.config import Settings
 
 
 def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> RunReport:
@@ -94,7 +94,7 @@ def _typed_errors() -> Iterator[None]:
     """An error raised in the query's Python comes back through the JVM as text: give it its type again."""
     from pyspark.errors import StreamingQueryException
 
-    from jobs.errors import revive
+    from jobs.model.errors import revive
 
     try:
         yield

@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from jobs.lifeline import hold_lifeline
-from state_store.config import load_settings
+from jobs.model.settings import load_settings
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from state_store.config import SparkSettings
+    from jobs.model.settings import SparkSettings
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _DELTA_JARS = Path(sys.prefix) / "share" / "strandline" / "delta"

@@ -18,7 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from jobs.ingest import event_logs, source
-from jobs.sql.model import Definition, Source
+from jobs.model.definitions import Definition, Source
 from jobs.tallies import Tallies
 from jobs.views import Maintained, refresh_all
 from state_store import reader
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from jobs.functions.register import Library
-    from state_store.config import Settings
+    from jobs.model.settings import Settings
     from state_store.errors import StrandlineError
     from state_store.layout import Lake
 

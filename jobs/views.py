@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobs.errors import RefreshFailed
 from jobs.ivm.guarded_refresh import refresh_guarded
 from jobs.ivm.refresh import StageResult, refresh_stage
 from jobs.maintained import Maintained, maintained
+from jobs.model.errors import RefreshFailed
 from state_store import reader
 from state_store.errors import StrandlineError
 from state_store.layout import dead_letters_of

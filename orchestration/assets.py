@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from jobs.sql.model import Definition
+from jobs.model.definitions import Definition
 from orchestration.launch import DrainClient, drain_command
 from orchestration.metadata import with_definition
 from orchestration.roles import Role, identifier, role_of, table_of

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from jobs.model.settings import load_settings
 from jobs.sql.catalog import Catalog
 from jobs.sql.plan import plan
 from orchestration.assets import pipeline_assets, topics
 from orchestration.launch import DrainClient
 from orchestration.roles import identifier
 from orchestration.translator import OWNERS, Translator
-from state_store.config import load_settings
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from state_store.config import Settings
+    from jobs.model.settings import Settings
 
 
 def build(settings: Settings) -> dg.Definitions:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.ivm.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, body_of
+from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, body_of
 
 if TYPE_CHECKING:
-    from jobs.ivm.stage import Plan
+    from jobs.model.stage import Plan
 
 
 @dataclass(frozen=True, order=True)

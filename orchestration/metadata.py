@@ -12,7 +12,7 @@ import dagster as dg
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from jobs.sql.types import SqlType
+    from jobs.model.types import SqlType
     from orchestration.lineage import Origin
 
 COLUMN_SCHEMA = "dagster/column_schema"

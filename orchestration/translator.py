@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from jobs.errors import SqlError
-from jobs.sql import types as t
-from jobs.sql.model import DEAD_LETTER_COLUMNS, META_COLUMNS, Definition, InsertQuery, Source, View
+from jobs.model import types as t
+from jobs.model.definitions import DEAD_LETTER_COLUMNS, META_COLUMNS, Definition, InsertQuery, Source, View
+from jobs.model.errors import SqlError
 from orchestration.lineage import Origin, lineage
 from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described
 from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier, role_tag
@@ -29,8 +29,8 @@ from state_store.layout import dead_letters_of, event_log_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from jobs.ivm.stage import Plan
-    from jobs.sql.types import SqlType
+    from jobs.model.stage import Plan
+    from jobs.model.types import SqlType
     from state_store.layout import Lake
 
 OWNERS = ("team:strandline",)

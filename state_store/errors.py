@@ -10,8 +10,8 @@
     │   ├── VectorMismatch            store.vector_mismatch       retry
     │   ├── NegativeWeight            store.negative_weight       stop
     │   └── CorruptState              store.corrupt               restore
-    ├── SqlError …                    see jobs/errors.py
-    └── SourceError …                 see jobs/errors.py
+    ├── SqlError …                    see jobs/model/errors.py
+    └── SourceError …                 see jobs/model/errors.py
 
 Every error says what happened, where, and what to type next. `code` is stable: scripts and tests match on it,
 never on the sentence. `action` answers the operator's first question: try again, restore, or stop and look.

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from jobs.ivm.aggregates import FUNCTIONS
-from jobs.ivm.stage import AggregateCall, AggregateStage
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.stage import AggregateCall, AggregateStage
 from tests.rule_harness import append_log, call, core, output
 
 COLUMNS = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings as hypothesis_settings
 
-from state_store.config import Settings, SparkSettings, load_settings
+from jobs.model.settings import Settings, SparkSettings, load_settings
 from state_store.layout import Lake
 
 # A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.ingest import event_logs, source
+from jobs.model.settings import IngestSettings, Settings
 from state_store import reader
-from state_store.config import IngestSettings, Settings
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from jobs.sql.model import Source
+    from jobs.model.definitions import Source
 
 WRITER = "test/1"
 

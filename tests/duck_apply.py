@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.ivm.stage import Stage
-from jobs.ivm.storage import key_names, key_path, visible_columns
+from jobs.model.stage import Stage
+from jobs.model.stage_columns import key_names, key_path, visible_columns
 from tests.duck_store import ALWAYS, FROM, TO, Store, quoted
 
 

@@ -19,13 +19,13 @@ from typing import Any
 import duckdb
 
 from jobs.ivm.core import relations
-from jobs.ivm.relation import Relation
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import Stage, inputs_of
-from jobs.ivm.storage import key_names, kind_of
 from jobs.ivm.stored import stored_columns
+from jobs.model.definitions import Definition, InsertQuery, Source
+from jobs.model.relation import Relation
+from jobs.model.stage import Stage, inputs_of
+from jobs.model.stage_columns import key_names, kind_of
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Definition, InsertQuery, Source
 from jobs.sql.plan import plan
 from jobs.sql.relations import TOMBSTONE, event_log, relation_of
 from tests import oracle

@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from jobs.ivm.relation import Relation
-from jobs.sql.types import SqlType
+from jobs.model.relation import Relation
+from jobs.model.types import SqlType
 from state_store.tablespec import STATE
 
 FROM = "__from"

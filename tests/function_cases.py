@@ -10,8 +10,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from jobs.ivm.relation import Relation
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.relation import Relation
 from jobs.sql.dialect import parse_expression
 from jobs.sql.infer import infer
 from jobs.sql.scope import Scope, Typed

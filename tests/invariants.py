@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jobs.model.definitions import Source, View
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Source, View
 from state_store import changelog, reader
 from state_store.layout import Lake
 from tests import oracle

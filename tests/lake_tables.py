@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from jobs.ivm.relation import Relation
+from jobs.model.definitions import Source
+from jobs.model.relation import Relation
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Source
 from jobs.sql.relations import event_log, relation
 from state_store.commits import CommitRecord
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from jobs.functions.code import Code
 from jobs.ivm.custom_aggregate import CustomAggregate
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AggregateCall, AggregateStage
-from jobs.sql import types as t
-from jobs.sql.model import Column, Function
-from jobs.sql.types import SqlType
+from jobs.model import types as t
+from jobs.model.definitions import Column, Function
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateCall, AggregateStage
+from jobs.model.types import SqlType
 from tests import own_functions
 from tests.rule_harness import core, output, parse
 

@@ -13,16 +13,16 @@ import duckdb
 from sqlglot import exp
 
 from jobs.ivm.aggregates import FUNCTIONS
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AggregateCall, Output, Plan
-from jobs.ivm.storage import relation_of as relation_of_stage
+from jobs.model.definitions import Column, Source, View
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateCall, Output, Plan
+from jobs.model.stage_columns import relation_of as relation_of_stage
+from jobs.model.types import SqlType
 from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import parse_expression
 from jobs.sql.logical import Block, From
-from jobs.sql.model import Column, Source, View
 from jobs.sql.plan import plan
 from jobs.sql.relations import event_log, relation_of
-from jobs.sql.types import SqlType
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake, Row
 from tests.duck_store import quoted

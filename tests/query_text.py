@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import Output
+from jobs.model.relation import Relation
+from jobs.model.stage import Output
 from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import sql_of
 from jobs.sql.logical import Block, From, Query, Semantics

@@ -16,13 +16,13 @@ from sqlglot import exp
 from jobs.ivm.aggregates import FUNCTIONS
 from jobs.ivm.engine import engine
 from jobs.ivm.net import net_changes
-from jobs.ivm.relation import Relation
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import AggregateCall, Core, Input, MapStage, Output, Stage, inputs_of
-from jobs.ivm.storage import key_names, key_path, kind_of, visible_columns
 from jobs.ivm.stored import stored_columns
-from jobs.sql.model import META_COLUMNS
-from jobs.sql.types import SqlType
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateCall, Core, Input, MapStage, Output, Stage, inputs_of
+from jobs.model.stage_columns import key_names, key_path, kind_of, visible_columns
+from jobs.model.types import SqlType
 
 Row = Mapping[str, Any]
 Changes = Sequence[tuple[Row, int, int]]

@@ -16,9 +16,9 @@ from typing import Any
 
 from benchmarks.nexmark.generator import Generator, side_input
 from jobs.ingest.produce import insert_rows
+from jobs.model.definitions import Source
+from jobs.model.settings import load_settings
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Source
-from state_store.config import load_settings
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
 

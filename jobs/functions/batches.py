@@ -18,8 +18,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from jobs.errors import FunctionFailed
-from jobs.sql.types import VARCHAR, Kind, SqlType, array, struct
+from jobs.model.errors import FunctionFailed
+from jobs.model.types import VARCHAR, Kind, SqlType, array, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa

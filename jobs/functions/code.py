@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jobs.errors import FunctionRefused
+from jobs.model.errors import FunctionRefused
 
 METHODS = ("init", "update", "merge", "finish")
 """What the class of an aggregate must have; `retract` it may have."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobs.errors import FunctionRefused, NameTaken, SqlError
 from jobs.functions.code import check_aggregate, check_scalar, code_of, retracts
 from jobs.ivm.aggregates import FUNCTIONS
+from jobs.model.definitions import Column, Function
+from jobs.model.errors import FunctionRefused, NameTaken, SqlError
 from jobs.sql.dialect import needs_quotes
 from jobs.sql.functions import NOT_DETERMINISTIC, find
-from jobs.sql.model import Column, Function
 from jobs.sql.syntax import CreateFunction
 
 

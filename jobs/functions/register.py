@@ -6,16 +6,16 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from jobs.errors import RefreshFailed
 from jobs.functions.batches import Batch, Finish, Fold, Merge, Scalar
 from jobs.functions.code import Code, check_allowed
+from jobs.model.errors import RefreshFailed
 from jobs.sql.custom import FINISH, FOLD, MERGE, part_of, registered
 
 if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import SparkSession
 
-    from jobs.sql.model import Function
+    from jobs.model.definitions import Function
 
 
 class Library:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from jobs.ingest.formats import open_format
 from jobs.ingest.formats.coerce import Misfit
 from jobs.ingest.formats.timestamps import reader
-from jobs.sql.types import Kind
+from jobs.model.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from jobs.ingest.formats import Format
     from jobs.ingest.formats.columns import Errors
     from jobs.ingest.logs import Records
-    from jobs.sql.model import Source
+    from jobs.model.definitions import Source
 
 _NEVER = np.iinfo(np.int64).min
 # The years 1 to 9999, in microseconds since 1970.

@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobs.ingest.progress import committed_offsets, log_table
-from jobs.sql import types as t
-from jobs.sql.model import DEAD_LETTER_COLUMNS, META_COLUMNS
+from jobs.model import types as t
+from jobs.model.definitions import DEAD_LETTER_COLUMNS, META_COLUMNS
 from state_store.commits import CommitRecord
 from state_store.failpoints import failpoint
 from state_store.layout import dead_letters_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from jobs.sql.model import Source
+    from jobs.model.definitions import Source
     from state_store.commits import Head
     from state_store.layout import Lake
 

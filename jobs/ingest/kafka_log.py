@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from jobs.errors import SourceUnavailable, TopicMissing
 from jobs.ingest import kafka_range
 from jobs.ingest.kafka_range import TIMEOUT
+from jobs.model.errors import SourceUnavailable, TopicMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from concurrent.futures import Future
 
     from jobs.ingest.logs import Record, Records
-    from state_store.config import KafkaSettings
+    from jobs.model.settings import KafkaSettings
 
 _PRODUCER: dict[str, Any] = {
     "enable.idempotence": True,

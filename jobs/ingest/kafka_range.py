@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from jobs.errors import OffsetsVanished, SourceUnavailable
 from jobs.ingest.logs import CHUNK, Records
+from jobs.model.errors import OffsetsVanished, SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -16,11 +16,11 @@ from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from jobs.errors import OffsetsVanished, TopicMissing
 from jobs.ingest import segment
 from jobs.ingest.claim import claim
 from jobs.ingest.logs import CHUNK, Records
 from jobs.ingest.partitioner import partition_for
+from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:

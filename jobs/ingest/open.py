@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jobs.ingest.logs import Log
-    from state_store.config import Settings
+    from jobs.model.settings import Settings
     from state_store.layout import Lake
 
 

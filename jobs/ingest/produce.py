@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from jobs.errors import EncodeFailed
 from jobs.ingest.formats import open_format
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.encoding import wire_value
 from jobs.ingest.logs import Record
 from jobs.ingest.open import open_log
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import EncodeFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobs.ingest.formats import Format
-    from jobs.sql.model import Source
-    from state_store.config import Settings
+    from jobs.model.definitions import Source
+    from jobs.model.settings import Settings
     from state_store.layout import Lake
 
 ROWTIME = "rowtime"

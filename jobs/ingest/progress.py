@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.errors import OffsetsVanished
-from jobs.sql.model import Source
+from jobs.model.definitions import Source
+from jobs.model.errors import OffsetsVanished
 from state_store.layout import event_log_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from state_store.layout import safe_name
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from state_store.config import Settings
+    from jobs.model.settings import Settings
     from state_store.layout import Lake
 
 NOT_FOUND = 404

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from jobs.ingest.logs import Log
-    from jobs.sql.model import Source
-    from state_store.config import Settings
+    from jobs.model.definitions import Source
+    from jobs.model.settings import Settings
     from state_store.layout import Lake
 
 FORMAT = "strandline"

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported, TypeMismatch
 from jobs.ivm.engine import Engine, filtered
-from jobs.ivm.stage import AggregateCall
-from jobs.sql.model import EVENT_ORDER, META_COLUMNS
-from jobs.sql.types import NUMERIC, Kind, SqlType, struct
+from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
+from jobs.model.errors import NotSupported, TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import NUMERIC, Kind, SqlType, struct
 
 ORDER_TYPE = struct(*((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER))
 """The place of a row in the order of events."""

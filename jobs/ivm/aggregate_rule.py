@@ -39,11 +39,11 @@ from jobs.ivm.rule_text import (
     typed,
     value_of,
 )
-from jobs.ivm.stage import AggregateCall, AggregateStage, Output, kind_of_body
-from jobs.ivm.storage import hidden_columns
 from jobs.ivm.stored import ROWS
-from jobs.sql.model import EVENT_ORDER
-from jobs.sql.types import BIGINT
+from jobs.model.definitions import EVENT_ORDER
+from jobs.model.stage import AggregateCall, AggregateStage, Output, kind_of_body
+from jobs.model.stage_columns import hidden_columns
+from jobs.model.types import BIGINT
 from state_store.tablespec import STATE
 
 _ORDER = "__at"

@@ -16,9 +16,9 @@ from jobs.ivm.custom_aggregate import CustomAggregate
 from jobs.ivm.distinct import AdditiveDistinct, CountDistinct, WithDistinct
 from jobs.ivm.extremes import Extreme, ExtremeBy
 from jobs.ivm.linear import AllOrAny, Avg, Count, Sum, SumList
-from jobs.ivm.stage import AggregateCall
 from jobs.ivm.statistics import Correlation, Spread, StddevSamp
 from jobs.ivm.topk import TopK, TopKDistinct
+from jobs.model.stage import AggregateCall
 
 __all__ = ["FUNCTIONS", "AggregateFunction", "Bound", "Changes", "function_of", "functions"]
 

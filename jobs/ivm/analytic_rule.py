@@ -25,8 +25,8 @@ from jobs.ivm.difference import marked, only_touched, settled
 from jobs.ivm.engine import Engine
 from jobs.ivm.from_text import where_text
 from jobs.ivm.rule_text import columns, state_column, typed, value_of
-from jobs.ivm.stage import AnalyticStage
-from jobs.ivm.storage import hidden_columns, key_path
+from jobs.model.stage import AnalyticStage
+from jobs.model.stage_columns import hidden_columns, key_path
 
 
 def analytic_rule(stage: AnalyticStage, engine: Engine, changed: Collection[str] | None) -> str:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported
 from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import render
-from jobs.ivm.stage import AnalyticCall, AnalyticStage
-from jobs.sql.types import DOUBLE
+from jobs.model.errors import NotSupported
+from jobs.model.stage import AnalyticCall, AnalyticStage
+from jobs.model.types import DOUBLE
 
 _RANKS = ("RANK", "DENSE_RANK")
 _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")

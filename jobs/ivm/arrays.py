@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from jobs.sql.types import MAX_PRECISION, Kind, SqlType
+from jobs.model.types import MAX_PRECISION, Kind, SqlType
 
 
 def has_map(kind: SqlType) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobs.ivm.arrays import Arrays, addend, has_map
-from jobs.sql.types import Kind, SqlType
+from jobs.model.types import Kind, SqlType
 
 
 class SparkArrays(Arrays):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from jobs.ivm.aggregate_function import ORDER_TYPE, Changes
 from jobs.ivm.comparable import comparable
 from jobs.ivm.engine import Engine
-from jobs.sql.types import BIGINT, SqlType, array, struct
+from jobs.model.types import BIGINT, SqlType, array, struct
 
 
 def bag_type(kind: SqlType) -> SqlType:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import TypeMismatch
 from jobs.ivm.aggregate_function import ORDER_TYPE, AggregateFunction, Bound, Changes, constant
 from jobs.ivm.comparable import comparable
 from jobs.ivm.engine import Engine
-from jobs.ivm.stage import AggregateCall
-from jobs.sql.types import SqlType, array, struct
+from jobs.model.errors import TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import SqlType, array, struct
 
 
 def _item(call: AggregateCall) -> SqlType:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from jobs.ivm.aggregate_rule import recomputed
-from jobs.ivm.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
-from jobs.ivm.storage import kind_of
+from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
+from jobs.model.stage_columns import kind_of
 from state_store import reader
 from state_store.deltalog import read_commit
 from state_store.digest import Digest
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobs.ivm.input_views import Span
-    from jobs.ivm.stage import Stage
+    from jobs.model.stage import Stage
     from state_store.commits import Head
     from state_store.layout import Lake
 

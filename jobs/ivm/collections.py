@@ -11,8 +11,8 @@ from sqlglot import exp
 from jobs.ivm.aggregate_function import ORDER_TYPE, AggregateFunction, Bound, Changes
 from jobs.ivm.bag import bag_of, bag_type, merge_bags, values_in
 from jobs.ivm.engine import Engine
-from jobs.ivm.stage import AggregateCall
-from jobs.sql.types import BIGINT, VARCHAR, Kind, SqlType, array, map_of
+from jobs.model.stage import AggregateCall
+from jobs.model.types import BIGINT, VARCHAR, Kind, SqlType, array, map_of
 
 
 class _Collected(AggregateFunction):

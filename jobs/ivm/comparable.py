@@ -14,7 +14,7 @@ Forms of one type are equal exactly when the values are; they sort NULL first, t
 from __future__ import annotations
 
 from jobs.ivm.engine import Engine
-from jobs.sql.types import Kind, SqlType, struct
+from jobs.model.types import Kind, SqlType, struct
 
 
 def comparable(engine: Engine, value: str, kind: SqlType) -> str:

@@ -27,7 +27,7 @@ from typing import Literal
 from jobs.ivm.engine import Engine
 from jobs.ivm.from_text import From, Side, from_text, where_text
 from jobs.ivm.rule_text import STEP, WEIGHT, columns, typed
-from jobs.ivm.stage import Body, Core, Input, Stage, body_of, inputs_of
+from jobs.model.stage import Body, Core, Input, Stage, body_of, inputs_of
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import TypeMismatch
 from jobs.functions.batches import item_type
 from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes
 from jobs.ivm.engine import Engine
-from jobs.ivm.stage import AggregateCall
+from jobs.model.definitions import Function
+from jobs.model.errors import TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import BIGINT, VARCHAR, SqlType, array, struct
 from jobs.sql.custom import FINISH, FOLD, MERGE, part_of, registered
-from jobs.sql.model import Function
 from jobs.sql.scalars import takes
-from jobs.sql.types import BIGINT, VARCHAR, SqlType, array, struct
 
 
 class CustomAggregate(AggregateFunction):

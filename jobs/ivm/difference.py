@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from jobs.ivm.arrays import has_map
 from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import EXISTS, OLD, PRESENT, columns
-from jobs.ivm.stage import Stage
-from jobs.ivm.storage import key_names, key_path
 from jobs.ivm.stored import stored_columns
+from jobs.model.stage import Stage
+from jobs.model.stage_columns import key_names, key_path
 from state_store.tablespec import STATE
 
 

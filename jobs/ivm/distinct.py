@@ -9,13 +9,13 @@ from abc import abstractmethod
 
 from sqlglot import exp
 
-from jobs.errors import TypeMismatch
 from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes
 from jobs.ivm.bag import bag_of, bag_type, merge_bags
 from jobs.ivm.engine import Engine
 from jobs.ivm.linear import Additive
-from jobs.ivm.stage import AggregateCall
-from jobs.sql.types import BIGINT, SqlType, array, struct
+from jobs.model.errors import TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import BIGINT, SqlType, array, struct
 
 
 class _OverDistinct(AggregateFunction):

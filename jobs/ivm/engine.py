@@ -12,7 +12,7 @@ from typing import Literal
 
 from jobs.ivm.arrays import Arrays
 from jobs.ivm.arrays_engines import DuckDbArrays, SparkArrays
-from jobs.sql.types import SqlType
+from jobs.model.types import SqlType
 
 Dialect = Literal["spark", "duckdb"]
 

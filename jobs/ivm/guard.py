@@ -18,7 +18,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import (
+from jobs.model import types as t
+from jobs.model.definitions import FAILED_ROW_COLUMNS
+from jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
     Core,
@@ -29,11 +31,9 @@ from jobs.ivm.stage import (
     Stage,
     kind_of_body,
 )
-from jobs.sql import types as t
 from jobs.sql.dialect import sql_of
 from jobs.sql.failing import can_fail, failing, lenient
 from jobs.sql.failing import strict as strict_expression
-from jobs.sql.model import FAILED_ROW_COLUMNS
 from jobs.sql.trees import any_of
 
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from jobs.errors import RowFailed
 from jobs.ivm.guard import guarded, null_instead, strict, strict_outputs
+from jobs.model.errors import RowFailed
 from state_store import reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobs.ivm.refresh import StageResult
-    from jobs.ivm.stage import Stage
+    from jobs.model.stage import Stage
     from state_store.layout import Lake
 
 ErrorPolicy = Literal["dead_letter", "stop", "null"]

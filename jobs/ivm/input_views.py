@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from jobs.ivm.engine import engine
 from jobs.ivm.net import net_changes
-from jobs.ivm.stage import inputs_of
-from jobs.ivm.storage import spec_of_input
+from jobs.model.stage import inputs_of
+from jobs.model.stage_columns import spec_of_input
 from state_store.changelog import VERSION, WEIGHT
 from state_store.table import Table
 from state_store.tablespec import STATE
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from jobs.ivm.relation import Relation
-    from jobs.ivm.stage import Input, Stage
+    from jobs.model.relation import Relation
+    from jobs.model.stage import Input, Stage
     from state_store.layout import Lake
 
 

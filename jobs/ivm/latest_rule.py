@@ -13,9 +13,9 @@ from collections.abc import Collection
 from jobs.ivm.core import ctes
 from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import EXISTS, before, columns, old_row, same_key, state_column, typed
-from jobs.ivm.stage import LatestStage
-from jobs.ivm.storage import PLACE
-from jobs.sql.types import struct
+from jobs.model.stage import LatestStage
+from jobs.model.stage_columns import PLACE
+from jobs.model.types import struct
 from state_store.tablespec import STATE
 
 

@@ -11,12 +11,12 @@ from abc import abstractmethod
 
 from sqlglot import exp
 
-from jobs.errors import TypeMismatch
 from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes
 from jobs.ivm.arrays import addend
 from jobs.ivm.engine import Engine
-from jobs.ivm.stage import AggregateCall
-from jobs.sql.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Kind, SqlType, array, as_decimal, struct
+from jobs.model.errors import TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Kind, SqlType, array, as_decimal, struct
 
 WHEN_EMPTY = "when empty"
 """Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""

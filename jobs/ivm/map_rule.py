@@ -14,8 +14,8 @@ from jobs.ivm.core import all_rows, ctes
 from jobs.ivm.core import changes as changes_of
 from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import EXISTS, STEP, WEIGHT, before, columns, old_row, same_key, state_column
-from jobs.ivm.stage import MapStage
-from jobs.ivm.storage import hidden_columns, key_names, visible_columns
+from jobs.model.stage import MapStage
+from jobs.model.stage_columns import hidden_columns, key_names, visible_columns
 
 
 def append_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:

@@ -14,15 +14,15 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.errors import FunctionFailed, RefreshFailed, RowFailed, revive
 from jobs.ivm import choose
 from jobs.ivm.difference import difference
 from jobs.ivm.engine import NEGATIVE_WEIGHT, engine
 from jobs.ivm.input_views import InputViews, Span
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import inputs_of
-from jobs.ivm.storage import kind_of
 from jobs.ivm.stored import spec_of
+from jobs.model.errors import FunctionFailed, RefreshFailed, RowFailed, revive
+from jobs.model.stage import inputs_of
+from jobs.model.stage_columns import kind_of
 from state_store import reader
 from state_store.commits import CommitRecord, Head
 from state_store.digest import Digest
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from jobs.functions.register import Library
     from jobs.ivm.choose import RefreshOption
-    from jobs.ivm.stage import Stage
+    from jobs.model.stage import Stage
     from state_store.layout import Lake
 
 # A stage whose inputs change without touching it commits nothing, so that it stays idle, but reads all versions since

@@ -10,8 +10,8 @@ from jobs.ivm.engine import Dialect, engine
 from jobs.ivm.latest_rule import latest_rule
 from jobs.ivm.map_rule import append_rule, keyed_rule
 from jobs.ivm.session_rule import session_rule
-from jobs.ivm.stage import AggregateStage, AnalyticStage, LatestStage, MapStage, Stage, inputs_of
-from jobs.ivm.storage import kind_of
+from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, MapStage, Stage, inputs_of
+from jobs.model.stage_columns import kind_of
 
 
 def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None = ()) -> str:

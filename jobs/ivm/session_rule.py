@@ -31,10 +31,10 @@ from jobs.ivm.core import ctes
 from jobs.ivm.difference import marked, only_touched, settled
 from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import columns, render, state_column, typed
-from jobs.ivm.stage import AggregateStage, Session
-from jobs.ivm.storage import hidden_columns, key_path
 from jobs.ivm.stored import ROWS
-from jobs.sql.types import BIGINT
+from jobs.model.stage import AggregateStage, Session
+from jobs.model.stage_columns import hidden_columns, key_path
+from jobs.model.types import BIGINT
 
 _TIME = "__time"
 _CLOCK = "__clock"

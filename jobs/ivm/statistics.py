@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported, TypeMismatch
 from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes
 from jobs.ivm.engine import Engine
 from jobs.ivm.linear import WHEN_EMPTY
-from jobs.ivm.stage import AggregateCall
-from jobs.sql.types import BIGINT, DOUBLE, SqlType, struct
+from jobs.model.errors import NotSupported, TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import BIGINT, DOUBLE, SqlType, struct
 
 
 class _Moments(AggregateFunction):

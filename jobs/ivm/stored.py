@@ -13,9 +13,9 @@
 from __future__ import annotations
 
 from jobs.ivm.aggregates import function_of
-from jobs.ivm.stage import AggregateStage, Stage
-from jobs.ivm.storage import Columns, hidden_columns, key_names, key_path, kind_of, visible_columns
-from jobs.sql.types import BIGINT, SqlType, struct
+from jobs.model.stage import AggregateStage, Stage
+from jobs.model.stage_columns import Columns, hidden_columns, key_names, key_path, kind_of, visible_columns
+from jobs.model.types import BIGINT, SqlType, struct
 from state_store.tablespec import STATE, TableSpec
 
 ROWS = "__rows"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import TypeMismatch
 from jobs.ivm.aggregate_function import SORTABLE, AggregateFunction, Bound, Changes, constant
 from jobs.ivm.comparable import comparable
 from jobs.ivm.engine import Engine
-from jobs.ivm.stage import AggregateCall
-from jobs.sql.types import SqlType, array, struct
+from jobs.model.errors import TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import SqlType, array, struct
 
 # max_by(…, k) of Spark keeps a heap of k rows per group and refuses more.
 _MOST = 100_000

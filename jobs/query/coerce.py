@@ -13,9 +13,9 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 
-from jobs.errors import TypeMismatch
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType
 from jobs.query.format import cell
-from jobs.sql.types import Kind, SqlType
 
 _LIMITS = {Kind.INT: 2**31, Kind.BIGINT: 2**63}
 # Twice the 38 digits of a DECIMAL: a value with 38 on either side of the point is still rounded exactly.

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.completion import Completer, Completion
 
 from jobs.ivm.aggregates import FUNCTIONS
+from jobs.model.definitions import InsertQuery
+from jobs.model.types import Kind
 from jobs.sql.functions import SCALARS
-from jobs.sql.model import InsertQuery
-from jobs.sql.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

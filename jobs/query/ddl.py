@@ -10,16 +10,16 @@ import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.errors import NotSupported, SqlError
-from jobs.sql.model import Definition, InsertQuery, Source, View
+from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.errors import NotSupported, SqlError
 from jobs.sql.syntax import CreateSource, CreateView, Drop, InsertSelect
 from state_store.layout import dead_letters_of, event_log_of, safe_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jobs.model.settings import Settings
     from jobs.sql.catalog import Catalog
-    from state_store.config import Settings
     from state_store.layout import Lake
 
 Defining = CreateSource | CreateView | InsertSelect

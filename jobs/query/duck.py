@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from jobs.errors import InvalidQuery
+from jobs.model.errors import InvalidQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

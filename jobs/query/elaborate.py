@@ -12,10 +12,10 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope as Names
 from sqlglot.optimizer.scope import traverse_scope
 
-from jobs.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.ivm.aggregates import FUNCTIONS
-from jobs.ivm.relation import Relation
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.model.relation import Relation
 from jobs.sql.custom import function_at
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.infer import condition, infer
@@ -23,8 +23,8 @@ from jobs.sql.scope import Scope, Typed
 from jobs.sql.types_text import data_type
 
 if TYPE_CHECKING:
+    from jobs.model.types import SqlType
     from jobs.query.resolve import Resolved
-    from jobs.sql.types import SqlType
 
 Outputs = list[tuple[str, "SqlType"]]
 

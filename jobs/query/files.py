@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from jobs.errors import SqlSyntaxError
+from jobs.model.errors import SqlSyntaxError
 from jobs.query import ddl
 from jobs.query.functions import FunctionChange
 from jobs.query.functions import register as register_function
@@ -22,7 +22,7 @@ from state_store.layout import Lake
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from state_store.config import Settings
+    from jobs.model.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.errors import NameTaken, UnknownName
 from jobs.functions.define import function_of
+from jobs.model.errors import NameTaken, UnknownName
 from jobs.query.format import Table, cell
 from jobs.query.results import Document
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from jobs.model.definitions import Function
     from jobs.query.ddl import Outcome
     from jobs.sql.catalog import Catalog
-    from jobs.sql.model import Function
     from jobs.sql.syntax import CreateFunction, DropFunction
 
 

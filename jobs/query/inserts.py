@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.errors import InvalidQuery, UnknownName
+from jobs.model import types as t
+from jobs.model.definitions import Source
+from jobs.model.errors import InvalidQuery, UnknownName
 from jobs.query.literals import evaluate
-from jobs.sql import types as t
-from jobs.sql.model import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jobs.model.settings import Settings
     from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import InsertValues
-    from state_store.config import Settings
     from state_store.layout import Lake
 
 _ROWTIME = "rowtime"

@@ -31,8 +31,8 @@ from state_store.layout import Lake
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jobs.model.settings import Settings
     from jobs.query.functions import FunctionChange
-    from state_store.config import Settings
 
 DEFAULT_PIPELINE = "default"
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
+from jobs.model.types import MAX_PRECISION
 from jobs.query.coerce import assign, convert
 from jobs.query.format import cell
 from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.types import MAX_PRECISION
 from jobs.sql.types_text import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.sql.types import SqlType
+    from jobs.model.types import SqlType
 
 _Number = int | float | Decimal
 

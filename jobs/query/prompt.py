@@ -10,7 +10,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 
-from jobs.errors import SqlSyntaxError
+from jobs.model.errors import SqlSyntaxError
 from jobs.query.completion import CatalogCompleter
 from jobs.query.output import say
 from jobs.sql.dialect import tokenize

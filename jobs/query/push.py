@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported
+from jobs.model.errors import NotSupported
 from jobs.query.duck import Duck
 from jobs.query.elaborate import elaborate
 from jobs.query.format import json_line
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobs.functions.register import Library
-    from jobs.ivm.relation import Relation
+    from jobs.model.relation import Relation
+    from jobs.model.types import SqlType
     from jobs.query.resolve import Resolved
     from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import Select
-    from jobs.sql.types import SqlType
     from state_store.layout import Lake
 
 # Looking for a new version is one directory listing. An epoch takes a second or more, so looking five times a second

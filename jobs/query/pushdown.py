@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from jobs.ivm.aggregates import FUNCTIONS
-from jobs.sql.model import EVENT_ORDER
-from jobs.sql.types import Kind
+from jobs.model.definitions import EVENT_ORDER
+from jobs.model.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jobs.ivm.relation import Relation
+    from jobs.model.relation import Relation
     from jobs.query.resolve import Resolved
 
 _WHOLE = (Kind.INT, Kind.BIGINT)

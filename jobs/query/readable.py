@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.errors import NotSupported, UnknownName
-from jobs.ivm.relation import Relation
+from jobs.model.definitions import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS, InsertQuery, Source
+from jobs.model.errors import NotSupported, UnknownName
+from jobs.model.relation import Relation
 from jobs.sql.dialect import position_of
-from jobs.sql.model import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS, InsertQuery, Source
 from jobs.sql.relations import event_log, relation_of
 from state_store.layout import dead_letters_of, event_log_of
 

@@ -15,11 +15,11 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.schema import MappingSchema
 
-from jobs.errors import InvalidQuery, NotSupported, UnknownName
-from jobs.ivm.relation import Relation
+from jobs.model.definitions import META_COLUMNS, PSEUDO_COLUMNS
+from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.model.relation import Relation
 from jobs.query.readable import readable
 from jobs.sql.dialect import Strandline, position_of
-from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS
 
 if TYPE_CHECKING:
     from jobs.sql.catalog import Catalog

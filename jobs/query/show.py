@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.query.ddl import described
 from jobs.query.format import Table, cell
 from jobs.query.results import Document, Rows
-from jobs.sql.model import Definition, InsertQuery, Source, View
 from jobs.sql.view_options import TOPIC_OPTIONS
 from state_store import reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from jobs.model.settings import Settings
     from jobs.query.session import Session
     from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import Explain, Show
-    from state_store.config import Settings
     from state_store.layout import Lake
 
 

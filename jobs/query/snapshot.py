@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from jobs.ivm.relation import Relation
+    from jobs.model.relation import Relation
     from state_store.layout import Lake
 
 

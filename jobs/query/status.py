@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.errors import SourceError
 from jobs.ingest.open import open_log
+from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.errors import SourceError
 from jobs.query.results import Rows
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Definition, InsertQuery, Source, View
 from state_store import reader
 from state_store.layout import Lake, dead_letters_of, event_log_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.ingest.logs import Log
-    from state_store.config import Settings
+    from jobs.model.settings import Settings
 
 _NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit")
 _Row = tuple[str, str, str, int | None, int | None, int | None, int | None, str]

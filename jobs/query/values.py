@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from jobs.sql.types import Kind, SqlType
+from jobs.model.types import Kind, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, TypeMismatch
 from jobs.ivm.aggregates import AggregateFunction, functions
 from jobs.ivm.custom_aggregate import CustomAggregate
-from jobs.ivm.stage import AggregateCall
+from jobs.model.definitions import EVENT_ORDER
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import Kind
 from jobs.sql.custom import function_at
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.inputs import Inputs
 from jobs.sql.logical import Semantics
-from jobs.sql.model import EVENT_ORDER
 from jobs.sql.scope import Infer, Typed
-from jobs.sql.types import Kind
 
 
 class Calls:

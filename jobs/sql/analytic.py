@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from jobs.ivm.aggregates import functions
 from jobs.ivm.arrays import has_map
-from jobs.ivm.stage import AnalyticCall
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
+from jobs.model.stage import AnalyticCall
+from jobs.model.types import SqlType
 from jobs.sql.casts import widened
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.infer import Aggregate, infer
@@ -24,7 +25,6 @@ from jobs.sql.logical import Semantics
 from jobs.sql.nested import is_constant
 from jobs.sql.scalars import common
 from jobs.sql.scope import Infer, Typed, column
-from jobs.sql.types import SqlType
 
 _RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _NEIGHBOURS = ("LAG", "LEAD")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
+from jobs.model.definitions import Definition, Source, View
+from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
 from jobs.sql.catalog import Catalog
 from jobs.sql.define_insert import insert_query_of
 from jobs.sql.define_source import source_of
 from jobs.sql.define_view import view_of
-from jobs.sql.model import Definition, Source, View
 from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
 
 

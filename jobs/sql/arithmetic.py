@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType, as_decimal, common_type
 from jobs.sql.casts import beside, widened
 from jobs.sql.dialect import sql_of
 from jobs.sql.scope import Typed, binary
-from jobs.sql.types import Kind, SqlType, as_decimal, common_type
 from jobs.sql.types_text import data_type
 
 _SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}

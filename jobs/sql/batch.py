@@ -20,7 +20,7 @@ inside the next:
 from __future__ import annotations
 
 from jobs.ivm.engine import Dialect, engine
-from jobs.ivm.stage import Output
+from jobs.model.stage import Output
 from jobs.sql.batch_analytic import analytic
 from jobs.sql.batch_from import identity, meta_column, rows
 from jobs.sql.batch_groups import event_order, grouped

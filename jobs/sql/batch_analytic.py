@@ -4,10 +4,10 @@ the same as the rule's; see `jobs.ivm.analytic_text` for where SQL counts tied r
 
 from __future__ import annotations
 
-from jobs.ivm.stage import AnalyticCall
+from jobs.model.stage import AnalyticCall
+from jobs.model.types import DOUBLE
 from jobs.sql.batch_text import Batch
 from jobs.sql.logical import Block
-from jobs.sql.types import DOUBLE
 
 _PEERS_TOGETHER = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 _BY_ORDER_ALONE = ("RANK", "DENSE_RANK")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from jobs.errors import NotSupported
 from jobs.ivm.engine import Dialect, filtered
 from jobs.ivm.linear import WHEN_EMPTY
-from jobs.ivm.stage import AggregateCall
-from jobs.sql.types import Kind
+from jobs.model.errors import NotSupported
+from jobs.model.stage import AggregateCall
+from jobs.model.types import Kind
 
 _SAME_WORD = {
     **{name: name for name in ("COUNT", "SUM", "AVG", "MIN", "MAX", "VARIANCE", "VAR_SAMP", "VAR_POP", "STDDEV_POP")},

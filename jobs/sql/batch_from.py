@@ -13,11 +13,11 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import JOIN_WORDS, Output
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.relation import Relation
+from jobs.model.stage import JOIN_WORDS, Output
 from jobs.sql.batch_text import Batch, flat
 from jobs.sql.logical import Block, From, Query, SetOperation
-from jobs.sql.model import META_COLUMNS
 
 _META = frozenset(name for name, _ in META_COLUMNS)
 _NEWEST_FIRST = ("_stream_time", "_partition", "_offset")

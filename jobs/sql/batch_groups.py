@@ -9,12 +9,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.ivm.aggregates import function_of
+from jobs.model.definitions import EVENT_ORDER
 from jobs.sql.batch_calls import Written, call_text
 from jobs.sql.batch_from import meta_column
 from jobs.sql.batch_text import Batch
 from jobs.sql.batch_windows import CLOCK, MILLIS, closed, in_sessions
 from jobs.sql.logical import Block
-from jobs.sql.model import EVENT_ORDER
 
 _AT = "__at"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from jobs.ivm.engine import Engine
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import Output
+from jobs.model.relation import Relation
+from jobs.model.stage import Output
 from jobs.sql.logical import Query, Semantics
 from jobs.sql.writers import lower
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.ivm.arrays import has_map
-from jobs.ivm.stage import Output
+from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.model.stage import Output
 from jobs.sql.aggregate_calls import Calls
 from jobs.sql.analytic import AnalyticCalls
 from jobs.sql.conditions import aliases, conjoined

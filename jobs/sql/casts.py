@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType, common_type
 from jobs.sql.casts_nested import members_converted, text_of
 from jobs.sql.scope import Typed
-from jobs.sql.types import Kind, SqlType, common_type
 from jobs.sql.types_text import data_type
 
 _WHOLE = (Kind.INT, Kind.BIGINT)

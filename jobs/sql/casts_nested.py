@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.types import Kind, SqlType
 from jobs.sql.scope import Typed
 from jobs.sql.trees import call, identifier
-from jobs.sql.types import Kind, SqlType
 from jobs.sql.types_text import data_type
 
 Convert = Callable[[Typed, SqlType], Typed]

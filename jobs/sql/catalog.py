@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.errors import NameInUse, NameTaken, UnknownName
+from jobs.model.definitions import Definition, Function, InsertQuery, Source
+from jobs.model.errors import NameInUse, NameTaken, UnknownName
 from jobs.sql.catalog_files import locked, sync, write
 from jobs.sql.custom import calls
 from jobs.sql.definitions import from_json, to_json
-from jobs.sql.model import Definition, Function, InsertQuery, Source
 from state_store.layout import Lake, safe_name
 
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from jobs.errors import TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType
 from jobs.sql.arithmetic import literal, negated
 from jobs.sql.casts import converted, widened
 from jobs.sql.scalars import common
 from jobs.sql.scope import Typed
-from jobs.sql.types import Kind, SqlType
 
 _READERS: dict[Kind, Callable[[str], object]] = {
     Kind.DATE: lambda text: dt.date.fromisoformat(text if len(text) > 7 else text + "-01" * ((10 - len(text)) // 3)),

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported, TypeMismatch
 from jobs.ivm.arrays import has_map
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import NotSupported, TypeMismatch
+from jobs.model.types import Kind
 from jobs.sql.casts import beside, converted, widened
 from jobs.sql.casts_nested import entries
 from jobs.sql.coercion import as_time, shared_type, together
 from jobs.sql.dialect import sql_of
 from jobs.sql.scalars import common
 from jobs.sql.scope import Infer, Rules, Typed, binary
-from jobs.sql.types import Kind
 
 _TEMPORAL = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
 _ORDERED = (*t.NUMERIC, *_TEMPORAL, Kind.VARCHAR, Kind.BYTES, Kind.NULL)

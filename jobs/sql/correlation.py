@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import Output
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.errors import NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import Output
+from jobs.model.types import BIGINT, SqlType
 from jobs.sql.conditions import conjoined
 from jobs.sql.dialect import sql_of
 from jobs.sql.infer import infer
 from jobs.sql.inputs import OUTER, Inputs, Part, from_outside
 from jobs.sql.keys import grows_by_groups, outputs_of
 from jobs.sql.logical import Block, From, Query
-from jobs.sql.model import META_COLUMNS
 from jobs.sql.scope import Typed, column
 from jobs.sql.trees import conjuncts
-from jobs.sql.types import BIGINT, SqlType
 from jobs.sql.types_text import data_type
 
 _COUNTS = ("COUNT", "COUNT_DISTINCT")

@@ -14,9 +14,9 @@ from typing import TypeVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from jobs.errors import InvalidQuery
+from jobs.model.definitions import Function
+from jobs.model.errors import InvalidQuery
 from jobs.sql.dialect import tokenize
-from jobs.sql.model import Function
 from jobs.sql.scalars import Scalar, takes
 
 E = TypeVar("E", bound=exp.Expr)

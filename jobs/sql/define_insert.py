@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jobs.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
-from jobs.ivm.stage import MapStage, Plan
-from jobs.ivm.storage import relation_of
+from jobs.model.definitions import InsertQuery, Source, View
+from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
+from jobs.model.stage import MapStage, Plan
+from jobs.model.stage_columns import relation_of
+from jobs.model.types import SqlType, common_type
 from jobs.sql.catalog import Catalog
 from jobs.sql.define_view import inputs_of, makes_stream
 from jobs.sql.dialect import sql_of
 from jobs.sql.fingerprint import fingerprint
 from jobs.sql.keys import outputs_of
 from jobs.sql.logical import Query
-from jobs.sql.model import InsertQuery, Source, View
 from jobs.sql.plan import plan
 from jobs.sql.query import read_query
 from jobs.sql.syntax import InsertSelect
-from jobs.sql.types import SqlType, common_type
 
 
 def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from jobs.errors import InvalidQuery
-from jobs.sql.model import Column, Source
+from jobs.model.definitions import Column, Source
+from jobs.model.errors import InvalidQuery
+from jobs.model.types import Kind
 from jobs.sql.options import source_options
 from jobs.sql.select_list import RESERVED
 from jobs.sql.syntax import CreateSource, DeclaredColumn
-from jobs.sql.types import Kind
 
 # Tables of the lake that belong to a definition have its name and one of these endings.
 _DERIVED = re.compile(r"__(log|dead_letters|stage_\d+|insert_\d+)\Z")

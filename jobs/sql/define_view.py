@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import cast
 
-from jobs.errors import InvalidQuery
-from jobs.ivm.relation import Relation
-from jobs.ivm.storage import relation_of
+from jobs.model.definitions import META_COLUMNS, Column, InsertQuery, Source, View
+from jobs.model.errors import InvalidQuery
+from jobs.model.relation import Relation
+from jobs.model.stage_columns import relation_of
 from jobs.sql.catalog import Catalog
 from jobs.sql.define_source import check_name
 from jobs.sql.dialect import sql_of
 from jobs.sql.fingerprint import fingerprint
 from jobs.sql.keys import grows_by_groups, outputs_of
 from jobs.sql.logical import Block, From, Query, Semantics, SetOperation, relations_of
-from jobs.sql.model import META_COLUMNS, Column, InsertQuery, Source, View
 from jobs.sql.options import timestamp_column
 from jobs.sql.plan import plan_of_query
 from jobs.sql.plan_incremental import check_incremental

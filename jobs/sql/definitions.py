@@ -12,9 +12,9 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from jobs.errors import SqlError
-from jobs.sql.model import Column, Definition, Function, InsertQuery, Source, View
-from jobs.sql.types import SqlType
+from jobs.model.definitions import Column, Definition, Function, InsertQuery, Source, View
+from jobs.model.errors import SqlError
+from jobs.model.types import SqlType
 from jobs.sql.types_text import parse_type
 from state_store.errors import CorruptState
 

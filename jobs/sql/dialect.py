@@ -16,7 +16,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.errors import NotSupported, SqlSyntaxError
+from jobs.model.errors import NotSupported, SqlSyntaxError
 from jobs.sql.generator import StrandlineGenerator
 from jobs.sql.time_clauses import TimeClauses
 

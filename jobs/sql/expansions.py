@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import TypeMismatch
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind
 from jobs.sql.casts_nested import entries
 from jobs.sql.scope import Infer, Typed
-from jobs.sql.types import Kind
 
 TABLE_FUNCTIONS = frozenset({"EXPLODE", "UNNEST", "CUBE_EXPLODE"})
 """By name, upper case."""

@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from jobs.ivm.aggregate_rule import recomputed
 from jobs.ivm.choose import in_words
-from jobs.ivm.stage import (
+from jobs.ivm.stored import state_type
+from jobs.model.stage import (
     JOIN_WORDS,
     AggregateCall,
     AggregateStage,
@@ -23,8 +24,7 @@ from jobs.ivm.stage import (
     Stage,
     body_of,
 )
-from jobs.ivm.storage import hidden_columns, key_names, kind_of
-from jobs.ivm.stored import state_type
+from jobs.model.stage_columns import hidden_columns, key_names, kind_of
 from jobs.sql.dialect import quote, sql_of
 from jobs.sql.plan_incremental import why_not
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.errors import NotSupported, SqlSyntaxError
+from jobs.model.definitions import Kind
+from jobs.model.errors import NotSupported, SqlSyntaxError
 from jobs.sql.dialect import position_of
 from jobs.sql.function_clauses import FunctionClauses
-from jobs.sql.model import Kind
 from jobs.sql.syntax import (
     CreateSource,
     CreateView,

@@ -15,15 +15,15 @@ from itertools import combinations, product
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.ivm.arrays import has_map
-from jobs.ivm.stage import Output
+from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.model.stage import Output
+from jobs.model.types import Kind
 from jobs.sql.aggregate_calls import Calls
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.infer import infer
 from jobs.sql.inputs import Inputs
 from jobs.sql.scope import Typed, column
-from jobs.sql.types import Kind
 
 _MOST_SETS = 128
 """CUBE over seven columns; each set is a copy of every row."""

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.ivm.aggregates import FUNCTIONS
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.model.types import Kind
 from jobs.sql.arithmetic import arithmetic, literal, negated
 from jobs.sql.casts import asked, converted, widened
 from jobs.sql.coercion import together
@@ -30,7 +31,6 @@ from jobs.sql.rewrites import REWRITES
 from jobs.sql.scalars import Scalar, common
 from jobs.sql.scalars_higher_order import FORMS as LAMBDA_FORMS
 from jobs.sql.scope import Infer, Inside, Names, Rules, Typed, depth_of
-from jobs.sql.types import Kind
 from jobs.sql.types_text import data_type, type_of
 
 Aggregate = Callable[[exp.Expression, Infer], Typed | None]

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported, SqlError, UnknownName
-from jobs.ivm.relation import Relation
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.definitions import PSEUDO_COLUMNS
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
+from jobs.model.relation import Relation
+from jobs.model.types import SqlType
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.logical import Query
-from jobs.sql.model import PSEUDO_COLUMNS
 from jobs.sql.scope import Typed, column
-from jobs.sql.types import SqlType
 
 WINDOW_BOUNDS = ("windowstart", "windowend")
 """BIGINT, milliseconds: of a group's window, or of the row of a view that has windows."""

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import JoinKind
+from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import JoinKind
 from jobs.sql.conditions import columns_equated, conjoined, is_equality
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.from_clause import Context, Joined

@@ -5,9 +5,9 @@ The record key of a view, and what ksqlDB asks of it, is `jobs.sql.record_key`.
 
 from __future__ import annotations
 
-from jobs.ivm.relation import Relation
+from jobs.model.relation import Relation
+from jobs.model.types import SqlType
 from jobs.sql.logical import Block, From, Query, SetOperation
-from jobs.sql.types import SqlType
 
 
 def outputs_of(query: Query) -> tuple[tuple[str, SqlType], ...]:

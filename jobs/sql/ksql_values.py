@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import Output
+from jobs.model.stage import Output
 from jobs.sql.logical import Block
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Like, exp.Escape)

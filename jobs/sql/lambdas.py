@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.types import Kind, SqlType
 from jobs.sql.casts import converted, widened
 from jobs.sql.dialect import sql_of
 from jobs.sql.scalars import common
@@ -24,7 +25,6 @@ from jobs.sql.scalars_higher_order import FORMS
 from jobs.sql.scalars_maps import pairs_of
 from jobs.sql.scope import Infer, Typed
 from jobs.sql.trees import identifier
-from jobs.sql.types import Kind, SqlType
 
 Variables = Mapping[str, Typed]
 """What each variable of the functions around an expression stands for."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import Output
+from jobs.model.stage import Output
 from jobs.sql.conditions import aliases
 from jobs.sql.logical import Block, From
 from jobs.sql.scope import column

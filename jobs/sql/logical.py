@@ -17,9 +17,9 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AggregateCall, AnalyticCall, JoinKind, Output
-from jobs.sql.types import SqlType
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateCall, AnalyticCall, JoinKind, Output
+from jobs.model.types import SqlType
 
 Semantics = Literal["sql", "ksql"]
 
@@ -31,7 +31,7 @@ class From:
     Attributes:
         alias: unique in the block; made up (`__s0`, …) for a subquery that came from an expression.
         source: a relation of the catalog, or a query of its own (a subquery or CTE).
-        join, on, frozen, as_of: as in `jobs.ivm.stage.Input`.
+        join, on, frozen, as_of: as in `jobs.model.stage.Input`.
         one_row: the source is one row whatever happens (a global aggregate), so that a join needs no condition.
     """
 
@@ -75,7 +75,7 @@ class Block:
     Attributes:
         inputs: at least one.
         where: over qualified columns. What only joins inputs (`a.x = b.y` of a comma join) is in `on` of the later one.
-        expand: EXPLODE and other table functions in the SELECT list, as `jobs.ivm.stage.Core.expand`.
+        expand: EXPLODE and other table functions in the SELECT list, as `jobs.model.stage.Core.expand`.
         time: the column that gives the rows' time, qualified (`s._timestamp`), when `window` is given.
         group: None without grouping; empty for one group of all rows. Expressions over qualified columns; a key that is
             selected has its output's name, another is `__k0`, …. WINDOWSTART and WINDOWEND (BIGINT) can be read after

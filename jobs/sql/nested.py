@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, TypeMismatch, UnknownName
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from jobs.model.types import Kind
 from jobs.sql.casts import converted, widened
 from jobs.sql.coercion import shared_type
 from jobs.sql.dialect import sql_of
 from jobs.sql.scope import Infer, Rules, Typed
-from jobs.sql.types import Kind
 
 
 def _element(node: exp.Bracket, typed: Infer) -> Typed:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from jobs.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from jobs.sql.model import Column
+from jobs.model.definitions import Column
+from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
+from jobs.model.types import Kind, SqlType
 from jobs.sql.syntax import Option
-from jobs.sql.types import Kind, SqlType
 
 FORMATS = ("JSON", "JSON_SR", "AVRO", "DELIMITED", "KAFKA")
 _SOURCE_OPTIONS = (

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.errors import NotSupported
-from jobs.ivm.stage import LatestStage, MapStage, Output, Plan, Stage
-from jobs.ivm.storage import kind_of
+from jobs.model.definitions import InsertQuery, Source, View
+from jobs.model.errors import NotSupported
+from jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
+from jobs.model.stage_columns import kind_of
 from jobs.sql.dialect import parse_query
 from jobs.sql.logical import Query, Semantics
-from jobs.sql.model import InsertQuery, Source, View
 from jobs.sql.plan_query import stage_of_query
 from jobs.sql.plan_rows import shifted
 from jobs.sql.plan_stages import Stages, State
@@ -27,8 +27,8 @@ from jobs.sql.relations import event_log
 from jobs.sql.rowtime import with_rowtime
 
 if TYPE_CHECKING:
+    from jobs.model.definitions import Column
     from jobs.sql.catalog import Catalog
-    from jobs.sql.model import Column
 
 
 def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:

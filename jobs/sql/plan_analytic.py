@@ -12,18 +12,18 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AnalyticCall, AnalyticStage, Output
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.errors import NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import AnalyticCall, AnalyticStage, Output
+from jobs.model.types import SqlType
 from jobs.sql.dialect import sql_of
 from jobs.sql.logical import Block
-from jobs.sql.model import META_COLUMNS
 from jobs.sql.plan_inputs import is_plain, outputs_of
 from jobs.sql.plan_map import keyed_columns, map_stage
 from jobs.sql.plan_rows import Rows, Selected, all_columns, of_relation
 from jobs.sql.plan_stages import Stages
 from jobs.sql.plan_trees import Place, all_of, columns_in, named, place_of, replaced
-from jobs.sql.types import SqlType
 from jobs.sql.types_text import type_of
 
 _OVER = "rows"

@@ -13,21 +13,21 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported
 from jobs.ivm.aggregates import FUNCTIONS
-from jobs.ivm.stage import AggregateCall, AggregateStage, Output
-from jobs.ivm.storage import WINDOW_BOUNDS
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
+from jobs.model.errors import NotSupported
+from jobs.model.stage import AggregateCall, AggregateStage, Output
+from jobs.model.stage_columns import WINDOW_BOUNDS
+from jobs.model.types import SqlType
 from jobs.sql.dialect import sql_of
 from jobs.sql.logical import Block
-from jobs.sql.model import EVENT_ORDER, META_COLUMNS
 from jobs.sql.plan_inputs import rows_of_block
 from jobs.sql.plan_lasting import counting, marked, with_events
 from jobs.sql.plan_rows import Rows, Selected, apart, of_relation
 from jobs.sql.plan_stages import Stages
 from jobs.sql.plan_trees import named
 from jobs.sql.plan_windows import Windowed, closed, group_in_sets, in_sets, in_window, set_column
-from jobs.sql.types import SqlType
 
 _OVER = "groups"
 """Alias of an inner aggregate in the stage above it."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jobs.errors import InvalidQuery
-from jobs.ivm.stage import AnalyticStage, Plan, Stage
+from jobs.model.errors import InvalidQuery
+from jobs.model.stage import AnalyticStage, Plan, Stage
 
 
 def why_not(stage: Stage) -> str | None:

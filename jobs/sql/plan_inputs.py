@@ -16,9 +16,9 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import Input, Output
-from jobs.ivm.storage import PLACE
+from jobs.model.relation import Relation
+from jobs.model.stage import Input, Output
+from jobs.model.stage_columns import PLACE
 from jobs.sql.logical import Block, From, Query, SetOperation
 from jobs.sql.plan_key import giving
 from jobs.sql.plan_rows import Rows, Selected, aliased, all_columns, of_relation, renamed

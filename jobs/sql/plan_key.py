@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported
-from jobs.ivm.stage import Input
+from jobs.model.errors import NotSupported
+from jobs.model.stage import Input
+from jobs.model.types import Kind, SqlType
 from jobs.sql.plan_trees import Place, columns_in, named, place_of
 from jobs.sql.trees import conjuncts
-from jobs.sql.types import Kind, SqlType
 from jobs.sql.types_text import type_of
 
 Types = Mapping[Place, SqlType]

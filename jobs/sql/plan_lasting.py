@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AggregateCall, Input, Output
-from jobs.ivm.storage import PLACE
-from jobs.sql import types as t
-from jobs.sql.model import META_COLUMNS
+from jobs.model import types as t
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateCall, Input, Output
+from jobs.model.stage_columns import PLACE
 from jobs.sql.plan_rows import Rows
 from jobs.sql.plan_trees import all_of, named
 from jobs.sql.relations import TOMBSTONE

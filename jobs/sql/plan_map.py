@@ -15,15 +15,15 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import Core, MapStage, Output
-from jobs.ivm.storage import WINDOW_BOUNDS
-from jobs.sql import types as t
-from jobs.sql.model import META_COLUMNS
+from jobs.model import types as t
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.relation import Relation
+from jobs.model.stage import Core, MapStage, Output
+from jobs.model.stage_columns import WINDOW_BOUNDS
+from jobs.model.types import SqlType
 from jobs.sql.plan_key import KeyColumn
 from jobs.sql.plan_rows import Rows, Selected, all_columns, apart, of_relation
 from jobs.sql.plan_trees import named, number, place_of
-from jobs.sql.types import SqlType
 
 BRANCH = "__branch"
 _HERE = "__here"

@@ -11,9 +11,9 @@ from dataclasses import fields, is_dataclass
 
 from sqlglot import exp
 
-from jobs.ivm.stage import Stage, inputs_of
+from jobs.model.stage import Stage, inputs_of
+from jobs.model.types import SqlType
 from jobs.sql.dialect import sql_of
-from jobs.sql.types import SqlType
 
 _HEX = 12
 """Digits of a hash in a table's name: of a million stages no two are equal by chance, in all but one of 500 lakes."""

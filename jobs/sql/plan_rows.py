@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import Core, Input, Output
-from jobs.sql import types as t
-from jobs.sql.model import META_COLUMNS
+from jobs.model import types as t
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.relation import Relation
+from jobs.model.stage import Core, Input, Output
+from jobs.model.types import SqlType
 from jobs.sql.plan_key import KeyColumn, giving, key_of
 from jobs.sql.plan_trees import Place, all_of, greatest, named, number, replaced
 from jobs.sql.trees import call
-from jobs.sql.types import SqlType
 
 ITEM = "__item"
 

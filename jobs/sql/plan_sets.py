@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import AggregateCall, AggregateStage, Output, Stage
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.stage import AggregateCall, AggregateStage, Output, Stage
 from jobs.sql.logical import SetOperation
 from jobs.sql.plan_group import distinct_stage
 from jobs.sql.plan_inputs import selected

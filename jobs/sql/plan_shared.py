@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Protocol
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import Input, Output, Stage
+from jobs.model.relation import Relation
+from jobs.model.stage import Input, Output, Stage
 from jobs.sql.plan_key import giving
 from jobs.sql.plan_map import map_stage
 from jobs.sql.plan_rows import Rows, Selected, all_columns

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import Plan, Stage
-from jobs.ivm.storage import relation_of
+from jobs.model.relation import Relation
+from jobs.model.stage import Plan, Stage
+from jobs.model.stage_columns import relation_of
 from jobs.sql.plan_map import marked_stage
 from jobs.sql.plan_normal import digest_of
 from jobs.sql.plan_shared import arrangement

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import AnalyticCall, Output
+from jobs.model.stage import AnalyticCall, Output
 from jobs.sql.logical import Block, From, SetOperation
 from jobs.sql.plan_stages import Stages
 from jobs.sql.plan_trees import Place, named, replaced

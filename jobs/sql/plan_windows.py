@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from jobs.errors import NotSupported
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AggregateCall, AggregateStage, Input, Output, Session
-from jobs.ivm.storage import WINDOW_BOUNDS
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateCall, AggregateStage, Input, Output, Session
+from jobs.model.stage_columns import WINDOW_BOUNDS
 from jobs.sql.logical import Block, TimeWindow
 from jobs.sql.plan_inputs import rows_of_block
 from jobs.sql.plan_rows import Rows, Selected, all_columns, apart, of_relation

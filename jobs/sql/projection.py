@@ -12,10 +12,10 @@ A materialized view is a table of the lake: none of this is asked of it.
 
 from __future__ import annotations
 
-from jobs.errors import InvalidQuery
+from jobs.model.definitions import Kind
+from jobs.model.errors import InvalidQuery
 from jobs.sql.dialect import sql_of
 from jobs.sql.logical import Block, Query, SetOperation
-from jobs.sql.model import Kind
 
 
 def check_projection(query: Query, kind: Kind) -> None:

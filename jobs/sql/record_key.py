@@ -19,13 +19,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import Output
+from jobs.model.definitions import Kind
+from jobs.model.stage import Output
 from jobs.sql.conditions import columns_equated, is_equality
 from jobs.sql.dialect import sql_of
 from jobs.sql.inputs import ROWKEY, Inputs, Part
 from jobs.sql.joins import Joins
 from jobs.sql.logical import Block, Semantics
-from jobs.sql.model import Kind
 from jobs.sql.trees import conjuncts
 
 Alternatives = list[tuple[exp.Expression, ...]]

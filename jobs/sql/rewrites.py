@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, TypeMismatch, UnknownName
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from jobs.model.types import Kind, SqlType
 from jobs.sql.arithmetic import arithmetic, literal, negated
 from jobs.sql.casts import converted, widened
 from jobs.sql.casts_nested import field, json_of
 from jobs.sql.scope import Infer, Typed
 from jobs.sql.trees import call
-from jobs.sql.types import Kind, SqlType
 
 _DAY = 86_400_000
 UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": _DAY, "WEEK": 7 * _DAY}

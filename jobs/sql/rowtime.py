@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.stage import Core, MapStage, Output, Plan
+from jobs.model.stage import Core, MapStage, Output, Plan
+from jobs.model.types import Kind
 from jobs.sql.conditions import conjoined
-from jobs.sql.types import Kind
 
 _TIME = "_timestamp"
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jobs.errors import TypeMismatch
-from jobs.sql.types import Kind, SqlType, common_type
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType, common_type
 
 Types = tuple[SqlType, ...]
 Signature = Callable[[str, Types], tuple[Types, SqlType]]

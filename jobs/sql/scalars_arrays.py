@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobs.errors import InvalidQuery, TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.types import Kind, SqlType
 from jobs.sql.scalars import Scalar, Signature, Types, common, count
-from jobs.sql.types import Kind, SqlType
 
 # The first of equal items stays.
 _DISTINCT = "list_filter({0}, lambda __x, __i: list_position({0}, __x) = __i)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobs.errors import InvalidQuery
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery
 from jobs.sql.scalars import Scalar, Template, takes, takes_any_number
 from jobs.sql.text_literals import unquoted
 

@@ -5,9 +5,9 @@ Not meant to be typed: the front end writes `+` and `/`.
 
 from __future__ import annotations
 
-from jobs.errors import TypeMismatch
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import SqlType
 from jobs.sql.scalars import Scalar, Types
-from jobs.sql.types import SqlType
 
 
 def _made(name: str, types: Types) -> tuple[Types, SqlType]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jobs.errors import InvalidQuery
+from jobs.model.errors import InvalidQuery
+from jobs.model.types import SqlType
 from jobs.sql.scalars import Scalar, Types
-from jobs.sql.types import SqlType
 
 FORMS = {
     "TRANSFORM": "TRANSFORM(array, x => …) or TRANSFORM(map, (k, v) => …, (k, v) => …)",

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 
-from jobs.errors import TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType
 from jobs.sql.scalars import Scalar, Types, count, takes, takes_any_number
-from jobs.sql.types import Kind, SqlType
 
 _TEXT_MAP = t.map_of(t.VARCHAR, t.VARCHAR)
 _VARIANT = "try_parse_json({0})"

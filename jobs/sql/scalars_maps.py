@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobs.errors import TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType
 from jobs.sql.scalars import Scalar, Types, common, count, takes
-from jobs.sql.types import Kind, SqlType
 
 # {0}: an array of pairs, in the engine's own names of their fields.
 _LAST_WINS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.errors import InvalidQuery, TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.types import Kind, SqlType
 from jobs.sql.scalars import Scalar, Signature, Types, common, count, numeric, takes
-from jobs.sql.types import Kind, SqlType
 
 _DOUBLE = takes(t.DOUBLE, t.DOUBLE)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jobs.errors import InvalidQuery, TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.types import Kind, SqlType
 from jobs.sql.scalars import Scalar, Types, common, count, takes, takes_common
-from jobs.sql.types import Kind, SqlType
 
 
 def _any(name: str, types: Types) -> tuple[Types, SqlType]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.types import SqlType
 from jobs.sql.scalars import Scalar, Signature, Template, Types, count, takes
-from jobs.sql.types import SqlType
 
 _MASKS = ("'X'", "'x'", "'n'", "'-'")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.errors import TypeMismatch
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType
 from jobs.sql.scalars import Scalar, Types, count, takes, takes_any_number
-from jobs.sql.types import Kind, SqlType
 
 _TEXT = takes(t.VARCHAR, t.VARCHAR)
 _PAD = takes(t.VARCHAR, t.VARCHAR, t.INT, t.VARCHAR)

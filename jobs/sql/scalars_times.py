@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from zoneinfo import ZoneInfo
 
-from jobs.sql import types as t
+from jobs.model import types as t
 from jobs.sql.scalars import Scalar, Written, takes
 from jobs.sql.text_literals import quoted, unquoted
 from jobs.sql.time_patterns import check, for_spark, has_zone, length_of, read

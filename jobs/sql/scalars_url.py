@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.sql import types as t
+from jobs.model import types as t
 from jobs.sql.scalars import Scalar, Written, takes
 
 _TEXT = takes(t.VARCHAR, t.VARCHAR)

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, UnknownName
-from jobs.ivm.relation import Relation
+from jobs.model.definitions import META_COLUMNS, PSEUDO_COLUMNS
+from jobs.model.errors import InvalidQuery, UnknownName
+from jobs.model.relation import Relation
+from jobs.model.types import SqlType
 from jobs.sql.dialect import position_of
-from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS
 from jobs.sql.trees import identifier
-from jobs.sql.types import SqlType
 
 _META = frozenset(name for name, _ in META_COLUMNS)
 

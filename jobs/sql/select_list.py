@@ -17,15 +17,15 @@ from itertools import count
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, TypeMismatch, UnknownName
-from jobs.ivm.stage import Output
+from jobs.model.definitions import META_COLUMNS, PSEUDO_COLUMNS
+from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from jobs.model.stage import Output
+from jobs.model.types import Kind
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.infer import Aggregate, infer
 from jobs.sql.inputs import ROWKEY, WINDOW_BOUNDS, Inputs, Part
-from jobs.sql.model import META_COLUMNS, PSEUDO_COLUMNS
 from jobs.sql.scope import Typed
 from jobs.sql.trees import identifier
-from jobs.sql.types import Kind
 
 RESERVED = frozenset({*PSEUDO_COLUMNS, *(name for name, _ in META_COLUMNS)})
 """Names that no column of a source or view can have; nor those that begin with two underscores."""

@@ -12,16 +12,16 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported, TypeMismatch
-from jobs.ivm.stage import Output
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
+from jobs.model.stage import Output
+from jobs.model.types import Kind, SqlType
 from jobs.sql.casts import widened
 from jobs.sql.dialect import position_of
 from jobs.sql.from_clause import Context
 from jobs.sql.keys import outputs_of
 from jobs.sql.logical import Block, From, Query, SetOperation
 from jobs.sql.scope import Typed, column
-from jobs.sql.types import Kind, SqlType
 
 Operation = Literal["union all", "union", "intersect", "except"]
 Columns = tuple[tuple[str, SqlType], ...]

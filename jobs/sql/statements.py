@@ -8,7 +8,7 @@ from __future__ import annotations
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.errors import SqlSyntaxError
+from jobs.model.errors import SqlSyntaxError
 from jobs.sql.dialect import Strandline, syntax_error, tokenize
 from jobs.sql.grammar import Grammar
 from jobs.sql.syntax import (

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, NotSupported, SqlError
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import JoinKind
+from jobs.model.definitions import Source
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError
+from jobs.model.relation import Relation
+from jobs.model.stage import JoinKind
 from jobs.sql.conditions import conjoined, is_equality
 from jobs.sql.correlation import Lifted, grouped, lifted
 from jobs.sql.dialect import position_of, sql_of
@@ -27,7 +28,6 @@ from jobs.sql.infer import condition, infer
 from jobs.sql.inputs import Inputs, Part
 from jobs.sql.keys import one_row, outputs_of
 from jobs.sql.logical import From, Query
-from jobs.sql.model import Source
 from jobs.sql.scope import Infer, Typed, column
 from jobs.sql.trees import conjuncts
 

@@ -11,8 +11,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.sql.model import Kind
-from jobs.sql.types import SqlType
+from jobs.model.definitions import Kind
+from jobs.model.types import SqlType
 
 Emit = Literal["CHANGES", "FINAL"]
 

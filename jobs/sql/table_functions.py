@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.ivm.stage import Output
+from jobs.model.stage import Output
 from jobs.sql.dialect import sql_of
 from jobs.sql.expansions import TABLE_FUNCTIONS, items_of
 from jobs.sql.scope import Infer, Typed, column

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from jobs.errors import InvalidQuery
+from jobs.model.errors import InvalidQuery
 
 # How a token is written; what is not here has no counterpart.
 FORMATS = {

@@ -6,14 +6,14 @@ from typing import Literal, cast
 
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery
-from jobs.ivm.stage import Output
+from jobs.model.errors import InvalidQuery
+from jobs.model.stage import Output
+from jobs.model.types import BIGINT
 from jobs.sql.dialect import position_of
 from jobs.sql.inputs import WINDOW_BOUNDS, Inputs
 from jobs.sql.logical import TimeWindow
 from jobs.sql.scope import column
 from jobs.sql.time_clauses import milliseconds
-from jobs.sql.types import BIGINT
 
 BOUNDS = tuple(Output(name, column(name), BIGINT) for name in WINDOW_BOUNDS)
 """What can be read of a group's window."""

@@ -8,10 +8,10 @@ from functools import cache
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
-from jobs.errors import TypeMismatch, UnknownName
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch, UnknownName
+from jobs.model.types import Kind, SqlType
 from jobs.sql.dialect import Strandline, parse_rule, position_of
-from jobs.sql.types import Kind, SqlType
 
 _FLAT_TYPES = {
     exp.DType.BOOLEAN: t.BOOLEAN,

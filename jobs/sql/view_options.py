@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from jobs.errors import NotSupported, OptionRefused
-from jobs.sql.model import Column
+from jobs.model.definitions import Column
+from jobs.model.errors import NotSupported, OptionRefused
 from jobs.sql.options import allowed, check_columns, check_topic, count_of, error, format_of
 from jobs.sql.syntax import Option
 

@@ -14,9 +14,9 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.spark import SparkGenerator
 
+from jobs.model.types import SqlType
 from jobs.sql.functions import find
 from jobs.sql.text_literals import quoted
-from jobs.sql.types import SqlType
 from jobs.sql.types_text import type_of
 
 _Write = Callable[[Any, Any], str]

@@ -11,8 +11,8 @@ from decimal import Decimal
 from typing import Any
 
 from jobs.ingest.formats.coerce import Misfit, coerce, microseconds
-from jobs.sql.model import Column
-from jobs.sql.types import Kind, SqlType
+from jobs.model.definitions import Column
+from jobs.model.types import Kind, SqlType
 from tests.conformance.proto import without_defaults
 from tests.conformance.wire import Wire
 

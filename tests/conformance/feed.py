@@ -16,15 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.errors import EncodeFailed
 from jobs.ingest.decode import Decoder
 from jobs.ingest.formats import json_text
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.primitive import PrimitiveFormat
 from jobs.ingest.logs import Records
 from jobs.ingest.progress import log_table
-from jobs.sql import types as t
-from jobs.sql.model import META_COLUMNS, Column, Source
+from jobs.model import types as t
+from jobs.model.definitions import META_COLUMNS, Column, Source
+from jobs.model.errors import EncodeFailed
 from tests.conformance.program import Program
 from tests.conformance.proto import with_defaults
 from tests.conformance.wire import Wire

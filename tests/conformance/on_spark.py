@@ -18,12 +18,12 @@ from deltalake import CommitProperties, write_deltalake
 
 from jobs.ingest.event_logs import log_spec
 from jobs.ingest.progress import log_table
+from jobs.model.settings import SparkSettings
 from jobs.sql.catalog import Catalog
 from jobs.sql.relations import event_log, relation_of
 from jobs.views import Maintained, maintained, refresh_all
 from state_store import reader
 from state_store.commits import CommitRecord, Head
-from state_store.config import SparkSettings
 from state_store.layout import Lake
 from state_store.table import Table
 from tests.conformance.cases import Case
@@ -37,7 +37,7 @@ from tests.conformance.report import Outcome
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.sql.model import Source
+    from jobs.model.definitions import Source
 
 # Enough that the fixed cost of an epoch is shared, few enough that one lake's catalog stays quick to read.
 _CHUNK = 40

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from jobs.sql.model import Source
+from jobs.model.definitions import Source
 from tests.conformance.cases import Case
 from tests.conformance.compare import Expected, Sink, Unreadable
 from tests.conformance.feed import Feed

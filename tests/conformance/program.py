@@ -9,15 +9,15 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from jobs.ivm.stage import inputs_of
+from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.settings import load_settings
+from jobs.model.stage import inputs_of
 from jobs.query.ddl import drop
 from jobs.query.inserts import insert
 from jobs.sql.analyze import define
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Definition, InsertQuery, Source, View
 from jobs.sql.plan import plan
 from jobs.sql.statements import CreateSource, CreateView, Drop, InsertSelect, InsertValues, Option, Statement, parse
-from state_store.config import load_settings
 from state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.wire import Wire, default_wire, plain_source, plain_view, values

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.ingest.formats.coerce import find
-from jobs.sql.model import Column
-from jobs.sql.types import Kind, SqlType
+from jobs.model.definitions import Column
+from jobs.model.types import Kind, SqlType
 
 _DEFAULTS: Mapping[Kind, object] = {
     Kind.INT: 0,

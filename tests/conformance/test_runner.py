@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobs.sql import types as t
-from jobs.sql.model import Column
-from jobs.sql.types import SqlType
+from jobs.model import types as t
+from jobs.model.definitions import Column
+from jobs.model.types import SqlType
 from tests.conformance.cases import Case, read_cases
 from tests.conformance.compare import Expected, Sink, Unreadable
 from tests.conformance.differences import skipped

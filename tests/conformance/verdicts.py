@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.sql import types as t
+from jobs.model import types as t
 from tests.conformance.compare import Expected, Row, Sink, canonical, difference, same
 
 _SHOWN = 3

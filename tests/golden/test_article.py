@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 
 from jobs.ingest.produce import insert_rows
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import inputs_of
+from jobs.model.definitions import Source
+from jobs.model.settings import Settings
+from jobs.model.stage import inputs_of
 from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Source
 from jobs.sql.plan import plan
 from state_store import reader
-from state_store.config import Settings
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake
 from tests.invariants import assert_correct

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import jobs.demo
+from jobs.model.settings import KafkaSettings, Settings
 from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
 from jobs.query.results import Rows
-from state_store.config import KafkaSettings, Settings
 from tests.invariants import assert_correct
 from tests.kafka_broker import KafkaBroker
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import TopicPartition
 
-from jobs.errors import OffsetsVanished, SourceUnavailable, TopicMissing
 from jobs.ingest import event_logs, source
 from jobs.ingest.kafka_log import KafkaLog, client_options
 from jobs.ingest.logs import Record
 from jobs.ingest.partitioner import partition_for
 from jobs.ingest.produce import insert_rows
-from jobs.sql import types as t
-from jobs.sql.model import Column, Source
-from state_store.config import KafkaSettings, Settings
+from jobs.model import types as t
+from jobs.model.definitions import Column, Source
+from jobs.model.errors import OffsetsVanished, SourceUnavailable, TopicMissing
+from jobs.model.settings import KafkaSettings, Settings
 from state_store.layout import Lake
 from tests.draining import drain, rows_of, small_epochs
 from tests.kafka_broker import KafkaBroker, write

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.ivm import refresh
+from jobs.model.definitions import Source
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Source
 from jobs.sql.relations import event_log
 from jobs.views import maintained, refresh_all
 from state_store.layout import Lake
@@ -95,8 +95,8 @@ def _killed(lake: Lake, failpoint: str) -> None:
 
 def main(root: str) -> None:
     """Refresh the views of a lake once, in this process."""
+    from jobs.model.settings import SparkSettings
     from jobs.spark import spark_session
-    from state_store.config import SparkSettings
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-child") as spark:
         refreshed(spark, Lake(Path(root)))

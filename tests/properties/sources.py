@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from jobs.sql.model import Kind
+from jobs.model.definitions import Kind
 from tests.properties.choices import Choices
 
 EPOCH = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from jobs.errors import RowFailed
 from jobs.ivm.guarded_refresh import refresh_guarded
 from jobs.ivm.refresh import refresh_stage
-from jobs.ivm.stage import AggregateStage
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import RowFailed
+from jobs.model.stage import AggregateStage
 from jobs.sql.dialect import parse_expression
 from jobs.sql.infer import infer
 from jobs.sql.scope import Scope

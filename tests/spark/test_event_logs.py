@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.errors import OffsetsVanished, TopicMissing, revive
 from jobs.ingest import event_logs, source
 from jobs.ingest.local_log import LocalLog
 from jobs.ingest.logs import Record
 from jobs.ingest.produce import insert_rows
-from jobs.sql import types as t
-from jobs.sql.model import Column, Source
+from jobs.model import types as t
+from jobs.model.definitions import Column, Source
+from jobs.model.errors import OffsetsVanished, TopicMissing, revive
+from jobs.model.settings import Settings
 from state_store import reader
-from state_store.config import Settings
 from state_store.layout import Lake
 from tests.draining import WRITER, drain, rows_of, small_epochs
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.errors import FunctionFailed, ViewsStopped, revive
 from jobs.functions.register import Library
 from jobs.ivm.rules import maintenance
 from jobs.ivm.stored import stored_columns
+from jobs.model import types as t
+from jobs.model.errors import FunctionFailed, ViewsStopped, revive
+from jobs.model.settings import FunctionSettings, Settings
 from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
-from jobs.sql import types as t
 from jobs.sql.custom import registered
 from state_store import reader
-from state_store.config import FunctionSettings, Settings
 from tests.own_rules import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, function
 
 ROWS = [(1, 1, "fig", 2), (2, 1, "pear", -1), (3, 1, None, None), (4, 2, "kiwi", 3), (5, 2, "plum", 1)]

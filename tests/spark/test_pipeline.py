@@ -8,13 +8,13 @@ import shutil
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.errors import PipelineMissing
 from jobs.ingest.produce import insert_rows
+from jobs.model.definitions import Source
+from jobs.model.errors import PipelineMissing
+from jobs.model.settings import IngestSettings, Settings
 from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
-from jobs.sql.model import Source
 from state_store import reader
-from state_store.config import IngestSettings, Settings
 from state_store.errors import StrandlineError
 from tests.invariants import assert_correct
 

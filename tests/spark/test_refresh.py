@@ -16,14 +16,14 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from jobs.errors import RefreshFailed
 from jobs.ivm import choose
 from jobs.ivm.refresh import StageResult, refresh_stage
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AggregateStage, Core, Input, LatestStage, MapStage, Output, Stage
-from jobs.ivm.storage import spec_of_input, visible_columns
-from jobs.sql import types as t
-from jobs.sql.model import META_COLUMNS
+from jobs.model import types as t
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.errors import RefreshFailed
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateStage, Core, Input, LatestStage, MapStage, Output, Stage
+from jobs.model.stage_columns import spec_of_input, visible_columns
 from state_store import reader
 from state_store.commits import CommitRecord
 from state_store.errors import NegativeWeight

@@ -10,9 +10,9 @@ import pytest
 
 from jobs.ivm.core import relations
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import Stage
-from jobs.ivm.storage import kind_of, visible_columns
 from jobs.ivm.stored import stored_columns
+from jobs.model.stage import Stage
+from jobs.model.stage_columns import kind_of, visible_columns
 from tests.rule_harness import RuleBench, multiset
 from tests.unit.test_rules_core import priced
 from tests.unit.test_rules_join import SHAPES, Tables

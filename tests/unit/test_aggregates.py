@@ -9,12 +9,12 @@ import pytest
 from duckdb import DuckDBPyConnection
 from sqlglot import exp
 
-from jobs.errors import NotSupported, TypeMismatch
 from jobs.ivm.aggregates import FUNCTIONS, Bound, Changes, functions
 from jobs.ivm.engine import engine
-from jobs.ivm.stage import AggregateCall
-from jobs.sql import types as t
-from jobs.sql.types import SqlType
+from jobs.model import types as t
+from jobs.model.errors import NotSupported, TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import SqlType
 from tests.aggregate_cases import CALLS, called
 from tests.rule_harness import call, parse
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from duckdb import DuckDBPyConnection
 
-from jobs.errors import (
+from jobs.model import types as t
+from jobs.model.definitions import Column, InsertQuery, Source, View
+from jobs.model.errors import (
     InvalidQuery,
     NameInUse,
     NameTaken,
@@ -15,11 +17,9 @@ from jobs.errors import (
     TypeMismatch,
     UnknownName,
 )
-from jobs.ivm.stage import MapStage
-from jobs.sql import types as t
+from jobs.model.stage import MapStage
 from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import sql_of
-from jobs.sql.model import Column, InsertQuery, Source, View
 from jobs.sql.plan import plan
 from jobs.sql.relations import relation
 from state_store.layout import Lake

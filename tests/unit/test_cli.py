@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from jobs import cli, pipeline
 from jobs.model.report import RunReport
+from jobs.model.settings import Settings
 from jobs.query.interpreter import Interpreter
 from jobs.query.output import Output
 from jobs.query.prompt import answer, complete
-from state_store.config import Settings
 from state_store.layout import Lake
 from tests.lake_tables import append, delete
 

@@ -11,9 +11,9 @@ import pytest
 
 from jobs.ingest.decode import Decoder
 from jobs.ingest.logs import Records
-from jobs.sql import types as t
-from jobs.sql.model import Column, Source
-from jobs.sql.types import SqlType
+from jobs.model import types as t
+from jobs.model.definitions import Column, Source
+from jobs.model.types import SqlType
 
 
 def source(kind: Any = "stream", timestamp: tuple[str, SqlType, str | None] | None = None) -> Source:

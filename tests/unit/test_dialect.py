@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from jobs.errors import SqlSyntaxError, TypeMismatch, UnknownName
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import SqlSyntaxError, TypeMismatch, UnknownName
 from jobs.sql.dialect import needs_quotes, parse_expression, parse_select, position_of, quote, sql_of
 from jobs.sql.types_text import data_type, parse_type, type_of
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from jobs.ivm.difference import difference
 from jobs.ivm.engine import engine
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import MapStage
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.relation import Relation
+from jobs.model.stage import MapStage
 from tests.rule_harness import RuleBench, core, multiset
 
 COLUMNS = (("k", t.VARCHAR), ("l", t.INT), ("v", t.INT), ("x", t.DOUBLE))

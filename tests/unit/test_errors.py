@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs import errors as job_errors
-from jobs.errors import OffsetsVanished, RefreshFailed, UnknownName, revive
+from jobs.model import errors as job_errors
+from jobs.model.errors import OffsetsVanished, RefreshFailed, UnknownName, revive
 from state_store.errors import Action, StrandlineError, WriterBusy
 
 

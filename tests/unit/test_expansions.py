@@ -5,9 +5,9 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from jobs.errors import TypeMismatch
-from jobs.ivm.relation import Relation
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.relation import Relation
 from jobs.sql.dialect import parse_expression
 from jobs.sql.expansions import TABLE_FUNCTIONS, items_of
 from jobs.sql.infer import infer

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from jobs.errors import NotSupported, UnknownName
+from jobs.model.errors import NotSupported, UnknownName
 from jobs.sql.catalog import Catalog
 from jobs.sql.explain import explain
 from jobs.sql.statements import Explain, parse_one

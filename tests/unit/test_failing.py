@@ -10,8 +10,8 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.relation import Relation
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.relation import Relation
 from jobs.sql.dialect import parse_expression
 from jobs.sql.failing import can_fail, failing, lenient, strict
 from jobs.sql.infer import infer

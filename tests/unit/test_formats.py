@@ -15,14 +15,14 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.errors import EncodeFailed, NotSupported, OptionRefused, SourceUnavailable, UnknownName
 from jobs.ingest.formats import FORMATS, check_source, columns, open_format
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.encoding import wire_value
 from jobs.ingest.formats.timestamps import check_timestamp_format, reader
-from jobs.sql import types as t
-from jobs.sql.model import Column, Source
-from jobs.sql.types import SqlType
+from jobs.model import types as t
+from jobs.model.definitions import Column, Source
+from jobs.model.errors import EncodeFailed, NotSupported, OptionRefused, SourceUnavailable, UnknownName
+from jobs.model.types import SqlType
 
 Decoded = tuple[list[dict[str, Any]], dict[int, str]]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.sql.dialect import parse_expression, parse_select, sql_of
 from jobs.sql.functions import SCALARS
 from jobs.sql.infer import infer
@@ -181,8 +181,8 @@ def test_a_whole_select_is_lowered_with_its_names_quoted() -> None:
 
 
 def test_rowtime_is_milliseconds_of_the_event() -> None:
-    from jobs.ivm.relation import Relation
-    from jobs.sql.model import META_COLUMNS
+    from jobs.model.definitions import META_COLUMNS
+    from jobs.model.relation import Relation
 
     scope = Scope(Relation("s", (("a", t.INT), *META_COLUMNS), "append"), ("s",))
     found = infer(parse_expression("ROWTIME + rowoffset + ROWPARTITION"), scope)

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from jobs.errors import (
+from jobs.ingest import produce
+from jobs.ingest.open import open_log
+from jobs.model import types as t
+from jobs.model.errors import (
     InvalidQuery,
     NameInUse,
     NameTaken,
@@ -20,18 +23,15 @@ from jobs.errors import (
     TypeMismatch,
     UnknownName,
 )
-from jobs.ingest import produce
-from jobs.ingest.open import open_log
+from jobs.model.settings import Settings
+from jobs.model.types import SqlType
 from jobs.query.coerce import assign
 from jobs.query.files import apply
 from jobs.query.interpreter import Interpreter
 from jobs.query.literals import evaluate
 from jobs.query.results import Document, Message, Result, Rows
 from jobs.query.status import status
-from jobs.sql import types as t
 from jobs.sql.dialect import parse_expression
-from jobs.sql.types import SqlType
-from state_store.config import Settings
 from state_store.errors import WriterBusy
 from state_store.layout import Lake
 from state_store.lock import writer_lock

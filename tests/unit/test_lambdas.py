@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.ivm.relation import Relation
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.model.relation import Relation
 from jobs.sql.dialect import parse_expression, sql_of
 from jobs.sql.infer import infer
 from jobs.sql.scope import Scope, Typed

@@ -19,8 +19,8 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 
-from jobs.sql import types as t
-from jobs.sql.model import Column, Source, View
+from jobs.model import types as t
+from jobs.model.definitions import Column, Source, View
 from jobs.sql.plan import plan
 from orchestration import assets as assets_module
 from orchestration.assets import pipeline_assets
@@ -80,7 +80,7 @@ def child(body: str, pids: Path | None = None) -> list[str]:
     import sys, types
     from pathlib import Path
     from dataclasses import dataclass
-    from jobs.errors import *
+    from jobs.model.errors import *
     from state_store.errors import *
     pids = Path({str(pids)!r})
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.errors import OffsetsVanished, TopicMissing
 from jobs.ingest import segment
 from jobs.ingest.local_log import LocalLog
 from jobs.ingest.logs import CHUNK, Record, Records
+from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
 from state_store.layout import Lake
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from jobs.sql import types as t
-from jobs.sql.model import Column
+from jobs.model import types as t
+from jobs.model.definitions import Column
+from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
 from jobs.sql.options import SourceOptions, source_options
 from jobs.sql.syntax import Option
 from jobs.sql.view_options import view_options

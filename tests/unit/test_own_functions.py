@@ -15,7 +15,11 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from jobs.errors import (
+from jobs.functions.register import Library
+from jobs.ivm.aggregates import function_of
+from jobs.model import types as t
+from jobs.model.definitions import Function
+from jobs.model.errors import (
     FunctionRefused,
     InvalidQuery,
     NameInUse,
@@ -25,15 +29,11 @@ from jobs.errors import (
     TypeMismatch,
     UnknownName,
 )
-from jobs.functions.register import Library
-from jobs.ivm.aggregates import function_of
+from jobs.model.settings import FunctionSettings, Settings, load_settings
 from jobs.query.interpreter import Interpreter
 from jobs.query.results import Document, Message, Rows
-from jobs.sql import types as t
 from jobs.sql.catalog import Catalog
 from jobs.sql.custom import registered
-from jobs.sql.model import Function
-from state_store.config import FunctionSettings, Settings, load_settings
 from state_store.layout import Lake
 from tests.own_rules import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call, function
 from tests.rule_harness import RuleBench, multiset

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from jobs.errors import InvalidQuery, SqlError
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import (
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.errors import InvalidQuery, SqlError
+from jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
     Input,
@@ -19,10 +20,9 @@ from jobs.ivm.stage import (
     body_of,
     inputs_of,
 )
-from jobs.ivm.storage import hidden_columns, kind_of, relation_of, visible_columns
+from jobs.model.stage_columns import hidden_columns, kind_of, relation_of, visible_columns
 from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import sql_of
-from jobs.sql.model import META_COLUMNS
 from jobs.sql.plan import plan
 from state_store.layout import Lake
 from tests.statements import catalog_of, run

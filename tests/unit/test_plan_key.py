@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.errors import NotSupported
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import Input, JoinKind
-from jobs.sql import types as t
-from jobs.sql.model import META_COLUMNS
+from jobs.model import types as t
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.errors import NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import Input, JoinKind
 from jobs.sql.plan_key import key_of
 from tests.plan_bench import e
 

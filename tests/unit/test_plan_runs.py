@@ -9,9 +9,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AnalyticCall
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.relation import Relation
+from jobs.model.stage import AnalyticCall
 from jobs.sql.logical import Block, From, Query, SetOperation, TimeWindow
 from jobs.sql.plan import plan_of_query
 from jobs.sql.plan_stages import State

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from jobs.ivm.stage import AggregateStage, MapStage
+from jobs.model.stage import AggregateStage, MapStage
 from jobs.sql.catalog import Catalog
 from jobs.sql.plan import plan
 from state_store.layout import Lake

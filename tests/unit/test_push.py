@@ -9,10 +9,10 @@ from itertools import islice
 
 import pytest
 
-from jobs.errors import NotSupported
+from jobs.model.errors import NotSupported
+from jobs.model.settings import Settings
 from jobs.query.interpreter import Interpreter
 from jobs.query.results import LiveRows, Tombstone
-from state_store.config import Settings
 from state_store.errors import TableMissing
 from state_store.layout import Lake
 from tests.lake_tables import append, delete, events, update

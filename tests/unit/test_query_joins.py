@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.sql.catalog import Catalog
 from state_store.layout import Lake
 from tests.query_text import block, joins, shown, sql

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.ivm.relation import Relation
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.model.relation import Relation
 from jobs.sql.catalog import Catalog
 from jobs.sql.logical import Block, SetOperation, relations_of
 from state_store.layout import Lake

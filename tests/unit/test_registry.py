@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
 from jobs.ingest.registry import LocalRegistry, open_registry
-from state_store.config import RegistrySettings, Settings
+from jobs.model.settings import RegistrySettings, Settings
 from state_store.layout import Lake
 
 SUBJECT = "orders-value"

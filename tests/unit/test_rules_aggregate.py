@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.ivm.engine import NEGATIVE_WEIGHT
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AggregateStage
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateStage
 from tests.aggregate_cases import AT, BEGIN, CALLS, LOG, called, grouped, logs
 from tests.rule_harness import RuleBench, call, core, insert, multiset, output, parse
 

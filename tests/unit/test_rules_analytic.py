@@ -11,12 +11,12 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.errors import NotSupported
 from jobs.ivm.analytic_rule import analytic_rule
 from jobs.ivm.engine import engine
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AnalyticCall, AnalyticStage
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import AnalyticCall, AnalyticStage
 from tests.rule_harness import RuleBench, core, multiset, output, parse
 
 # An example runs a few epochs in a few milliseconds each: this many take some seconds.

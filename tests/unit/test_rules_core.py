@@ -9,10 +9,10 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.relation import Relation
 from jobs.ivm.rules import maintenance
-from jobs.ivm.stage import Core, Input, MapStage, Output
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.relation import Relation
+from jobs.model.stage import Core, Input, MapStage, Output
 from tests.rule_harness import Changes, RuleBench, append_log, multiset, parse
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.stage import LatestStage
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.stage import LatestStage
 from tests.rule_harness import RuleBench, append_log, multiset, output
 
 EXAMPLES = 40

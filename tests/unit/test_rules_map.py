@@ -8,9 +8,9 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import MapStage
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.relation import Relation
+from jobs.model.stage import MapStage
 from tests.rule_harness import RuleBench, append_log, insert, mapped, multiset, output
 
 EXAMPLES = 40

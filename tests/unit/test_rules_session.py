@@ -14,9 +14,9 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AggregateStage, Session
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateStage, Session
 from tests.rule_harness import RuleBench, append_log, call, core, multiset, output
 
 # An example runs a few epochs in a few milliseconds each: this many take some seconds.

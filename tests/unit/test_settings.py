@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from state_store.config import load_settings
+from jobs.model.settings import load_settings
 from state_store.errors import SettingsError
 
 

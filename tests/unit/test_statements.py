@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.errors import NotSupported, SqlError, SqlSyntaxError, UnknownName
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import NotSupported, SqlError, SqlSyntaxError, UnknownName
 from jobs.sql.dialect import sql_of
 from jobs.sql.statements import (
     CreateSource,

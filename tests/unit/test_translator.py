@@ -8,15 +8,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.definitions import Column, Definition, InsertQuery, Source, View
+from jobs.model.settings import Settings
 from jobs.sql.catalog import Catalog
-from jobs.sql.model import Column, Definition, InsertQuery, Source, View
 from jobs.sql.plan import plan
 from orchestration.definitions import build
 from orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, VISIBLE_LINEAGE
 from orchestration.roles import Role, identifier, role_of, table_of
 from orchestration.translator import Translator
-from state_store.config import Settings
 from state_store.layout import Lake
 
 CHECKINS = Source(

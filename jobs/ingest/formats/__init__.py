@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from jobs.errors import NotSupported, OptionRefused, UnknownName
-from jobs.sql.types import Kind
+from jobs.model.errors import NotSupported, OptionRefused, UnknownName
+from jobs.model.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     from jobs.ingest.formats.columns import Errors
-    from jobs.sql.model import Source
+    from jobs.model.definitions import Source
 
 Role = Literal["key", "value"]
 FORMATS = ("JSON", "JSON_SR", "AVRO", "DELIMITED", "KAFKA")

@@ -28,7 +28,7 @@ from math import isfinite
 from typing import Any
 
 from jobs.ingest.formats import json_text
-from jobs.sql.types import MAX_PRECISION, Kind, SqlType
+from jobs.model.types import MAX_PRECISION, Kind, SqlType
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.ingest.formats.coerce import Misfit, coerce
-from jobs.sql.types import Kind
+from jobs.model.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.sql.model import Column
+    from jobs.model.definitions import Column
 
 Errors = dict[int, str]
 """{row of the batch: the first thing wrong with it}."""

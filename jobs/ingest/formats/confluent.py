@@ -19,10 +19,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from fastavro import parse_schema, schemaless_reader
 from httpx2 import HTTPError
 
-from jobs.errors import SourceUnavailable
 from jobs.ingest.formats import columns, json_text, schemas
 from jobs.ingest.formats.json_format import JsonFormat, from_objects
 from jobs.ingest.registry import NOT_FOUND
+from jobs.model.errors import SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
     from jobs.ingest.formats.columns import Errors
-    from jobs.sql.model import Column
+    from jobs.model.definitions import Column
 
 _FRAME = 5
 # Subjects are `<topic>-key` and `<topic>-value`, as ksqlDB names them. The library's newer default asks the registry

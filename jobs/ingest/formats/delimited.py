@@ -6,8 +6,8 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from jobs.errors import EncodeFailed, OptionRefused
 from jobs.ingest.formats import columns, json_text
+from jobs.model.errors import EncodeFailed, OptionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobs.ingest.formats.columns import Errors
-    from jobs.sql.model import Column
+    from jobs.model.definitions import Column
 
 _NAMED = {"SPACE": " ", "TAB": "\t"}
 # The module's own limit, 128 KiB, is below what a record may hold; the broker's limit is the one that counts.

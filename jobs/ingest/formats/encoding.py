@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from jobs.errors import EncodeFailed
 from jobs.ingest.formats import json_text
 from jobs.ingest.formats.coerce import Misfit, coerce
-from jobs.sql.model import Column
-from jobs.sql.types import Kind, SqlType
+from jobs.model.definitions import Column
+from jobs.model.errors import EncodeFailed
+from jobs.model.types import Kind, SqlType
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 

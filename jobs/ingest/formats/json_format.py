@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from jobs.ingest.formats import columns, json_text
-from jobs.sql.types import Kind, SqlType
+from jobs.model.types import Kind, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobs.ingest.formats.columns import Errors
-    from jobs.sql.model import Column
+    from jobs.model.definitions import Column
 
 _ABSENT: dict[str, object] = {}
 _WITH_NUMBERS = {float, dict, list}

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from jobs.errors import OptionRefused
 from jobs.ingest.formats import columns
-from jobs.sql.types import Kind
+from jobs.model.errors import OptionRefused
+from jobs.model.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobs.ingest.formats.columns import Errors
-    from jobs.sql.model import Column
+    from jobs.model.definitions import Column
 
 _NUMBERS = {Kind.INT: struct.Struct(">i"), Kind.BIGINT: struct.Struct(">q"), Kind.DOUBLE: struct.Struct(">d")}
 _KINDS = (*_NUMBERS, Kind.VARCHAR, Kind.BYTES)

@@ -6,13 +6,13 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from jobs.errors import EncodeFailed
-from jobs.sql.types import Kind, SqlType
+from jobs.model.errors import EncodeFailed
+from jobs.model.types import Kind, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.sql.model import Column
+    from jobs.model.definitions import Column
 
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AVRO: dict[Kind, Any] = {

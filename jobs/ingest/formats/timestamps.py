@@ -15,9 +15,9 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from jobs.errors import OptionRefused
 from jobs.ingest.formats.coerce import Misfit, coerce, microseconds
-from jobs.sql import types as t
+from jobs.model import types as t
+from jobs.model.errors import OptionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

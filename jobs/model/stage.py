@@ -18,8 +18,8 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.ivm.relation import Relation
-from jobs.sql.types import SqlType
+from jobs.model.relation import Relation
+from jobs.model.types import SqlType
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from jobs.ivm.relation import Relation
-from jobs.ivm.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, kind_of_body
-from jobs.sql.model import EVENT_ORDER, META_COLUMNS
-from jobs.sql.types import BIGINT, SqlType, struct
+from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, kind_of_body
+from jobs.model.types import BIGINT, SqlType, struct
 from state_store.tablespec import STATE, TableSpec
 
 WINDOW_BOUNDS = ("windowstart", "windowend")

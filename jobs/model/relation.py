@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from jobs.sql.types import SqlType
+from jobs.model.types import SqlType
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jobs.sql import types as t
-from jobs.sql.types import SqlType
+from jobs.model import types as t
+from jobs.model.types import SqlType
 
 Kind = Literal["stream", "table"]
 """A stream only grows: its rows are events. A table has one row per key, that can change and go."""
