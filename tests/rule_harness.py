@@ -13,8 +13,8 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
+from jobs.engines.engine import engine
 from jobs.ivm.aggregates import FUNCTIONS
-from jobs.ivm.engine import engine
 from jobs.ivm.net import net_changes
 from jobs.ivm.rules import maintenance
 from jobs.ivm.stored import stored_columns

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.ivm.engine import Engine, filtered
+from jobs.engines.engine import Engine, filtered
 from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
 from jobs.model.errors import NotSupported, TypeMismatch
 from jobs.model.stage import AggregateCall

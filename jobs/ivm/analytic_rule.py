@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from jobs.engines.engine import Engine
 from jobs.ivm.analytic_text import analytic_text
 from jobs.ivm.core import ctes
 from jobs.ivm.difference import marked, only_touched, settled
-from jobs.ivm.engine import Engine
 from jobs.ivm.from_text import where_text
 from jobs.ivm.rule_text import columns, state_column, typed, value_of
 from jobs.model.stage import AnalyticStage

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.ivm.engine import Engine
+from jobs.engines.engine import Engine
 from jobs.ivm.rule_text import render
 from jobs.model.errors import NotSupported
 from jobs.model.stage import AnalyticCall, AnalyticStage

@@ -14,9 +14,9 @@ those who ask for places at all.
 
 from __future__ import annotations
 
+from jobs.engines.comparable import comparable
+from jobs.engines.engine import Engine
 from jobs.ivm.aggregate_function import ORDER_TYPE, Changes
-from jobs.ivm.comparable import comparable
-from jobs.ivm.engine import Engine
 from jobs.model.types import BIGINT, SqlType, array, struct
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from jobs.engines.engine import Engine
 from jobs.ivm.aggregate_function import ORDER_TYPE, AggregateFunction, Bound, Changes
 from jobs.ivm.bag import bag_of, bag_type, merge_bags, values_in
-from jobs.ivm.engine import Engine
 from jobs.model.stage import AggregateCall
 from jobs.model.types import BIGINT, VARCHAR, Kind, SqlType, array, map_of
 

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from jobs.ivm.engine import Engine
+from jobs.engines.engine import Engine
 from jobs.ivm.from_text import From, Side, from_text, where_text
 from jobs.ivm.rule_text import STEP, WEIGHT, columns, typed
 from jobs.model.stage import Body, Core, Input, Stage, body_of, inputs_of

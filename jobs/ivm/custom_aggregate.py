@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from jobs.engines.engine import Engine
 from jobs.functions.batches import item_type
 from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes
-from jobs.ivm.engine import Engine
 from jobs.model.definitions import Function
 from jobs.model.errors import TypeMismatch
 from jobs.model.stage import AggregateCall

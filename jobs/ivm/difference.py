@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.ivm.arrays import has_map
-from jobs.ivm.engine import Engine
+from jobs.engines.arrays import has_map
+from jobs.engines.engine import Engine
 from jobs.ivm.rule_text import EXISTS, OLD, PRESENT, columns
 from jobs.ivm.stored import stored_columns
 from jobs.model.stage import Stage

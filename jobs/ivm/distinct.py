@@ -9,9 +9,9 @@ from abc import abstractmethod
 
 from sqlglot import exp
 
+from jobs.engines.engine import Engine
 from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes
 from jobs.ivm.bag import bag_of, bag_type, merge_bags
-from jobs.ivm.engine import Engine
 from jobs.ivm.linear import Additive
 from jobs.model.errors import TypeMismatch
 from jobs.model.stage import AggregateCall

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from jobs.engines.comparable import comparable
+from jobs.engines.engine import Engine
 from jobs.ivm.aggregate_function import SORTABLE, AggregateFunction, Bound, Changes
-from jobs.ivm.comparable import comparable
-from jobs.ivm.engine import Engine
 from jobs.model.errors import TypeMismatch
 from jobs.model.stage import AggregateCall
 from jobs.model.types import SqlType, struct

@@ -16,7 +16,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from jobs.ivm.engine import Engine
+from jobs.engines.engine import Engine
 from jobs.model.stage import JOIN_WORDS, Core, Input
 from jobs.sql.trees import conjuncts
 from jobs.sql.writers import lower

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.ivm.engine import engine
+from jobs.engines.engine import engine
 from jobs.ivm.net import net_changes
 from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import spec_of_input

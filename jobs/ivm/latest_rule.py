@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from jobs.engines.engine import Engine
 from jobs.ivm.core import ctes
-from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import EXISTS, before, columns, old_row, same_key, state_column, typed
 from jobs.model.stage import LatestStage
 from jobs.model.stage_columns import PLACE

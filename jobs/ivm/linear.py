@@ -11,9 +11,9 @@ from abc import abstractmethod
 
 from sqlglot import exp
 
+from jobs.engines.arrays import addend
+from jobs.engines.engine import Engine
 from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes
-from jobs.ivm.arrays import addend
-from jobs.ivm.engine import Engine
 from jobs.model.errors import TypeMismatch
 from jobs.model.stage import AggregateCall
 from jobs.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Kind, SqlType, array, as_decimal, struct

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from jobs.engines.engine import Engine
 from jobs.ivm.core import all_rows, ctes
 from jobs.ivm.core import changes as changes_of
-from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import EXISTS, STEP, WEIGHT, before, columns, old_row, same_key, state_column
 from jobs.model.stage import MapStage
 from jobs.model.stage_columns import hidden_columns, key_names, visible_columns

@@ -11,7 +11,7 @@ Without this a value that only ever was in between could win a MAX.
 
 from __future__ import annotations
 
-from jobs.ivm.engine import Engine
+from jobs.engines.engine import Engine
 from jobs.ivm.rule_text import WEIGHT
 from jobs.model.relation import Relation
 

@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from jobs.engines.engine import NEGATIVE_WEIGHT, engine
 from jobs.ivm import choose
 from jobs.ivm.difference import difference
-from jobs.ivm.engine import NEGATIVE_WEIGHT, engine
 from jobs.ivm.input_views import InputViews, Span
 from jobs.ivm.rules import maintenance
 from jobs.ivm.stored import spec_of

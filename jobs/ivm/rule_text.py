@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.ivm.engine import Engine
+from jobs.engines.engine import Engine
 from jobs.ivm.stored import state_type, stored_columns
 from jobs.model.stage import Output, Stage
 from jobs.model.stage_columns import key_names, key_path

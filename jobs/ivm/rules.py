@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from jobs.engines.engine import Dialect, engine
 from jobs.ivm.aggregate_rule import aggregate_rule
 from jobs.ivm.analytic_rule import analytic_rule
-from jobs.ivm.engine import Dialect, engine
 from jobs.ivm.latest_rule import latest_rule
 from jobs.ivm.map_rule import append_rule, keyed_rule
 from jobs.ivm.session_rule import session_rule

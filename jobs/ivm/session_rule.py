@@ -26,10 +26,10 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
+from jobs.engines.engine import Engine
 from jobs.ivm.aggregate_rule import chosen, evaluated, folded, shown
 from jobs.ivm.core import ctes
 from jobs.ivm.difference import marked, only_touched, settled
-from jobs.ivm.engine import Engine
 from jobs.ivm.rule_text import columns, render, state_column, typed
 from jobs.ivm.stored import ROWS
 from jobs.model.stage import AggregateStage, Session

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from jobs.engines.engine import Engine
 from jobs.ivm.aggregate_function import AggregateFunction, Bound, Changes
-from jobs.ivm.engine import Engine
 from jobs.ivm.linear import WHEN_EMPTY
 from jobs.model.errors import NotSupported, TypeMismatch
 from jobs.model.stage import AggregateCall

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from jobs.engines.arrays import has_map
 from jobs.ivm.aggregates import functions
-from jobs.ivm.arrays import has_map
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from jobs.model.stage import AnalyticCall

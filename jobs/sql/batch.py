@@ -19,7 +19,7 @@ inside the next:
 
 from __future__ import annotations
 
-from jobs.ivm.engine import Dialect, engine
+from jobs.engines.engine import Dialect, engine
 from jobs.model.stage import Output
 from jobs.sql.batch_analytic import analytic
 from jobs.sql.batch_from import identity, meta_column, rows

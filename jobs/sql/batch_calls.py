@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from jobs.ivm.engine import Dialect, filtered
+from jobs.engines.engine import Dialect, filtered
 from jobs.ivm.linear import WHEN_EMPTY
 from jobs.model.errors import NotSupported
 from jobs.model.stage import AggregateCall

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.ivm.engine import Engine
+from jobs.engines.engine import Engine
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
 from jobs.sql.logical import Query, Semantics

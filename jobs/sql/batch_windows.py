@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.ivm.engine import Dialect
+from jobs.engines.engine import Dialect
 from jobs.sql.batch_text import Batch
 from jobs.sql.logical import Block, TimeWindow
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.arrays import has_map
+from jobs.engines.arrays import has_map
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.stage import Output
 from jobs.sql.aggregate_calls import Calls

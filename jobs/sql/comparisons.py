@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.ivm.arrays import has_map
+from jobs.engines.arrays import has_map
 from jobs.model import types as t
 from jobs.model.errors import NotSupported, TypeMismatch
 from jobs.model.types import Kind

@@ -15,7 +15,7 @@ from itertools import combinations, product
 
 from sqlglot import exp
 
-from jobs.ivm.arrays import has_map
+from jobs.engines.arrays import has_map
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.stage import Output
 from jobs.model.types import Kind

@@ -9,8 +9,8 @@ import pytest
 from duckdb import DuckDBPyConnection
 from sqlglot import exp
 
+from jobs.engines.engine import engine
 from jobs.ivm.aggregates import FUNCTIONS, Bound, Changes, functions
-from jobs.ivm.engine import engine
 from jobs.model import types as t
 from jobs.model.errors import NotSupported, TypeMismatch
 from jobs.model.stage import AggregateCall

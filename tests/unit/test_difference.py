@@ -10,8 +10,8 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.engines.engine import engine
 from jobs.ivm.difference import difference
-from jobs.ivm.engine import engine
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import MapStage

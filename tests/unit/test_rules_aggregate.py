@@ -10,7 +10,7 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.engine import NEGATIVE_WEIGHT
+from jobs.engines.engine import NEGATIVE_WEIGHT
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage

@@ -11,8 +11,8 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.engines.engine import engine
 from jobs.ivm.analytic_rule import analytic_rule
-from jobs.ivm.engine import engine
 from jobs.model import types as t
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation

@@ -10,8 +10,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from jobs.ivm.arrays import Arrays
-from jobs.ivm.arrays_engines import DuckDbArrays, SparkArrays
+from jobs.engines.arrays import Arrays
+from jobs.engines.arrays_engines import DuckDbArrays, SparkArrays
 from jobs.model.types import SqlType
 
 Dialect = Literal["spark", "duckdb"]

@@ -1,4 +1,4 @@
-"""Arrays and maps as each engine writes them: the part of `jobs.ivm.engine` that accumulators are made of.
+"""Arrays and maps as each engine writes them: the part of `jobs.engines.engine` that accumulators are made of.
 
 Places in an array are counted from 1. A `body` is SQL text over the names that the method binds. They begin with two
 underscores, as no column of a user's does (DuckDB prefers the column), and differ from those bound around them.

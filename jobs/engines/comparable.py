@@ -13,7 +13,7 @@ Forms of one type are equal exactly when the values are; they sort NULL first, t
 
 from __future__ import annotations
 
-from jobs.ivm.engine import Engine
+from jobs.engines.engine import Engine
 from jobs.model.types import Kind, SqlType, struct
 
 

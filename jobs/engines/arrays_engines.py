@@ -1,8 +1,8 @@
-"""`jobs.ivm.arrays` for Spark and for DuckDB."""
+"""`jobs.engines.arrays` for Spark and for DuckDB."""
 
 from __future__ import annotations
 
-from jobs.ivm.arrays import Arrays, addend, has_map
+from jobs.engines.arrays import Arrays, addend, has_map
 from jobs.model.types import Kind, SqlType
 
 

@@ -1,0 +1,1 @@
+"""How Spark and DuckDB spell what a rule means."""
