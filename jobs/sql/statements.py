@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.errors import SqlSyntaxError
 from jobs.sql.dialect import Strandline, syntax_error, tokenize
-from jobs.sql.grammar import Grammar
+from jobs.sql.parser import Grammar
 from jobs.sql.syntax import (
     CreateFunction,
     CreateSource,
