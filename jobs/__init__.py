@@ -1,1 +1,1 @@
-"""Jobs: SQL, Spark, sources, queries. Everything that runs without Dagster."""
+"""Strandline's work: the language, the incremental engine, ingest, serving, and the command. Knows nothing of Dagster."""

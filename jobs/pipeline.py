@@ -69,7 +69,7 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
     with writer_lock(lake.lock(name), writer):
         end_orphan(note)
         with _session(settings, spark) as session, noted_jvm(session, note):
-            from jobs.functions.register import Library
+            from jobs.functions.python.register import Library
             from jobs.ingest import source
             from jobs.stream import PipelineStream
 

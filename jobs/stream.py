@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from jobs.functions.register import Library
+    from jobs.functions.python.register import Library
     from jobs.model.settings import Settings
     from state_store.errors import StrandlineError
     from state_store.layout import Lake

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from jobs.functions.register import Library
+    from jobs.functions.python.register import Library
     from state_store.layout import Lake
 
 __all__ = ["Maintained", "Refreshed", "maintained", "refresh_all"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from jobs.ivm.aggregates import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.model import types as t
 from jobs.model.stage import AggregateCall, AggregateStage
 from tests.rule_harness import append_log, call, core, output

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from jobs.functions.code import Code
-from jobs.ivm.custom_aggregate import CustomAggregate
+from jobs.functions.aggregates.python import CustomAggregate
+from jobs.functions.python.code import Code
 from jobs.model import types as t
 from jobs.model.definitions import Column, Function
 from jobs.model.relation import Relation

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import duckdb
 from sqlglot import exp
 
-from jobs.ivm.aggregates import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.model.definitions import Column, Source, View
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, Output, Plan

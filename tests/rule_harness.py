@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from jobs.engines.engine import engine
-from jobs.ivm.aggregates import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.ivm.net import net_changes
 from jobs.ivm.rules import maintenance
 from jobs.ivm.stored import stored_columns

@@ -1,1 +1,1 @@
-"""Functions that users write in Python: loading them, and running them inside Spark and DuckDB."""
+"""The functions of the language: scalar, aggregate, and those that users write in Python."""

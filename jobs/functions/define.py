@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobs.functions.code import check_aggregate, check_scalar, code_of, retracts
-from jobs.ivm.aggregates import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.functions.python.code import check_aggregate, check_scalar, code_of, retracts
+from jobs.functions.registry import NOT_DETERMINISTIC, find
 from jobs.model.definitions import Column, Function
 from jobs.model.errors import FunctionRefused, NameTaken, SqlError
 from jobs.sql.dialect import needs_quotes
-from jobs.sql.functions import NOT_DETERMINISTIC, find
 from jobs.sql.syntax import CreateFunction
 
 

@@ -1,1 +1,1 @@
-"""Sources: Kafka, the local log, formats, event logs."""
+"""From topics to event logs: logs, formats, and the Spark source over both."""

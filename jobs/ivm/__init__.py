@@ -1,1 +1,1 @@
-"""The incremental engine: stages and the rules that maintain them."""
+"""Incremental view maintenance: a query becomes stages, a stage becomes rules, a refresh runs them."""

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from jobs.engines.engine import NEGATIVE_WEIGHT, Engine
-from jobs.ivm.aggregate_function import ORDER_TYPE
-from jobs.ivm.aggregates import Changes, function_of
+from jobs.functions.aggregates.contract import ORDER_TYPE
+from jobs.functions.aggregates.registry import Changes, function_of
 from jobs.ivm.core import ctes
 from jobs.ivm.rule_text import (
     EXISTS,

@@ -17,9 +17,9 @@ from typing import Literal
 from sqlglot import exp
 
 from jobs.engines.engine import Engine
+from jobs.functions.render import lower
 from jobs.model.stage import JOIN_WORDS, Core, Input
 from jobs.sql.trees import conjuncts
-from jobs.sql.writers import lower
 
 Side = Literal["delta", "old", "new"]
 

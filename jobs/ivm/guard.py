@@ -18,6 +18,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from jobs.functions.failing import can_fail, failing, lenient
+from jobs.functions.failing import strict as strict_expression
 from jobs.model import types as t
 from jobs.model.definitions import FAILED_ROW_COLUMNS
 from jobs.model.stage import (
@@ -32,8 +34,6 @@ from jobs.model.stage import (
     kind_of_body,
 )
 from jobs.sql.dialect import sql_of
-from jobs.sql.failing import can_fail, failing, lenient
-from jobs.sql.failing import strict as strict_expression
 from jobs.sql.trees import any_of
 
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)

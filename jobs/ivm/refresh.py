@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from jobs.functions.register import Library
+    from jobs.functions.python.register import Library
     from jobs.ivm.choose import RefreshOption
     from jobs.model.stage import Stage
     from state_store.layout import Lake

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from jobs.engines.engine import Engine
+from jobs.functions.render import lower
 from jobs.ivm.stored import state_type, stored_columns
 from jobs.model.stage import Output, Stage
 from jobs.model.stage_columns import key_names, key_path
-from jobs.sql.writers import lower
 from state_store.tablespec import STATE
 
 WEIGHT = "__weight"

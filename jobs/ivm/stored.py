@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from jobs.ivm.aggregates import function_of
+from jobs.functions.aggregates.registry import function_of
 from jobs.model.stage import AggregateStage, Stage
 from jobs.model.stage_columns import Columns, hidden_columns, key_names, key_path, kind_of, visible_columns
 from jobs.model.types import BIGINT, SqlType, struct

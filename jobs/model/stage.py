@@ -6,7 +6,7 @@ A *body* is one *core* or a UNION ALL of several. A core reads one or more relat
 gives named columns; what stands on top reads those by their plain names. Inner stages have tables of their own; the
 last one is the view's table.
 
-Expressions are sqlglot trees in our dialect; every scalar function in them is known to `jobs.sql.functions`, and
+Expressions are sqlglot trees in our dialect; every scalar function in them is known to `jobs.functions.registry`, and
 `lower(expression, dialect)` there writes them for Spark or DuckDB. Inside a core their columns are qualified with the
 alias of an input (`visit.length`), everywhere else they are plain names.
 """
@@ -109,7 +109,7 @@ class AggregateCall:
 
     Attributes:
         name: what the outputs call it: `__a0`, `__a1`, …
-        function: upper-case name in `jobs.ivm.aggregates.FUNCTIONS`.
+        function: upper-case name in `jobs.functions.aggregates.registry.FUNCTIONS`.
         arguments: the value expressions; constant parameters (N, ignoreNulls) are in `parameters`.
         argument_types: a type for each argument.
         type: the type of the result.

@@ -1,1 +1,1 @@
-"""What a session does without a JVM: statements, pull and push queries, the prompt."""
+"""A SELECT, from its tree to its meaning: views, pull and push queries and recomputation all start here."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import Completer, Completion
 
-from jobs.ivm.aggregates import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.functions.registry import SCALARS
 from jobs.model.definitions import InsertQuery
 from jobs.model.types import Kind
-from jobs.sql.functions import SCALARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from jobs.functions.register import Library
+    from jobs.functions.python.register import Library
 
 # In this order: the last one makes the others final. Replacement scans would let a query name any Arrow table or data
 # frame that happens to be a variable of ours.

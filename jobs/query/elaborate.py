@@ -12,11 +12,11 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope as Names
 from sqlglot.optimizer.scope import traverse_scope
 
-from jobs.ivm.aggregates import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.functions.python.declared import function_at
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.relation import Relation
-from jobs.sql.custom import function_at
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.infer import condition, infer
 from jobs.sql.scope import Scope, Typed

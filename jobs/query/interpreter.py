@@ -116,7 +116,7 @@ class Interpreter:
         return Message(f"{count} row{'' if count == 1 else 's'} inserted into '{statement.target}'")
 
     def _select(self, statement: Select) -> Result:
-        from jobs.functions.register import Library
+        from jobs.functions.python.register import Library
 
         functions = Library(self.catalog.functions.values(), self.settings.functions.modules)
         if statement.emit is None:

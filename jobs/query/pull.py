@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 from sqlglot import exp
 
+from jobs.functions.python.declared import attach
+from jobs.functions.render import lower
 from jobs.query import snapshot
 from jobs.query.duck import Duck
 from jobs.query.elaborate import elaborate
@@ -23,15 +25,13 @@ from jobs.query.pushdown import key_predicate, natural_order, order_by, row_by_r
 from jobs.query.resolve import resolve
 from jobs.query.results import Rows
 from jobs.query.values import python_rows
-from jobs.sql.custom import attach
-from jobs.sql.writers import lower
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from jobs.functions.register import Library
+    from jobs.functions.python.register import Library
     from jobs.query.resolve import Resolved
     from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import Select

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from jobs.functions.python.declared import attach
+from jobs.functions.render import lower
 from jobs.model.errors import NotSupported
 from jobs.query.duck import Duck
 from jobs.query.elaborate import elaborate
@@ -27,8 +29,6 @@ from jobs.query.pushdown import natural_order, order_by, row_by_row
 from jobs.query.resolve import resolve
 from jobs.query.results import LiveRows, Tombstone
 from jobs.query.values import python_rows
-from jobs.sql.custom import attach
-from jobs.sql.writers import lower
 from state_store import reader
 from state_store.changelog import VERSION, WEIGHT
 from state_store.errors import TableMissing
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from jobs.functions.register import Library
+    from jobs.functions.python.register import Library
     from jobs.model.relation import Relation
     from jobs.model.types import SqlType
     from jobs.query.resolve import Resolved

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.ivm.aggregates import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.model.definitions import EVENT_ORDER
 from jobs.model.types import Kind
 

@@ -104,8 +104,8 @@ def _topics(settings: Settings, lake: Lake) -> Rows:
 
 
 def _functions(catalog: Catalog) -> Rows:
-    from jobs.ivm.aggregates import FUNCTIONS
-    from jobs.sql.functions import SCALARS
+    from jobs.functions.aggregates.registry import FUNCTIONS
+    from jobs.functions.registry import SCALARS
 
     rows = [(name, "aggregate") for name in FUNCTIONS] + [(name, "scalar") for name in SCALARS]
     rows += [(f.name, "python aggregate" if f.aggregate else "python scalar") for f in catalog.functions.values()]

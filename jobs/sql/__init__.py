@@ -1,1 +1,1 @@
-"""The language: statements, catalog, types, plans."""
+"""Text and trees: statements, the dialect, and how both are written back as text."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.ivm.aggregates import AggregateFunction, functions
-from jobs.ivm.custom_aggregate import CustomAggregate
+from jobs.functions.aggregates.python import CustomAggregate
+from jobs.functions.aggregates.registry import AggregateFunction, functions
+from jobs.functions.python.declared import function_at
 from jobs.model.definitions import EVENT_ORDER
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.stage import AggregateCall
 from jobs.model.types import Kind
-from jobs.sql.custom import function_at
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.inputs import Inputs
 from jobs.sql.logical import Semantics

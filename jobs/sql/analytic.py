@@ -12,7 +12,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from jobs.engines.arrays import has_map
-from jobs.ivm.aggregates import functions
+from jobs.functions.aggregates.registry import functions
+from jobs.functions.scalars.contract import common
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from jobs.model.stage import AnalyticCall
@@ -23,7 +24,6 @@ from jobs.sql.infer import Aggregate, infer
 from jobs.sql.inputs import Inputs
 from jobs.sql.logical import Semantics
 from jobs.sql.nested import is_constant
-from jobs.sql.scalars import common
 from jobs.sql.scope import Infer, Typed, column
 
 _RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jobs.engines.engine import Dialect, filtered
-from jobs.ivm.linear import WHEN_EMPTY
+from jobs.functions.aggregates.linear import WHEN_EMPTY
 from jobs.model.errors import NotSupported
 from jobs.model.stage import AggregateCall
 from jobs.model.types import Kind

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.ivm.aggregates import function_of
+from jobs.functions.aggregates.registry import function_of
 from jobs.model.definitions import EVENT_ORDER
 from jobs.sql.batch_calls import Written, call_text
 from jobs.sql.batch_from import meta_column

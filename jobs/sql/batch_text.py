@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from jobs.engines.engine import Engine
+from jobs.functions.render import lower
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
 from jobs.sql.logical import Query, Semantics
-from jobs.sql.writers import lower
 
 FrozenJoin = Callable[[str, str], str]
 """(alias of the events, alias of the frozen input) -> the condition that a row was there when the event came."""

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.functions.python.declared import calls
 from jobs.model.definitions import Definition, Function, InsertQuery, Source
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
 from jobs.sql.catalog_files import locked, sync, write
-from jobs.sql.custom import calls
 from jobs.sql.definitions import from_json, to_json
 from state_store.layout import Lake, safe_name
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from jobs.functions.scalars.contract import common
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import Kind, SqlType
 from jobs.sql.arithmetic import literal, negated
 from jobs.sql.casts import converted, widened
-from jobs.sql.scalars import common
 from jobs.sql.scope import Typed
 
 _READERS: dict[Kind, Callable[[str], object]] = {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from jobs.engines.arrays import has_map
+from jobs.functions.scalars.contract import common
 from jobs.model import types as t
 from jobs.model.errors import NotSupported, TypeMismatch
 from jobs.model.types import Kind
@@ -14,7 +15,6 @@ from jobs.sql.casts import beside, converted, widened
 from jobs.sql.casts_nested import entries
 from jobs.sql.coercion import as_time, shared_type, together
 from jobs.sql.dialect import sql_of
-from jobs.sql.scalars import common
 from jobs.sql.scope import Infer, Rules, Typed, binary
 
 _TEMPORAL = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)

@@ -1,8 +1,8 @@
 """The language as a sqlglot dialect: its words, its expressions, its types.
 
 Statements are `jobs.sql.parser`'s; this file owns what stands inside them. Unlike sqlglot's other dialects it knows
-no function by name: every call is an `exp.Anonymous` with an upper-case name, and `jobs.sql.functions` says what it
-means. Names fold to lower case unless quoted; arrays count from 1; `a->b` (an `exp.Dot`) reaches into a STRUCT.
+no function by name: every call is an `exp.Anonymous` with an upper-case name, and `jobs.functions.registry` says what
+it means. Names fold to lower case unless quoted; arrays count from 1; `a->b` (an `exp.Dot`) reaches into a STRUCT.
 """
 
 from __future__ import annotations

@@ -14,7 +14,11 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from jobs.ivm.aggregates import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.functions.python.declared import function_at, scalar_of
+from jobs.functions.registry import NOT_DETERMINISTIC, SCALARS, find
+from jobs.functions.scalars.contract import Scalar, common
+from jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.types import Kind
@@ -22,14 +26,10 @@ from jobs.sql.arithmetic import arithmetic, literal, negated
 from jobs.sql.casts import asked, converted, widened
 from jobs.sql.coercion import together
 from jobs.sql.comparisons import CONDITIONS
-from jobs.sql.custom import function_at, scalar_of
 from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.functions import NOT_DETERMINISTIC, SCALARS, find
 from jobs.sql.lambdas import higher_order
 from jobs.sql.nested import CONSTRUCTORS, NESTED, is_constant
 from jobs.sql.rewrites import REWRITES
-from jobs.sql.scalars import Scalar, common
-from jobs.sql.scalars_higher_order import FORMS as LAMBDA_FORMS
 from jobs.sql.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from jobs.sql.types_text import data_type, type_of
 

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
+from jobs.functions.scalars.contract import common
+from jobs.functions.scalars.higher_order import FORMS
+from jobs.functions.scalars.maps import pairs_of
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import Kind, SqlType
 from jobs.sql.casts import converted, widened
 from jobs.sql.dialect import sql_of
-from jobs.sql.scalars import common
-from jobs.sql.scalars_higher_order import FORMS
-from jobs.sql.scalars_maps import pairs_of
 from jobs.sql.scope import Infer, Typed
 from jobs.sql.trees import identifier
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from jobs.ivm.aggregates import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.model import types as t
 from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
 from jobs.model.errors import NotSupported

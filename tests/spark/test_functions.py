@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from jobs.sql.writers import lower
+from jobs.functions.render import lower
 from tests.function_cases import COLUMNS, EXPECTED, elaborated, table
 
 if TYPE_CHECKING:

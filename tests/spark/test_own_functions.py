@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.functions.register import Library
+from jobs.functions.python.declared import registered
+from jobs.functions.python.register import Library
 from jobs.ivm.rules import maintenance
 from jobs.ivm.stored import stored_columns
 from jobs.model import types as t
@@ -13,7 +14,6 @@ from jobs.model.errors import FunctionFailed, ViewsStopped, revive
 from jobs.model.settings import FunctionSettings, Settings
 from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
-from jobs.sql.custom import registered
 from state_store import reader
 from tests.own_rules import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, function
 

@@ -10,7 +10,7 @@ from duckdb import DuckDBPyConnection
 from sqlglot import exp
 
 from jobs.engines.engine import engine
-from jobs.ivm.aggregates import FUNCTIONS, Bound, Changes, functions
+from jobs.functions.aggregates.registry import FUNCTIONS, Bound, Changes, functions
 from jobs.model import types as t
 from jobs.model.errors import NotSupported, TypeMismatch
 from jobs.model.stage import AggregateCall

@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
+from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
 from jobs.model.relation import Relation
@@ -12,7 +13,6 @@ from jobs.sql.dialect import parse_expression
 from jobs.sql.expansions import TABLE_FUNCTIONS, items_of
 from jobs.sql.infer import infer
 from jobs.sql.scope import Scope, Typed
-from jobs.sql.writers import lower
 from tests.function_cases import COLUMNS, table
 
 

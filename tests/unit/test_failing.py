@@ -10,13 +10,13 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.functions.failing import can_fail, failing, lenient, strict
+from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.sql.dialect import parse_expression
-from jobs.sql.failing import can_fail, failing, lenient, strict
 from jobs.sql.infer import infer
 from jobs.sql.scope import Scope
-from jobs.sql.writers import lower
 from tests.rule_harness import insert
 
 COLUMNS = (("a", t.INT), ("b", t.INT), ("s", t.VARCHAR), ("d", t.decimal(38, 2)))

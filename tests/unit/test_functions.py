@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+from jobs.functions.registry import SCALARS
+from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.sql.dialect import parse_expression, parse_select, sql_of
-from jobs.sql.functions import SCALARS
 from jobs.sql.infer import infer
 from jobs.sql.rewrites import REWRITES
 from jobs.sql.scope import Scope
-from jobs.sql.writers import lower
 from tests.function_cases import EXPECTED, elaborated, table
 
 

@@ -8,9 +8,9 @@ import duckdb
 import pytest
 from sqlglot import exp
 
+from jobs.functions.render import lower
 from jobs.sql.dialect import sql_of
 from jobs.sql.ksql_values import ksql_condition, ksql_value
-from jobs.sql.writers import lower
 from tests.function_cases import elaborated, table
 
 

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from jobs.functions.register import Library
-from jobs.ivm.aggregates import function_of
+from jobs.functions.aggregates.registry import function_of
+from jobs.functions.python.declared import registered
+from jobs.functions.python.register import Library
 from jobs.model import types as t
 from jobs.model.definitions import Function
 from jobs.model.errors import (
@@ -33,7 +34,6 @@ from jobs.model.settings import FunctionSettings, Settings, load_settings
 from jobs.query.interpreter import Interpreter
 from jobs.query.results import Document, Message, Rows
 from jobs.sql.catalog import Catalog
-from jobs.sql.custom import registered
 from state_store.layout import Lake
 from tests.own_rules import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call, function
 from tests.rule_harness import RuleBench, multiset

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.functions.scalars.time_patterns import for_spark, has_zone, length_of, read, written
 from jobs.model.errors import InvalidQuery
-from jobs.sql.time_patterns import for_spark, has_zone, length_of, read, written
 
 _START = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as DuckDB gives a TIMESTAMP
 _PARTS = ("yyyy", "MM", "dd", "HH", "mm", "ss", "SSS")

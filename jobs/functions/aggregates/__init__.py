@@ -1,0 +1,1 @@
+"""The aggregate functions: what each keeps per group, adds, merges, and shows."""

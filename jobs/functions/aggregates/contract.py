@@ -1,0 +1,178 @@
+"""What an aggregate function is to the engine: a few answers, all of them SQL.
+
+    Δ rows of a group ──add──> accumulator of the batch ─┐
+                                                         ├─merge──> accumulator ──result──> what the view shows
+    __state of the group's stored row ───────────────────┘
+
+A *linear* function takes rows back as they came. Any other looks at the rows that came only, and says by `lost` and
+`must_recompute` when a row that went can have decided the result; the group is then computed again, by `add` over all
+of its rows.
+
+    MAX   stored 9   came 4, 7   went 9      merged 9   lost 9   must_recompute
+          stored 9   came 4      went 2      merged 9   lost 2   the 9 stands
+
+Contract of `add` and `merge`: cutting the same changes into other batches gives the same accumulator (for DOUBLE, up to
+rounding). `functions` in `jobs.functions.aggregates.registry` is the list; a new function is a subclass and one entry
+there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from jobs.engines.engine import Engine, filtered
+from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
+from jobs.model.errors import NotSupported, TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import NUMERIC, Kind, SqlType, struct
+
+ORDER_TYPE = struct(*((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER))
+"""The place of a row in the order of events."""
+
+SORTABLE = (*NUMERIC, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.VARCHAR, Kind.BYTES)
+"""The types whose values have an order that means something: what MIN, MAX and TOPK take."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A call whose types are checked: the parts of an `AggregateCall` that the function decides.
+
+    Attributes:
+        arguments: the value expressions; none for COUNT(*).
+        argument_types: a type for each argument.
+        parameters: the constants (N, ignoreNulls), in the order that the function documents, and how the variant of
+            the semantics differs.
+        type: the type of the result.
+    """
+
+    arguments: tuple[exp.Expression, ...]
+    argument_types: tuple[SqlType, ...]
+    parameters: tuple[int | bool | str, ...]
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The columns of a batch of changes, as SQL text, that `add` aggregates over.
+
+    Attributes:
+        arguments: the evaluated arguments.
+        weight: +1 for a row that came, −1 for one that went.
+        order: struct `ORDER_TYPE`; only there when the function is `ordered`. NULL where rows are no events.
+        where: the condition of FILTER (WHERE …); None when there is none.
+    """
+
+    arguments: tuple[str, ...]
+    weight: str
+    order: str
+    where: str | None
+
+    def only(self, aggregate: str, *conditions: str) -> str:
+        """`aggregate` over the changes that the call's own filter and the conditions let through."""
+        return filtered(aggregate, self.where, *conditions)
+
+    def came(self, aggregate: str, *conditions: str) -> str:
+        """`aggregate` over those of them that came."""
+        return self.only(aggregate, f"{self.weight} > 0", *conditions)
+
+    def went(self, aggregate: str, *conditions: str) -> str:
+        """`aggregate` over those of them that went."""
+        return self.only(aggregate, f"{self.weight} < 0", *conditions)
+
+
+class AggregateFunction(ABC):
+    """One function: which calls it accepts, and the SQL that maintains its result.
+
+    Attributes:
+        name: upper case, as in statements.
+        retractable: linear; `lost_type` is None for every call without DISTINCT.
+        ordered: `add` uses `Changes.order`.
+        needs_order: has no meaning over rows that are no events.
+    """
+
+    name: str
+    retractable: bool = False
+    ordered: bool = False
+    needs_order: bool = False
+
+    def bind(
+        self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...], *, distinct: bool = False
+    ) -> Bound:
+        """Check a call and find the type of its result.
+
+        Args:
+            arguments: as written, constants included; `*` is an `exp.Star` or no argument at all.
+            types: a type for each argument (whatever for `*` and constants).
+            distinct: the arguments were written after DISTINCT.
+
+        Raises:
+            TypeMismatch: the number, types or constants of the arguments do not fit.
+            NotSupported: DISTINCT, where it is not maintained.
+        """
+        if distinct:
+            raise NotSupported(f"{self.name}(DISTINCT …) is not maintained", hint=f"write {self.name} without DISTINCT")
+        return self.check(arguments, types)
+
+    @abstractmethod
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        """`bind`, DISTINCT being dealt with."""
+
+    @abstractmethod
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        """What is kept for a group."""
+
+    @abstractmethod
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        """Aggregate over a batch of changes of one group, giving an accumulator (never NULL, except where said)."""
+
+    @abstractmethod
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        """The accumulator of both; `old` is NULL for a group that is new."""
+
+    @abstractmethod
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        """The visible value of an accumulator, of the call's type once cast. That of NULL is the value over no rows."""
+
+    def lost_type(self, call: AggregateCall) -> SqlType | None:
+        """The type of what `lost` gives; None: the function is linear, nothing is ever computed again."""
+        return None
+
+    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str | None:
+        """Aggregate over a batch of changes: what `must_recompute` has to know about the rows that went."""
+        return None
+
+    def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
+        """Whether a row that went can have decided the merged accumulator. Never NULL; TRUE is always right."""
+        return "FALSE"
+
+    def one_value(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> SqlType:
+        """The type of the only argument.
+
+        Raises:
+            TypeMismatch: there is none, there are more, or it is a bare NULL or `*`.
+        """
+        if len(arguments) != 1 or isinstance(arguments[0], exp.Star):
+            raise TypeMismatch(f"{self.name} takes one argument, not {len(arguments)}", hint=f"{self.name}(column)")
+        return self.known(types[0])
+
+    def known(self, kind: SqlType) -> SqlType:
+        """That type, unless it is that of a bare NULL (TypeMismatch)."""
+        if kind.kind is Kind.NULL:
+            raise TypeMismatch(f"{self.name}(NULL) has no type", hint=f"{self.name}(CAST(NULL AS …))")
+        return kind
+
+    def refuse(self, kind: SqlType, accepted: str) -> TypeMismatch:
+        """The error for an argument of a type that the function does not take."""
+        return TypeMismatch(f"{self.name} does not take {kind}", hint=f"it takes {accepted}")
+
+
+def constant(expression: exp.Expression) -> int | bool | None:
+    """The value of an integer or boolean literal; None for anything else."""
+    if isinstance(expression, exp.Boolean):
+        return bool(expression.this)
+    if isinstance(expression, exp.Literal) and expression.is_int:
+        return int(expression.this)
+    return None

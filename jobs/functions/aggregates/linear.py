@@ -1,0 +1,246 @@
+"""Linear aggregate functions: their accumulators add up, so that a row can be taken away as it came.
+
+COUNT, SUM, AVG, SUM_LIST, BOOL_AND, BOOL_OR. Exact for integers and decimals: an overflow is an error of the engine,
+never a wrap. Sums of DOUBLE are kept additively and agree with a recomputation up to rounding; the sum starts again
+from zero when the last value of a group is taken away, so that nothing drifts for ever.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from sqlglot import exp
+
+from jobs.engines.arrays import addend
+from jobs.engines.engine import Engine
+from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from jobs.model.errors import TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Kind, SqlType, array, as_decimal, struct
+
+WHEN_EMPTY = "when empty"
+"""Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""
+
+# Ten more digits hold the sum of 10^10 values of any size: what Spark gives SUM as well.
+_SUM_DIGITS = 10
+
+
+class Count(AggregateFunction):
+    """COUNT(*), COUNT(x): rows, or rows where x is not null.
+
+    x     COUNT(*)  COUNT(x)
+    3
+    NULL  2         1
+    """
+
+    name = "COUNT"
+    retractable = True
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        if not arguments or (len(arguments) == 1 and isinstance(arguments[0], exp.Star)):
+            return Bound((), (), (), BIGINT)
+        if len(arguments) != 1:
+            raise TypeMismatch(f"COUNT takes one argument or *, not {len(arguments)}", hint="COUNT(*)")
+        return Bound(arguments, types, (), BIGINT)
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return BIGINT
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        present = [f"{argument} IS NOT NULL" for argument in changes.arguments]
+        return engine.cast(f"COALESCE({changes.only(f'SUM({changes.weight})', *present)}, 0)", BIGINT)
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        return f"COALESCE({old}, 0) + {new}"
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        return f"COALESCE({kept}, 0)"
+
+
+class Additive(AggregateFunction):
+    """What SUM, AVG and SUM_LIST share: the sum of the values that are not null, and how many they are.
+
+    Args:
+        ksql: ksqlDB's way: 0 over no value, and SUM has the type of a decimal argument, however many are added.
+    """
+
+    retractable = True
+
+    def __init__(self, *, ksql: bool = False) -> None:
+        self.ksql = ksql
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        kind = self.one_value(arguments, types)
+        if not kind.is_numeric:
+            raise self.refuse(kind, "numbers")
+        return Bound(arguments, types, self.variant(), self.result_type(kind))
+
+    def variant(self) -> tuple[str, ...]:
+        """The parameters of a call."""
+        return (WHEN_EMPTY,) if self.ksql else ()
+
+    @abstractmethod
+    def result_type(self, kind: SqlType) -> SqlType:
+        """The type of the result, for values of that type."""
+
+    def value_type(self, call: AggregateCall) -> SqlType:
+        """The type of the values that are added up."""
+        return call.argument_types[0]
+
+    def value(self, engine: Engine, call: AggregateCall, argument: str) -> str:
+        """What a row adds, in terms of its argument; NULL adds nothing."""
+        return argument
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return struct(("sum", self.sum_type(self.value_type(call))), ("n", BIGINT))
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        kind = self.sum_type(self.value_type(call))
+        value = self.value(engine, call, changes.arguments[0])
+        if kind.kind is Kind.DECIMAL:
+            value = engine.cast(value, as_decimal(self.value_type(call)))
+        elif kind.kind is Kind.BIGINT:
+            value = engine.cast(value, BIGINT)
+        # Not `value * weight`: the product of a wide decimal and a number loses digits.
+        signed = f"CASE WHEN {changes.weight} < 0 THEN -({value}) ELSE {value} END"
+        total = f"COALESCE({changes.only(f'SUM({signed})')}, 0)"
+        present = f"COALESCE({changes.only(f'SUM({changes.weight})', f'{changes.arguments[0]} IS NOT NULL')}, 0)"
+        return engine.struct([("sum", engine.cast(total, kind)), ("n", engine.cast(present, BIGINT))])
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        kind = self.sum_type(self.value_type(call))
+        zero = engine.cast("0", kind)
+        left = engine.cast(f"COALESCE({engine.field(old, 'sum')}, {zero})", addend(kind))
+        right = engine.cast(engine.field(new, "sum"), addend(kind))
+        count = f"COALESCE({engine.field(old, 'n')}, 0) + {engine.field(new, 'n')}"
+        total = engine.cast(f"CASE WHEN {count} = 0 THEN {zero} ELSE {left} + {right} END", kind)
+        return engine.struct([("sum", total), ("n", count)])
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        return self.shown(engine, call, engine.field(kept, "sum"), engine.field(kept, "n"))
+
+    def shown(self, engine: Engine, call: AggregateCall, total: str, count: str) -> str:
+        """The result of so many values with that sum."""
+        empty = " ELSE 0" if WHEN_EMPTY in call.parameters else ""
+        return f"CASE WHEN {count} > 0 THEN {self.of(engine, total, count)}{empty} END"
+
+    @abstractmethod
+    def sum_type(self, kind: SqlType) -> SqlType:
+        """In which values of that type are added up."""
+
+    @abstractmethod
+    def of(self, engine: Engine, total: str, count: str) -> str:
+        """The result, there being values."""
+
+
+class Sum(Additive):
+    """SUM(x): BIGINT for integers, DECIMAL with ten more digits for decimals, DOUBLE; NULL over no value.
+
+    x           SUM(x)
+    3, NULL, 4  7
+    """
+
+    name = "SUM"
+
+    def result_type(self, kind: SqlType) -> SqlType:
+        return kind if self.ksql and kind.kind is Kind.DECIMAL else self.sum_type(kind)
+
+    def sum_type(self, kind: SqlType) -> SqlType:
+        if kind.kind is Kind.DECIMAL:
+            precision = min(kind.precision + _SUM_DIGITS, MAX_PRECISION)
+            return SqlType(Kind.DECIMAL, precision=precision, scale=kind.scale)
+        return DOUBLE if kind.kind is Kind.DOUBLE else BIGINT
+
+    def of(self, engine: Engine, total: str, count: str) -> str:
+        return total
+
+
+class Avg(Additive):
+    """AVG(x): DOUBLE, of an exact sum where x is exact; NULL over no value.
+
+    x           AVG(x)
+    3, NULL, 4  3.5
+    """
+
+    name = "AVG"
+
+    def result_type(self, kind: SqlType) -> SqlType:
+        return DOUBLE
+
+    def sum_type(self, kind: SqlType) -> SqlType:
+        if kind.kind is Kind.BIGINT:
+            # The mean of a few thousand large BIGINTs (microseconds since 1970) fits where their sum does not.
+            return SqlType(Kind.DECIMAL, precision=MAX_PRECISION)
+        return Sum().sum_type(kind)
+
+    def of(self, engine: Engine, total: str, count: str) -> str:
+        return f"{engine.cast(total, DOUBLE)} / {count}"
+
+
+class SumList(Sum):
+    """SUM_LIST(x): SUM over the items of all arrays, NULL items and arrays left out; 0 of an empty array.
+
+    x                   SUM_LIST(x)
+    [1, 2], [NULL, 4]   7
+    """
+
+    name = "SUM_LIST"
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        kind = self.one_value(arguments, types)
+        if kind.kind is not Kind.ARRAY or not kind.args[0].is_numeric:
+            raise self.refuse(kind, "arrays of numbers")
+        return Bound(arguments, types, self.variant(), self.result_type(kind.args[0]))
+
+    def value_type(self, call: AggregateCall) -> SqlType:
+        item = call.argument_types[0].args[0]
+        return self.sum_type(item)
+
+    def value(self, engine: Engine, call: AggregateCall, argument: str) -> str:
+        kind = self.value_type(call)
+        items = engine.cast(argument, array(kind))
+        return f"CASE WHEN {argument} IS NOT NULL THEN {engine.total(items, kind)} END"
+
+
+class AllOrAny(AggregateFunction):
+    """BOOL_AND(x), EVERY(x), BOOL_OR(x), ANY(x): whether x holds in all rows, or in one; NULL over no value.
+
+        x                  BOOL_AND(x)  BOOL_OR(x)
+        TRUE, NULL, FALSE  FALSE        TRUE
+
+    Args:
+        every: all of them; else one is enough.
+    """
+
+    retractable = True
+
+    def __init__(self, name: str, *, every: bool) -> None:
+        self.name = name
+        self.every = every
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        kind = self.one_value(arguments, types)
+        if kind.kind is not Kind.BOOLEAN:
+            raise self.refuse(kind, "BOOLEAN")
+        return Bound(arguments, types, (), BOOLEAN)
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return struct(("yes", BIGINT), ("no", BIGINT))
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        def count(condition: str) -> str:
+            return engine.cast(f"COALESCE({changes.only(f'SUM({changes.weight})', condition)}, 0)", BIGINT)
+
+        value = changes.arguments[0]
+        return engine.struct([("yes", count(value)), ("no", count(f"NOT {value}"))])
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        return engine.struct(
+            (part, f"COALESCE({engine.field(old, part)}, 0) + {engine.field(new, part)}") for part in ("yes", "no")
+        )
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        decisive, other = ("no", "yes") if self.every else ("yes", "no")
+        answer = "FALSE" if self.every else "TRUE"
+        rest = f"WHEN {engine.field(kept, other)} > 0 THEN NOT {answer}"
+        return f"CASE WHEN {engine.field(kept, decisive)} > 0 THEN {answer} {rest} END"

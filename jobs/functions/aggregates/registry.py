@@ -1,0 +1,82 @@
+"""The aggregate functions of the language, by upper-case name. A new function is one entry here.
+
+Where ksqlDB's function of the same name gives something else, `KSQL_FUNCTIONS` has it: its `bind` notes the difference
+in the call's parameters. A bound call is therefore maintained by the function in `FUNCTIONS`, whatever it was bound by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from jobs.functions.aggregates.by_offset import ByOffset
+from jobs.functions.aggregates.collections import Attr, CollectList, CollectSet, Histogram
+from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from jobs.functions.aggregates.extremes import Extreme, ExtremeBy
+from jobs.functions.aggregates.linear import AllOrAny, Avg, Count, Sum, SumList
+from jobs.functions.aggregates.over_distinct import AdditiveDistinct, CountDistinct, WithDistinct
+from jobs.functions.aggregates.python import CustomAggregate
+from jobs.functions.aggregates.statistics import Correlation, Spread, StddevSamp
+from jobs.functions.aggregates.topk import TopK, TopKDistinct
+from jobs.model.stage import AggregateCall
+
+__all__ = ["FUNCTIONS", "AggregateFunction", "Bound", "Changes", "function_of", "functions"]
+
+
+def _by_name(*listed: AggregateFunction) -> dict[str, AggregateFunction]:
+    return {function.name: function for function in listed}
+
+
+FUNCTIONS: Mapping[str, AggregateFunction] = _by_name(
+    WithDistinct(Count(), CountDistinct()),
+    CountDistinct(),
+    WithDistinct(Sum(), AdditiveDistinct(Sum())),
+    WithDistinct(Avg(), AdditiveDistinct(Avg())),
+    SumList(),
+    AllOrAny("BOOL_AND", every=True),
+    AllOrAny("EVERY", every=True),
+    AllOrAny("BOOL_OR", every=False),
+    AllOrAny("ANY", every=False),
+    Extreme("MIN", greatest=False),
+    Extreme("MAX", greatest=True),
+    ExtremeBy("MIN_BY", greatest=False),
+    ExtremeBy("MAX_BY", greatest=True),
+    TopK(),
+    TopKDistinct(),
+    ByOffset("LATEST_BY_OFFSET", newest=True),
+    ByOffset("EARLIEST_BY_OFFSET", newest=False),
+    WithDistinct(CollectList("COLLECT_LIST"), CollectSet("COLLECT_LIST")),
+    WithDistinct(CollectList("ARRAY_AGG"), CollectSet("ARRAY_AGG")),
+    CollectSet("COLLECT_SET"),
+    Histogram(),
+    Attr(),
+    Spread("STDDEV_SAMPLE"),
+    StddevSamp(),
+    Spread("STDDEV_POP", population=True),
+    Spread("VARIANCE", root=False),
+    Spread("VAR_SAMP", root=False),
+    Spread("VAR_POP", population=True, root=False),
+    Correlation(),
+)
+
+KSQL_FUNCTIONS: Mapping[str, AggregateFunction] = {
+    **FUNCTIONS,
+    **_by_name(
+        WithDistinct(Sum(ksql=True), AdditiveDistinct(Sum(ksql=True))),
+        WithDistinct(Avg(ksql=True), AdditiveDistinct(Avg(ksql=True))),
+        SumList(ksql=True),
+        Spread("STDDEV_SAMPLE", zero=True),
+        Spread("STDDEV_SAMP", root=False, zero=True),
+        Correlation(nan=True),
+    ),
+}
+
+
+def functions(semantics: Literal["sql", "ksql"]) -> Mapping[str, AggregateFunction]:
+    """The functions that a query with those semantics binds its calls by."""
+    return KSQL_FUNCTIONS if semantics == "ksql" else FUNCTIONS
+
+
+def function_of(call: AggregateCall) -> AggregateFunction:
+    """The function that maintains a bound call: one of these, or one that a user wrote."""
+    return FUNCTIONS.get(call.function) or CustomAggregate.bound(call)

@@ -1,0 +1,185 @@
+"""Variances, standard deviations, CORRELATION: moments around the mean, merged as Chan, Golub and LeVeque do.
+
+Sums of squares would be linear, and lose all digits for values far from zero. Taking a value out of central moments
+loses them as well, so a group that loses a row is computed again.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.engines.engine import Engine
+from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from jobs.functions.aggregates.linear import WHEN_EMPTY
+from jobs.model.errors import NotSupported, TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import BIGINT, DOUBLE, SqlType, struct
+
+
+class _Moments(AggregateFunction):
+    """What both classes share: rows count where no argument is NULL; a group that loses one is computed again."""
+
+    def lost_type(self, call: AggregateCall) -> SqlType | None:
+        return BIGINT
+
+    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        return engine.cast(changes.went("COUNT(*)", *_present(changes)), BIGINT)
+
+    def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
+        return f"COALESCE({lost}, 0) > 0"
+
+
+class Spread(_Moments):
+    """VARIANCE, STDDEV_SAMPLE and their kin: DOUBLE; NULL over no value, and over one where n − 1 divides.
+
+        x        VAR_POP  VARIANCE  STDDEV_SAMPLE
+        1, 3, 5  2.67     4         2
+
+    Args:
+        population: divide by n, not by n − 1.
+        root: the deviation, not the variance.
+        zero: ksqlDB's way: 0 where there are too few values.
+    """
+
+    def __init__(self, name: str, *, population: bool = False, root: bool = True, zero: bool = False) -> None:
+        self.name = name
+        self.population = population
+        self.root = root
+        self.zero = zero
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        kind = self.one_value(arguments, types)
+        if not kind.is_numeric:
+            raise self.refuse(kind, "numbers")
+        return Bound(arguments, types, (WHEN_EMPTY,) if self.zero else (), DOUBLE)
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return struct(("n", BIGINT), ("mean", DOUBLE), ("m2", DOUBLE))
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        value = engine.cast(changes.arguments[0], DOUBLE)
+        count, mean, spread = _moments(changes, value)
+        return engine.struct([("n", engine.cast(count, BIGINT)), ("mean", mean), ("m2", spread)])
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        a, b = ({part: engine.field(side, part) for part in ("n", "mean", "m2")} for side in (old, new))
+        share, apart = _share(engine, old, new), f"({b['mean']} - {a['mean']})"
+        merged = engine.struct(
+            [
+                ("n", f"({a['n']} + {b['n']})"),
+                ("mean", f"{a['mean']} + {apart} * {share}"),
+                ("m2", f"{a['m2']} + {b['m2']} + {apart} * {apart} * {a['n']} * {share}"),
+            ]
+        )
+        return _merged(engine, old, new, merged)
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        count, spread = engine.field(kept, "n"), engine.field(kept, "m2")
+        variance = f"{spread} / {count}" if self.population else f"{spread} / ({count} - 1)"
+        value = f"SQRT({variance})" if self.root else variance
+        empty = " ELSE 0" if WHEN_EMPTY in call.parameters else ""
+        return f"CASE WHEN {count} > {0 if self.population else 1} THEN {value}{empty} END"
+
+
+class StddevSamp(Spread):
+    """Refused: the name means the variance in ksqlDB and the deviation in SQL."""
+
+    def __init__(self) -> None:
+        super().__init__("STDDEV_SAMP", root=False)
+
+    def bind(
+        self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...], *, distinct: bool = False
+    ) -> Bound:
+        raise NotSupported(
+            "STDDEV_SAMP is the variance in ksqlDB and the standard deviation in SQL", hint="write STDDEV_SAMPLE"
+        )
+
+
+class Correlation(_Moments):
+    """CORRELATION(x, y): DOUBLE, Pearson's coefficient of the rows where neither is NULL; NULL over fewer than two
+    rows, and where x or y is the same in all.
+
+        x  y     CORRELATION(x, y)
+        1  2
+        2  4     1.0
+        3  NULL  1.0
+
+    Args:
+        nan: ksqlDB's way: NaN where there is no coefficient.
+    """
+
+    name = "CORRELATION"
+
+    def __init__(self, *, nan: bool = False) -> None:
+        self.nan = nan
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        if len(arguments) != 2:
+            raise TypeMismatch(f"CORRELATION takes two arguments, not {len(arguments)}", hint="CORRELATION(x, y)")
+        for kind in types:
+            if not self.known(kind).is_numeric:
+                raise self.refuse(kind, "numbers")
+        return Bound(arguments, types, (WHEN_EMPTY,) if self.nan else (), DOUBLE)
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return struct(("n", BIGINT), *((name, DOUBLE) for name in ("mean_x", "mean_y", "m2_x", "m2_y", "c")))
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        x, y = (engine.cast(argument, DOUBLE) for argument in changes.arguments)
+        count, mean_x, m2_x = _moments(changes, x)
+        _, mean_y, m2_y = _moments(changes, y)
+        together = f"COALESCE({changes.came(f'COVAR_POP({x}, {y})', *_present(changes))}, 0) * {count}"
+        parts = [("mean_x", mean_x), ("mean_y", mean_y), ("m2_x", m2_x), ("m2_y", m2_y), ("c", together)]
+        return engine.struct([("n", engine.cast(count, BIGINT)), *parts])
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        def sum_of(part: str) -> str:
+            return f"{engine.field(old, part)} + {engine.field(new, part)}"
+
+        n, share = engine.field(old, "n"), _share(engine, old, new)
+        x, y = (f"({engine.field(new, mean)} - {engine.field(old, mean)})" for mean in ("mean_x", "mean_y"))
+        merged = engine.struct(
+            [
+                ("n", sum_of("n")),
+                ("mean_x", f"{engine.field(old, 'mean_x')} + {x} * {share}"),
+                ("mean_y", f"{engine.field(old, 'mean_y')} + {y} * {share}"),
+                ("m2_x", f"{sum_of('m2_x')} + {x} * {x} * {n} * {share}"),
+                ("m2_y", f"{sum_of('m2_y')} + {y} * {y} * {n} * {share}"),
+                ("c", f"{sum_of('c')} + {x} * {y} * {n} * {share}"),
+            ]
+        )
+        return _merged(engine, old, new, merged)
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        x, y, c = (engine.field(kept, part) for part in ("m2_x", "m2_y", "c"))
+        none = f" ELSE {engine.cast(chr(39) + 'NaN' + chr(39), DOUBLE)}" if WHEN_EMPTY in call.parameters else ""
+        return f"CASE WHEN {x} > 0 AND {y} > 0 THEN {c} / (SQRT({x}) * SQRT({y})){none} END"
+
+
+def _present(changes: Changes) -> list[str]:
+    return [f"{argument} IS NOT NULL" for argument in changes.arguments]
+
+
+def _moments(changes: Changes, value: str) -> tuple[str, str, str]:
+    """Aggregates over the rows that came and have all arguments: how many, the mean, the sum of squared distances.
+
+    The mean of equal values is that value: a sum divided by their number is not always, and would make a spread of
+    rounding errors out of none.
+    """
+    present = _present(changes)
+    low, high, mean = (changes.came(f"{name}({value})", *present) for name in ("MIN", "MAX", "AVG"))
+    count = changes.came("COUNT(*)", *present)
+    between = f"COALESCE(GREATEST({low}, LEAST({high}, {mean})), 0)"
+    return count, between, f"COALESCE({changes.came(f'VAR_POP({value})', *present)}, 0) * {count}"
+
+
+def _share(engine: Engine, old: str, new: str) -> str:
+    """The part of all rows that are new ones. It is computed first: counts multiplied with each other overflow from
+    three thousand million on."""
+    count = engine.field(new, "n")
+    return f"({engine.cast(count, DOUBLE)} / ({engine.field(old, 'n')} + {count}))"
+
+
+def _merged(engine: Engine, old: str, new: str, merged: str) -> str:
+    empty = f"COALESCE({engine.field(old, 'n')}, 0) = 0"
+    return f"CASE WHEN {empty} THEN {new} WHEN {engine.field(new, 'n')} = 0 THEN {old} ELSE {merged} END"

@@ -1,0 +1,135 @@
+"""TOPK, TOPKDISTINCT: the k greatest values of a group, greatest first.
+
+Not linear: only the k best are kept, so when one of them goes, the next is looked for in the group's rows.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.engines.comparable import comparable
+from jobs.engines.engine import Engine
+from jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes, constant
+from jobs.model.errors import TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import SqlType, array, struct
+
+# max_by(…, k) of Spark keeps a heap of k rows per group and refuses more.
+_MOST = 100_000
+
+
+class _Best(AggregateFunction):
+    """What both share: checking the call, and when a row that went matters. `parameters` are (k,)."""
+
+    others: bool
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        usage = f"{self.name}(column{' [, other, …]' if self.others else ''}, k)"
+        most = len(arguments) if self.others else 2
+        if not 2 <= len(arguments) <= most or isinstance(arguments[0], exp.Star):
+            raise TypeMismatch(f"{self.name} takes a column and k, not {len(arguments)} arguments", hint=usage)
+        count = constant(arguments[-1])
+        if count is None or isinstance(count, bool) or not 1 <= count <= _MOST:
+            raise TypeMismatch(f"k of {self.name} is a constant from 1 to {_MOST}", hint=usage)
+        kinds = tuple(self.known(kind) for kind in types[:-1])
+        if kinds[0].kind not in SORTABLE:
+            raise self.refuse(kinds[0], "numbers, texts, bytes, dates and times")
+        return Bound(arguments[:-1], kinds, (count,), array(self.item(kinds)))
+
+    def item(self, kinds: tuple[SqlType, ...]) -> SqlType:
+        """The type of an item of the result, for arguments of those types."""
+        return kinds[0]
+
+    def accumulator(self, call: AggregateCall) -> SqlType:
+        return array(self.item(call.argument_types))
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        return f"COALESCE({kept}, {engine.empty(self.accumulator(call))})"
+
+    def lost_type(self, call: AggregateCall) -> SqlType | None:
+        return call.argument_types[0]
+
+    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        return changes.went(f"MAX({changes.arguments[0]})")
+
+    def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
+        """While there are fewer than k, every row is among them."""
+        last = self.value(engine, call, engine.get(merged, str(_count(call))))
+        return f"COALESCE({lost} >= {last}, {lost} IS NOT NULL)"
+
+    def value(self, engine: Engine, call: AggregateCall, item: str) -> str:
+        """What an item is sorted by."""
+        return item
+
+
+class TopK(_Best):
+    """TOPK(x, k): ARRAY of the k greatest x, repeated values included. TOPK(x, other, …, k): ARRAY of
+    STRUCT<sort_col, col0, …> for the rows of the k greatest x.
+
+    Rows where x is NULL are left out. Rows with the same x follow their other columns, greatest first and NULL last,
+    so that the result is a function of the rows.
+
+        x  name    TOPK(x, 2)   TOPK(x, name, 2)
+        5  a
+        9  b
+        9  NULL    [9, 9]       [{9, b}, {9, NULL}]
+    """
+
+    name = "TOPK"
+    others = True
+
+    def item(self, kinds: tuple[SqlType, ...]) -> SqlType:
+        if len(kinds) == 1:
+            return kinds[0]
+        return struct(("sort_col", kinds[0]), *((f"col{n}", kind) for n, kind in enumerate(kinds[1:])))
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        value = changes.arguments[0]
+        row = value
+        if len(changes.arguments) > 1:
+            names = (name for name, _ in self.item(call.argument_types).fields)
+            row = engine.struct(zip(names, changes.arguments, strict=True))
+        best = changes.came(
+            engine.newest_items(row, self._key(engine, call, row), _count(call)), f"{value} IS NOT NULL"
+        )
+        return f"COALESCE({best}, {engine.empty(self.accumulator(call))})"
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        both = engine.concat(f"COALESCE({old}, {engine.empty(self.accumulator(call))})", new)
+        key = self._key(engine, call, "__each")
+        ordered = engine.sort_by(both, "__each", key, self.item(call.argument_types), descending=True)
+        return engine.first(ordered, _count(call))
+
+    def value(self, engine: Engine, call: AggregateCall, item: str) -> str:
+        return item if len(call.argument_types) == 1 else engine.field(item, "sort_col")
+
+    def _key(self, engine: Engine, call: AggregateCall, item: str) -> str:
+        kind = self.item(call.argument_types)
+        return item if len(call.argument_types) == 1 else comparable(engine, item, kind)
+
+
+class TopKDistinct(_Best):
+    """TOPKDISTINCT(x, k): ARRAY of the k greatest different x; NULL is no value.
+
+    x         TOPKDISTINCT(x, 2)
+    5, 9, 9   [9, 5]
+    """
+
+    name = "TOPKDISTINCT"
+    others = False
+
+    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
+        value = changes.arguments[0]
+        values = changes.came(engine.distinct_items(value), f"{value} IS NOT NULL")
+        return self._best(engine, call, f"COALESCE({values}, {engine.empty(self.accumulator(call))})")
+
+    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        both = engine.concat(f"COALESCE({old}, {engine.empty(self.accumulator(call))})", new)
+        return self._best(engine, call, engine.distinct(both))
+
+    def _best(self, engine: Engine, call: AggregateCall, values: str) -> str:
+        return engine.first(engine.sort(values, descending=True), _count(call))
+
+
+def _count(call: AggregateCall) -> int:
+    return int(call.parameters[0])

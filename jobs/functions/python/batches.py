@@ -1,0 +1,169 @@
+"""Functions of plain values as functions of Arrow columns: what both engines call.
+
+A scalar gets a value for each parameter and gives one. Of an aggregate there are three:
+
+    fold    [(x, …), …]              ->  state     the values of a batch that came, from init() on
+    merge   old, state, [(x, …), …]  ->  state     with what is stored; then the values that went are taken back
+    finish  state                    ->  result
+
+A state is JSON text. NULL is None, and None as a state means init(); values are as Arrow gives them to Python: Decimal,
+datetime with its zone, date, bytes, dict for STRUCT and MAP, list. TIME is a number: milliseconds of the day.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from jobs.model.errors import FunctionFailed
+from jobs.model.types import VARCHAR, Kind, SqlType, array, struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from jobs.functions.python.code import Code
+
+_Convert = Callable[[Any], Any]
+
+
+class Batch(ABC):
+    """A function over columns of one length; it loads its Python when it is first called.
+
+    Attributes:
+        name: as in statements, for errors.
+        parameters: the types of the columns.
+        returns: the type of the result.
+    """
+
+    name: str
+    parameters: tuple[SqlType, ...]
+    returns: SqlType
+
+    def __init__(self, name: str, code: Code, parameters: tuple[SqlType, ...], returns: SqlType) -> None:
+        self.name = name
+        self.parameters = parameters
+        self.returns = returns
+        self._code = code
+        # DuckDB counts the parameters of what it is to call.
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        self.__signature__ = inspect.Signature([inspect.Parameter(f"a{i}", kind) for i in range(len(parameters))])
+
+    def __call__(self, *columns: pa.Array) -> pa.Array:
+        """The column of results.
+
+        Raises:
+            FunctionFailed: the Python raised, or gave a value that is not of the type.
+        """
+        import pyarrow as pa
+
+        try:
+            row = self.row(self._code.load())
+            plain = [_plain(kind) for kind in self.parameters]
+            back = _arrow(self.returns)
+            given = [map(convert, column.to_pylist()) for convert, column in zip(plain, columns, strict=True)]
+            return pa.array([back(row(*values)) for values in zip(*given, strict=True)], self.returns.arrow())
+        except Exception as error:  # whatever the function does
+            raise FunctionFailed(f"the function {self.name} failed: {type(error).__name__}: {error}") from error
+
+    @abstractmethod
+    def row(self, found: Any) -> Callable[..., Any]:
+        """What is done with the values of one row, given the loaded Python."""
+
+
+class Scalar(Batch):
+    """The function itself."""
+
+    def row(self, found: Any) -> Callable[..., Any]:
+        called: Callable[..., Any] = found
+        return called
+
+
+class Fold(Batch):
+    """The state of a batch's values."""
+
+    def __init__(self, name: str, code: Code, parameters: tuple[SqlType, ...]) -> None:
+        super().__init__(name, code, (array(item_type(parameters)),), VARCHAR)
+
+    def row(self, found: Any) -> Callable[..., Any]:
+        def fold(items: list[dict[str, Any]] | None) -> str:
+            made = found()
+            state = made.init()
+            for item in items or ():
+                state = made.update(state, *item.values())
+            return _text(state)
+
+        return fold
+
+
+class Merge(Batch):
+    """The state of what is stored and of a batch, without the values that the batch takes back."""
+
+    def __init__(self, name: str, code: Code, parameters: tuple[SqlType, ...]) -> None:
+        super().__init__(name, code, (VARCHAR, VARCHAR, array(item_type(parameters))), VARCHAR)
+
+    def row(self, found: Any) -> Callable[..., Any]:
+        def merge(old: str | None, new: str | None, went: list[dict[str, Any]] | None) -> str:
+            made = found()
+            state = _state(made, new) if old is None else made.merge(_state(made, old), _state(made, new))
+            for item in went or ():
+                state = made.retract(state, *item.values())
+            return _text(state)
+
+        return merge
+
+
+class Finish(Batch):
+    """What a state shows."""
+
+    def __init__(self, name: str, code: Code, returns: SqlType) -> None:
+        super().__init__(name, code, (VARCHAR,), returns)
+
+    def row(self, found: Any) -> Callable[..., Any]:
+        def finish(state: str | None) -> Any:
+            made = found()
+            return made.finish(_state(made, state))
+
+        return finish
+
+
+def item_type(parameters: tuple[SqlType, ...]) -> SqlType:
+    """The values of one row, as an item of the list that is folded: `STRUCT<a0 …, a1 …>`."""
+    return struct(*((f"a{number}", kind) for number, kind in enumerate(parameters)))
+
+
+def _state(made: Any, text: str | None) -> Any:
+    return made.init() if text is None else json.loads(text)
+
+
+def _text(state: Any) -> str:
+    # Sorted: equal states are stored equal.
+    return json.dumps(state, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _plain(kind: SqlType) -> _Convert:
+    """From what Arrow gives: a MAP, there a list of pairs, becomes a dict."""
+    return _converted(kind, lambda pairs, key, value: {key(k): value(v) for k, v in pairs})
+
+
+def _arrow(kind: SqlType) -> _Convert:
+    """To what Arrow takes."""
+    return _converted(kind, lambda entries, key, value: [(key(k), value(v)) for k, v in entries.items()])
+
+
+def _converted(kind: SqlType, of_map: Callable[[Any, _Convert, _Convert], Any]) -> _Convert:
+    """Converts the MAPs inside a value and leaves the rest."""
+    match kind.kind:
+        case Kind.MAP:
+            key, value = (_converted(inner, of_map) for inner in kind.args)
+            return lambda found: None if found is None else of_map(found, key, value)
+        case Kind.ARRAY:
+            each = _converted(kind.args[0], of_map)
+            return lambda found: None if found is None else [each(item) for item in found]
+        case Kind.STRUCT:
+            members = {name: _converted(inner, of_map) for name, inner in kind.fields}
+            return lambda found: None if found is None else {n: c(found.get(n)) for n, c in members.items()}
+        case _:
+            return lambda found: found

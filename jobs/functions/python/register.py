@@ -1,0 +1,94 @@
+"""Makes functions known to Spark and DuckDB, under the names that rules and queries call them by."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from jobs.functions.python.batches import Batch, Finish, Fold, Merge, Scalar
+from jobs.functions.python.code import Code, check_allowed
+from jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
+from jobs.model.errors import RefreshFailed
+
+if TYPE_CHECKING:
+    import duckdb
+    from pyspark.sql import SparkSession
+
+    from jobs.model.definitions import Function
+
+
+class Library:
+    """The functions of a catalog. What a text calls is loaded and checked when it is registered, and nothing else.
+
+    Args:
+        allowed: the modules that the operator allows.
+    """
+
+    def __init__(self, functions: Iterable[Function], allowed: Collection[str]) -> None:
+        self._functions = {registered(function): function for function in functions}
+        self._allowed = allowed
+
+    def register_spark(self, session: SparkSession, text: str) -> None:
+        """Register what `text` calls; a session that has it already gets it again.
+
+        Raises:
+            FunctionRefused: a module is not allowed any more, or cannot be imported.
+            RefreshFailed: a module's source has changed since CREATE FUNCTION.
+        """
+        from pyspark.sql.pandas.functions import arrow_udf
+
+        for name, batch in self._called(text):
+            # The stubs ask for a third argument that Spark itself advises against.
+            made = arrow_udf(_columns(batch), batch.returns.spark())  # type: ignore[call-overload]
+            session.udf.register(name, made)
+
+    def register_duckdb(self, connection: duckdb.DuckDBPyConnection, text: str) -> None:
+        """Register what `text` calls and the connection does not know yet. Raises as `register_spark`."""
+        from duckdb.func import ARROW, SPECIAL
+
+        for name, batch in self._called(text):
+            known = connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [name]).fetchone()
+            if known is None:
+                kinds: list[Any] = [kind.duckdb() for kind in batch.parameters]
+                returns: Any = batch.returns.duckdb()
+                # SPECIAL: the function sees NULLs, as in Spark.
+                connection.create_function(name, batch, kinds, returns, type=ARROW, null_handling=SPECIAL)
+
+    def _called(self, text: str) -> Iterator[tuple[str, Batch]]:
+        lowered = text.lower()
+        for function in (function for name, function in self._functions.items() if name in lowered):
+            yield from _batches(function, _code(function, self._allowed))
+
+
+def _code(function: Function, allowed: Collection[str]) -> Code:
+    check_allowed(function.module, allowed)
+    code = Code(function.module, function.attribute, tuple(sys.path))
+    if code.source() != function.source:
+        raise RefreshFailed(
+            f"the source of '{function.module}' has changed since CREATE FUNCTION {function.name}",
+            hint=f"drop the views that use {function.name}, then CREATE OR REPLACE the function and the views",
+        )
+    return code
+
+
+def _batches(function: Function, code: Code) -> Iterator[tuple[str, Batch]]:
+    kinds = tuple(parameter.type for parameter in function.parameters)
+    name = registered(function)
+    if not function.aggregate:
+        yield name, Scalar(function.name, code, kinds, function.returns)
+        return
+    yield part_of(name, FOLD), Fold(function.name, code, kinds)
+    yield part_of(name, MERGE), Merge(function.name, code, kinds)
+    yield part_of(name, FINISH), Finish(function.name, code, function.returns)
+
+
+def _columns(batch: Batch) -> Any:
+    """A plain function whose annotations tell Spark that it takes and gives Arrow columns."""
+    import pyarrow as pa
+
+    def run(*columns: pa.Array) -> pa.Array:
+        return batch(*columns)
+
+    run.__annotations__ = {"columns": pa.Array, "return": pa.Array}
+    return run

@@ -1,0 +1,47 @@
+"""The scalar functions of the language, by name.
+
+The texts of both engines give the same rows. Known differences: DECIMAL divided by DECIMAL, which DuckDB divides as
+DOUBLE; regular expressions that RE2 lacks; the order of names in JSON that was taken apart and put together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobs.functions.scalars.arrays import ARRAYS
+from jobs.functions.scalars.bytes import BYTES
+from jobs.functions.scalars.contract import Scalar
+from jobs.functions.scalars.higher_order import HIGHER_ORDER
+from jobs.functions.scalars.json import JSON
+from jobs.functions.scalars.maps import MAPS
+from jobs.functions.scalars.numbers import NUMBERS
+from jobs.functions.scalars.operators import FAILING
+from jobs.functions.scalars.other import CONVERSIONS, OTHER
+from jobs.functions.scalars.patterns import PATTERNS
+from jobs.functions.scalars.text import TEXT
+from jobs.functions.scalars.times import TIMES
+from jobs.functions.scalars.url import URLS
+
+_ALL = (
+    *(*TEXT, *PATTERNS, *BYTES, *JSON, *URLS),
+    *(*NUMBERS, *TIMES, *ARRAYS, *MAPS, *HIGHER_ORDER, *OTHER, *CONVERSIONS, *FAILING),
+)
+SCALARS: Mapping[str, Scalar] = {
+    name: scalar for scalar in _ALL if not scalar.hidden for name in (scalar.name, *scalar.aliases)
+}
+"""The functions of the language, by each of their names."""
+
+_HIDDEN: Mapping[str, Scalar] = {scalar.name: scalar for scalar in _ALL if scalar.hidden}
+
+NOT_DETERMINISTIC = frozenset(
+    {
+        *("RAND", "RANDOM", "UUID", "NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME"),
+        *("LOCALTIMESTAMP", "GETDATE"),
+    }
+)
+"""Functions whose value depends on when, or how often, they are computed: no view can use them."""
+
+
+def find(name: str) -> Scalar | None:
+    """The function of that upper-case name, or None; those that others are made of are among them."""
+    return SCALARS.get(name) or _HIDDEN.get(name)

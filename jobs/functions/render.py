@@ -1,0 +1,162 @@
+"""How each engine writes the language: sqlglot's generators, with our meaning where theirs differs.
+
+Names are always quoted. A division by zero is NULL, an element or key that is not there is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.dialects.spark import Spark
+from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.generators.spark import SparkGenerator
+
+from jobs.functions.registry import find
+from jobs.functions.scalars.literals import quoted
+from jobs.model.types import SqlType
+from jobs.sql.types_text import type_of
+
+_Write = Callable[[Any, Any], str]
+
+
+def _call(dialect: str) -> _Write:
+    """A function call. STRUCT and MAP take pairs, all others values."""
+
+    def write(self: Any, node: exp.Anonymous) -> str:
+        name = node.name.upper()
+        pairs = node.expressions
+        if name in ("STRUCT", "MAP") and all(isinstance(pair, exp.PropertyEQ) for pair in pairs):
+            return str(self.struct_text(pairs) if name == "STRUCT" else self.map_text(pairs))
+        arguments = [self.sql(argument) for argument in node.expressions]
+        scalar = find(name)
+        if scalar is not None:
+            return scalar.write(dialect, arguments)
+        return f"{node.name}({', '.join(arguments)})"
+
+    return write
+
+
+def _divide(operator: str) -> _Write:
+    def write(self: Any, node: exp.Binary) -> str:
+        divisor = self.sql(node, "expression")
+        known = isinstance(node.expression, exp.Literal) and float(node.expression.name) != 0
+        return f"({self.sql(node, 'this')}) {operator} {divisor if known else f'nullif({divisor}, 0)'}"
+
+    return write
+
+
+def _cast(word: str) -> _Write:
+    def write(self: Any, node: exp.Cast) -> str:
+        return f"{word}({self.sql(node, 'this')} AS {self.type_text(type_of(node.to))})"
+
+    return write
+
+
+def _field(self: Any, node: exp.Dot) -> str:
+    return f"({self.sql(node, 'this')}).{self.sql(node, 'expression')}"
+
+
+_SHARED: dict[Any, Any] = {
+    exp.Div: _divide("/"),
+    exp.Mod: _divide("%"),
+    exp.Dot: _field,
+    exp.DPipe: lambda self, node: self.binary(node, "||"),
+    exp.Filter: lambda self, node: f"{self.sql(node, 'this')} FILTER ({self.sql(node, 'expression').strip()})",
+}
+
+
+class SparkWriter(SparkGenerator):
+    """Spark SQL 4.2, in ANSI mode."""
+
+    TRANSFORMS: ClassVar[dict[Any, Any]] = {
+        **SparkGenerator.TRANSFORMS,
+        **_SHARED,
+        exp.Anonymous: _call("spark"),
+        exp.Cast: _cast("CAST"),
+        exp.TryCast: _cast("try_cast"),
+        exp.Array: lambda self, node: f"array({self.expressions(node, flat=True)})",
+        exp.Bracket: lambda self, node: (
+            f"try_element_at({self.sql(node, 'this')}, {self.expressions(node, flat=True)})"
+        ),
+        exp.Like: lambda self, node: self.like_text(node),
+        exp.Literal: lambda self, node: self.literal_text(node),
+        exp.Lambda: lambda self, node: self.lambda_sql(node),
+    }
+
+    def type_text(self, kind: SqlType) -> str:
+        return kind.spark()
+
+    def struct_text(self, pairs: list[exp.PropertyEQ]) -> str:
+        return f"named_struct({', '.join(f'{_string(p.this.name)}, {self.sql(p.expression)}' for p in pairs)})"
+
+    def map_text(self, pairs: list[exp.PropertyEQ]) -> str:
+        return f"map({', '.join(f'{self.sql(p.this)}, {self.sql(p.expression)}' for p in pairs)})"
+
+    def literal_text(self, node: exp.Literal) -> str:
+        return _string(node.name) if node.is_string else node.name
+
+    def like_text(self, node: exp.Like) -> str:
+        # Spark's LIKE takes a backslash as escape unless told otherwise; ours has none unless told.
+        if isinstance(node.parent, exp.Escape):
+            return f"{self.sql(node, 'this')} {_like(node)} {self.sql(node, 'expression')}"
+        return f"{self.sql(node, 'this')} {_like(node)} replace({self.sql(node, 'expression')}, '\\\\', '\\\\\\\\')"
+
+    @classmethod
+    def text(cls, tree: exp.Expr) -> str:
+        return str(cls(dialect=Spark(), identify=True, comments=False).generate(tree))
+
+
+class DuckDbWriter(DuckDBGenerator):
+    """DuckDB 2.0."""
+
+    TRANSFORMS: ClassVar[dict[Any, Any]] = {
+        **DuckDBGenerator.TRANSFORMS,
+        **_SHARED,
+        exp.Anonymous: _call("duckdb"),
+        exp.Cast: _cast("CAST"),
+        exp.TryCast: _cast("TRY_CAST"),
+        exp.Array: lambda self, node: f"[{self.expressions(node, flat=True)}]",
+        exp.Bracket: lambda self, node: f"({self.sql(node, 'this')})[{self.expressions(node, flat=True)}]",
+        exp.Like: lambda self, node: f"{self.sql(node, 'this')} {_like(node)} {self.sql(node, 'expression')}",
+        exp.Lambda: lambda self, node: f"lambda {self.expressions(node, flat=True)}: {self.sql(node, 'this')}",
+    }
+
+    def type_text(self, kind: SqlType) -> str:
+        return kind.duckdb()
+
+    def struct_text(self, pairs: list[exp.PropertyEQ]) -> str:
+        return f"struct_pack({', '.join(f'{_quoted(p.this.name)} := {self.sql(p.expression)}' for p in pairs)})"
+
+    def map_text(self, pairs: list[exp.PropertyEQ]) -> str:
+        return f"MAP {{{', '.join(f'{self.sql(p.this)}: {self.sql(p.expression)}' for p in pairs)}}}"
+
+    @classmethod
+    def text(cls, tree: exp.Expr) -> str:
+        return str(cls(dialect=DuckDB(), identify=True, comments=False).generate(tree))
+
+
+_WRITERS: dict[str, type[SparkWriter] | type[DuckDbWriter]] = {"spark": SparkWriter, "duckdb": DuckDbWriter}
+
+
+def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> str:
+    """An expression, or a whole SELECT, as text for an engine.
+
+    Expressions of a stage or of a view's stored query mean the same to both engines. In a query straight from the
+    parser, types are not known yet: there `/` is the engine's own. Functions that are not ours are written as they are.
+    """
+    return _WRITERS[dialect].text(expression)
+
+
+def _like(node: exp.Like) -> str:
+    return "NOT LIKE" if node.args.get("negate") else "LIKE"
+
+
+def _string(text: str) -> str:
+    return quoted(text, "spark")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

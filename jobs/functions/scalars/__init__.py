@@ -1,0 +1,1 @@
+"""The scalar functions, a file for each kind of value they work on."""

@@ -1,0 +1,233 @@
+"""Functions over arrays. NULL is an item like others, and equal to NULL; items are numbered from 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jobs.functions.scalars.contract import Scalar, Signature, Types, common, count
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.types import Kind, SqlType
+
+# The first of equal items stays.
+_DISTINCT = "list_filter({0}, lambda __x, __i: list_position({0}, __x) = __i)"
+_COMBINED = (
+    "list_transform(range(0, CAST(1 << len({0}) AS BIGINT)), lambda __y: list_transform({0}, lambda __x, __i:"
+    " CASE WHEN (__y >> (len({0}) - __i)) & 1 = 1 THEN __x END))"
+)
+
+
+def is_array(name: str, number: int, kind: SqlType) -> None:
+    """Check that argument `number` (from 1) is an array.
+
+    Raises:
+        TypeMismatch: it is not.
+    """
+    if kind.kind is not Kind.ARRAY:
+        raise TypeMismatch(f"argument {number} of {name} must be an ARRAY, not {kind}")
+
+
+def _one(result: Callable[[SqlType], SqlType], *, plain: bool = False) -> Signature:
+    """One array; `plain`: its items have an order."""
+
+    def signature(name: str, types: Types) -> tuple[Types, SqlType]:
+        count(name, types, 1, 1)
+        is_array(name, 1, types[0])
+        if plain and types[0].args[0].is_nested:
+            raise TypeMismatch(f"{name} does not take {types[0]}: its items have no order")
+        return types, result(types[0])
+
+    return signature
+
+
+def _two(name: str, types: Types) -> tuple[Types, SqlType]:
+    """Two arrays of one type; one that is just NULL has the other's."""
+    count(name, types, 2, 2)
+    shared = common(name, types)
+    is_array(name, 1, shared)
+    return (shared, shared), shared
+
+
+def _with_item(result: Callable[[SqlType], SqlType]) -> Signature:
+    """An array, and what may be one of its items."""
+
+    def signature(name: str, types: Types) -> tuple[Types, SqlType]:
+        count(name, types, 2, 2)
+        is_array(name, 1, types[0])
+        item = common(name, (types[0].args[0], types[1]))
+        if item.kind in (Kind.MAP, Kind.NULL):
+            raise TypeMismatch(f"{name} cannot compare values of type {item}")
+        return (t.array(item), item), result(t.array(item))
+
+    return signature
+
+
+def _sort(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 1, 2)
+    _, result = _one(lambda kind: kind, plain=True)(name, types[:1])
+    if len(types) == 2 and types[1] != t.VARCHAR:
+        raise TypeMismatch(f"argument 2 of {name} must be 'ASC' or 'DESC', not {types[1]}")
+    return types, result
+
+
+def _descending(arguments: Sequence[str]) -> bool:
+    return len(arguments) > 1 and arguments[1].strip("'").upper().startswith("DESC")
+
+
+def _check_order(said: Sequence[str | None]) -> None:
+    if len(said) > 1 and (said[1] or "").upper() not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
+        raise InvalidQuery(f"{said[1]!r} is not an order", hint="'ASC' or 'DESC'")
+
+
+def _sorted_spark(arguments: Sequence[str]) -> str:
+    return f"sort_array({arguments[0]}, false)" if _descending(arguments) else f"array_sort({arguments[0]})"
+
+
+def _sorted_duckdb(arguments: Sequence[str]) -> str:
+    order = "DESC" if _descending(arguments) else "ASC"
+    return f"list_sort({arguments[0]}, '{order}', 'NULLS LAST')"
+
+
+def _join(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 1, 2)
+    is_array(name, 1, types[0])
+    texts = t.array(t.VARCHAR)
+    if t.common_type(types[0], texts) != texts or types[1:] not in ((), (t.VARCHAR,), (t.NULL,)):
+        raise TypeMismatch(f"{name} takes an ARRAY<VARCHAR> and a VARCHAR", hint="CAST(… AS ARRAY<VARCHAR>)")
+    return (texts, t.VARCHAR)[: len(types)], t.VARCHAR
+
+
+def _joined(template: str) -> Callable[[Sequence[str]], str]:
+    """NULL items are the word null, a NULL separator is none."""
+    return lambda arguments: template.format(
+        arguments[0], f"coalesce({arguments[1]}, '')" if len(arguments) > 1 else "','"
+    )
+
+
+def _slice(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 3, 3)
+    is_array(name, 1, types[0])
+    for number, kind in enumerate(types[1:], 2):
+        if kind.kind not in (Kind.INT, Kind.NULL):
+            raise TypeMismatch(f"argument {number} of {name} must be INT, not {kind}")
+    return (types[0], t.INT, t.INT), types[0]
+
+
+def _sliced(size: str, cut: str) -> Callable[[Sequence[str]], str]:
+    """From one item to another, both included; NULL where there are none so far."""
+
+    def write(arguments: Sequence[str]) -> str:
+        items = arguments[0]
+        length = size.format(items)
+        first, last = f"coalesce({arguments[1]}, 1)", f"coalesce({arguments[2]}, {length})"
+        inside = f"{first} >= 1 AND {last} <= {length} AND {last} >= {first} - 1"
+        return f"CASE WHEN {inside} THEN {cut.format(items, first, last)} END"
+
+    return write
+
+
+def _series(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 2, 3)
+    for number, kind in enumerate(types, 1):
+        if kind.kind not in ((Kind.INT, Kind.NULL) if number == 3 else (Kind.INT, Kind.BIGINT, Kind.NULL)):
+            raise TypeMismatch(f"argument {number} of {name} must be {'INT' if number == 3 else 'INT or BIGINT'}")
+    shared = common(name, types[:2])
+    shared = t.INT if shared.kind is Kind.NULL else shared
+    return (shared,) * len(types), t.array(shared)
+
+
+def _counted(template: str) -> Callable[[Sequence[str]], str]:
+    """Down when the end is below the start and no step is given. A step the other way leads nowhere: NULL."""
+
+    def write(arguments: Sequence[str]) -> str:
+        first, last, *rest = arguments
+        step = rest[0] if rest else f"CASE WHEN {last} < {first} THEN -1 ELSE 1 END"
+        leads = f"(({step}) > 0 AND {last} >= {first}) OR (({step}) < 0 AND {last} <= {first})"
+        return f"CASE WHEN {leads} THEN {template.format(first, last, step)} END"
+
+    return write
+
+
+def _cubed(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 1, 1)
+    is_array(name, 1, types[0])
+    return types, t.array(types[0])
+
+
+ARRAYS = (
+    Scalar(
+        "ARRAY_LENGTH", _one(lambda _: t.INT), "array_size({0})", "CAST(len({0}) AS INTEGER)", aliases=("CARDINALITY",)
+    ),
+    # False, not NULL, when the array lacks the value and holds a NULL.
+    Scalar(
+        "ARRAY_CONTAINS",
+        _with_item(lambda _: t.BOOLEAN),
+        "CASE WHEN {0} IS NOT NULL THEN exists({0}, __x -> __x <=> {1}) END",
+        "CASE WHEN {0} IS NOT NULL THEN list_position({0}, {1}) IS NOT NULL END",
+    ),
+    Scalar("ARRAY_DISTINCT", _one(lambda kind: kind), "array_distinct", _DISTINCT),
+    Scalar(
+        "ARRAY_EXCEPT",
+        _two,
+        "array_except",
+        "CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda __x, __i:"
+        " list_position({0}, __x) = __i AND list_position({1}, __x) IS NULL) END",
+    ),
+    Scalar(
+        "ARRAY_INTERSECT",
+        _two,
+        "array_intersect",
+        "CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda __x, __i:"
+        " list_position({0}, __x) = __i AND list_position({1}, __x) IS NOT NULL) END",
+    ),
+    Scalar(
+        "ARRAY_UNION",
+        _two,
+        "array_union",
+        f"CASE WHEN {{0}} IS NOT NULL AND {{1}} IS NOT NULL THEN {_DISTINCT.format('list_concat({0}, {1})')} END",
+    ),
+    Scalar(
+        "ARRAY_CONCAT",
+        _two,
+        "coalesce(concat({0}, {1}), {0}, {1})",
+        "CASE WHEN {0} IS NOT NULL OR {1} IS NOT NULL THEN list_concat({0}, {1}) END",
+    ),
+    Scalar("ARRAY_MAX", _one(lambda kind: kind.args[0], plain=True), "array_max", "list_max"),
+    Scalar("ARRAY_MIN", _one(lambda kind: kind.args[0], plain=True), "array_min", "list_min"),
+    Scalar("ARRAY_SORT", _sort, _sorted_spark, _sorted_duckdb, constant=(1,), check=_check_order),
+    Scalar(
+        "ARRAY_REMOVE",
+        _with_item(lambda kind: kind),
+        "filter({0}, __x -> NOT (__x <=> {1}))",
+        "list_filter({0}, lambda __x: __x IS DISTINCT FROM {1})",
+    ),
+    Scalar(
+        "JOIN_TEXTS",
+        _join,
+        _joined("array_join({0}, {1}, 'null')"),
+        _joined("array_to_string(list_transform({0}, lambda __x: coalesce(__x, 'null')), {1})"),
+        hidden=True,
+    ),
+    Scalar(
+        "SLICE",
+        _slice,
+        _sliced("size({0})", "slice({0}, {1}, {2} - {1} + 1)"),
+        _sliced("CAST(len({0}) AS INTEGER)", "list_slice({0}, {1}, {2})"),
+    ),
+    Scalar(
+        "GENERATE_SERIES",
+        _series,
+        _counted("sequence({0}, {1}, {2})"),
+        _counted("generate_series({0}, {1}, {2})"),
+        exact=True,
+    ),
+    # Each item or NULL in its place, in all combinations, each once: for CUBE_EXPLODE.
+    Scalar(
+        "COMBINATIONS",
+        _cubed,
+        "array_distinct(transform(sequence(0, shiftleft(1, size({0})) - 1), __y -> transform({0}, (__x, __i) ->"
+        " CASE WHEN getbit(__y, size({0}) - 1 - __i) = 1 THEN __x END)))",
+        _DISTINCT.format(_COMBINED),
+        hidden=True,
+    ),
+)

@@ -1,0 +1,201 @@
+"""Functions over numbers. A DOUBLE that does not exist is NaN or infinite (LN(-1), LN(0)), as in IEEE 754."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.functions.scalars.contract import Scalar, Signature, Types, common, count, numeric, takes
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.types import Kind, SqlType
+
+_DOUBLE = takes(t.DOUBLE, t.DOUBLE)
+
+
+def _same(name: str, types: Types) -> tuple[Types, SqlType]:
+    """One number, whose type the result has."""
+    count(name, types, 1, 1)
+    numeric(name, 1, types[0])
+    return types, t.DOUBLE if types[0].kind is Kind.NULL else types[0]
+
+
+def _integers(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 2, 2)
+    for number, kind in enumerate(types, 1):
+        if kind.kind not in (Kind.INT, Kind.BIGINT, Kind.NULL):
+            raise TypeMismatch(f"argument {number} of {name} must be INT or BIGINT, not {kind}")
+    return types, common(name, types)
+
+
+def _whole(digits: int) -> Signature:
+    """FLOOR and CEIL: the type stays, but a DECIMAL loses its fraction (and may gain a digit before the point)."""
+
+    def signature(name: str, types: Types) -> tuple[Types, SqlType]:
+        count(name, types, 1, 1)
+        numeric(name, 1, types[0])
+        kind = types[0]
+        if kind.kind is Kind.DECIMAL:
+            return types, t.decimal(max(kind.precision - kind.scale + digits, 1), 0)
+        return types, t.DOUBLE if kind.kind is Kind.NULL else kind
+
+    return signature
+
+
+def _round(name: str, types: Types) -> tuple[Types, SqlType]:
+    """ROUND(x) is a whole number, BIGINT for a DOUBLE; ROUND(x, n) keeps the type."""
+    count(name, types, 1, 2)
+    if len(types) == 1:
+        given, kind = _whole(1)(name, types)
+        return given, t.BIGINT if kind == t.DOUBLE else kind
+    numeric(name, 1, types[0])
+    if types[1] != t.INT:
+        raise TypeMismatch(f"argument 2 of {name} must be INT, not {types[1]}")
+    return types, types[0]
+
+
+def _rounded(arguments: Sequence[str]) -> str:
+    """Half goes up, so -1.5 becomes -1; the engines' own ROUND takes it away from zero."""
+    value, *rest = arguments
+    digits = rest[0] if rest else "0"
+    away = f"round({value}, {digits})"
+    step = _power_of_ten(-_whole_literal(digits))
+    # How much of a step was lost, in DOUBLE: half of one, but for its own rounding.
+    half = f"abs(CAST({value} - {away} AS DOUBLE) / {step} - 0.5) < 1e-9"
+    return f"CASE WHEN {value} < 0 AND {half} THEN round({away} + {step}, {digits}) ELSE {away} END"
+
+
+def _whole_literal(text: str) -> int:
+    return int(text.replace(" ", ""))
+
+
+def _power_of_ten(exponent: int) -> str:
+    return "1" + "0" * exponent if exponent >= 0 else "0." + "0" * (-exponent - 1) + "1"
+
+
+def _cut_spark(arguments: Sequence[str]) -> str:
+    digits = "".join(f", {each}" for each in arguments[1:])
+    return f"CASE WHEN {arguments[0]} < 0 THEN ceil({arguments[0]}{digits}) ELSE floor({arguments[0]}{digits}) END"
+
+
+def _cut_double(arguments: Sequence[str], cut: str) -> str:
+    """Cut as a decimal number, since 0.29 * 100 is less than 29; from 10^15 on nothing stands behind the point."""
+    if len(arguments) == 1:
+        return cut
+    return f"CASE WHEN abs({arguments[0]}) < 1e15 THEN CAST({cut} AS DOUBLE) ELSE {arguments[0]} END"
+
+
+def _cut_double_duckdb(arguments: Sequence[str]) -> str:
+    if len(arguments) == 1:
+        return f"trunc({arguments[0]})"
+    return _cut_double(arguments, f"trunc(CAST(CAST({arguments[0]} AS VARCHAR) AS DECIMAL(38, 15)), {arguments[1]})")
+
+
+def _logarithm(name: str, types: Types) -> tuple[Types, SqlType]:
+    """LOG(x), natural; LOG(base, x)."""
+    return takes(t.DOUBLE, *([t.DOUBLE] * min(max(len(types), 1), 2)))(name, types)
+
+
+_LN = (
+    "CASE WHEN {0} > 0 THEN ln({0}) WHEN {0} = 0 THEN CAST('-Infinity' AS DOUBLE)"
+    " WHEN {0} IS NOT NULL THEN CAST('NaN' AS DOUBLE) END"
+)
+
+
+def _logarithm_text(arguments: Sequence[str]) -> str:
+    if len(arguments) == 1:
+        return _LN.format(*arguments)
+    base, value = arguments
+    there = f"{value} IS NOT NULL AND {base} IS NOT NULL"
+    return (
+        f"CASE WHEN {base} > 0 AND {base} <> 1 THEN ({_LN.format(value)}) / ln({base})"
+        f" WHEN {there} THEN CAST('NaN' AS DOUBLE) END"
+    )
+
+
+def _bounded(function: str) -> str:
+    """ACOS, ASIN: outside of -1 … 1 there is no angle."""
+    return (
+        f"CASE WHEN {{0}} BETWEEN -1 AND 1 THEN {function}({{0}}) WHEN {{0}} IS NOT NULL THEN CAST('NaN' AS DOUBLE) END"
+    )
+
+
+_EARTH = {"km": 6371, "miles": 3959}
+"""Radius of the earth, as ksqlDB has it."""
+
+
+def _distance(name: str, types: Types) -> tuple[Types, SqlType]:
+    return takes(t.DOUBLE, *([t.DOUBLE] * 4), t.VARCHAR, optional=1)(name, types)
+
+
+def _distance_text(arguments: Sequence[str]) -> str:
+    """Haversine."""
+    lat1, lon1, lat2, lon2, *unit = arguments
+    radius = _radius(unit[0].strip("'") if unit else "km")
+    squares = (
+        f"power(sin(radians({lat2} - ({lat1})) / 2), 2)"
+        f" + power(sin(radians({lon2} - ({lon1})) / 2), 2) * cos(radians({lat1})) * cos(radians({lat2}))"
+    )
+    return f"2 * asin(sqrt({squares})) * {radius}"
+
+
+def _radius(unit: str) -> int:
+    name = unit.lower()
+    found = [radius for key, radius in _EARTH.items() if name and (key.startswith(name) or name.startswith(key[:2]))]
+    if not found:
+        raise InvalidQuery(f"{unit!r} is not a unit of distance", hint="'KM' or 'MILES'")
+    return found[0]
+
+
+def _check_unit(said: Sequence[str | None]) -> None:
+    for unit in said[4:]:
+        _radius(unit or "")
+
+
+def _nothing(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 0, 0)
+    return (), t.DOUBLE
+
+
+NUMBERS = (
+    Scalar("ABS", _same, "abs"),
+    Scalar("SIGN", takes(t.INT, t.DOUBLE), "CAST(sign({0}) AS INT)"),
+    Scalar("FLOOR", _whole(1), "floor", exact=True),
+    Scalar("CEIL", _whole(1), "ceil", aliases=("CEILING",), exact=True),
+    Scalar("ROUND", _round, _rounded, exact=True, constant=(1,)),
+    Scalar(
+        "TRUNC",
+        _round,
+        _cut_spark,
+        "trunc",
+        aliases=("TRUNCATE",),
+        exact=True,
+        constant=(1,),
+        instead=((Kind.DOUBLE, "TRUNC_OF_DOUBLE"),),
+    ),
+    Scalar(
+        "TRUNC_OF_DOUBLE",
+        _round,
+        lambda arguments: _cut_double(arguments, _cut_spark(arguments)),
+        _cut_double_duckdb,
+        exact=True,
+        constant=(1,),
+        hidden=True,
+    ),
+    Scalar("SQRT", _DOUBLE, "CASE WHEN {0} >= 0 THEN sqrt({0}) WHEN {0} IS NOT NULL THEN CAST('NaN' AS DOUBLE) END"),
+    Scalar("CBRT", _DOUBLE, "cbrt"),
+    Scalar("POWER", takes(t.DOUBLE, t.DOUBLE, t.DOUBLE), "power"),
+    Scalar("EXP", _DOUBLE, "exp"),
+    Scalar("LN", _DOUBLE, _LN),
+    Scalar("LOG", _logarithm, _logarithm_text),
+    *(Scalar(name, _DOUBLE, name.lower()) for name in ("SIN", "COS", "TAN", "ATAN", "SINH", "COSH", "TANH")),
+    *(Scalar(name, _DOUBLE, name.lower()) for name in ("DEGREES", "RADIANS")),
+    *(Scalar(name, _DOUBLE, _bounded(name.lower())) for name in ("ACOS", "ASIN")),
+    Scalar("COT", _DOUBLE, "CASE WHEN {0} = 0 THEN CAST('Infinity' AS DOUBLE) ELSE 1 / tan({0}) END"),
+    Scalar("ATAN2", takes(t.DOUBLE, t.DOUBLE, t.DOUBLE), "atan2"),
+    Scalar("PI", _nothing, "pi"),
+    Scalar("GEO_DISTANCE", _distance, _distance_text, constant=(4,), check=_check_unit),
+    # Division of integers, towards zero; by zero it is NULL.
+    Scalar("DIV", _integers, "(({0}) div nullif({1}, 0))", "(({0}) // nullif({1}, 0))", exact=True, hidden=True),
+    # Before a CAST to a whole number: Spark's CAST cuts the fraction, DuckDB's rounds it.
+    Scalar("CUT", _same, "({0})", "trunc({0})", hidden=True),
+)

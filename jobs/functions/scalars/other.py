@@ -1,0 +1,157 @@
+"""Functions over values of any type; and what CAST is made of where the engines' own do not agree."""
+
+from __future__ import annotations
+
+from jobs.functions.scalars.contract import Scalar, Types, common, count, takes, takes_common
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.types import Kind, SqlType
+
+
+def _any(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 1, 1)
+    return types, types[0]
+
+
+def _if(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 3, 3)
+    if types[0].kind not in (Kind.BOOLEAN, Kind.NULL):
+        raise TypeMismatch(f"argument 1 of {name} must be BOOLEAN, not {types[0]}")
+    shared = common(name, types[1:])
+    return (t.BOOLEAN, shared, shared), shared
+
+
+def _nullif(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 2, 2)
+    shared = common(name, types)
+    return (shared, shared), shared
+
+
+def _milliseconds(name: str, types: Types) -> tuple[Types, SqlType]:
+    if not types:
+        raise InvalidQuery(
+            f"{name}() is the time of the clock, and a view gives the same rows whenever it is computed",
+            hint="use rowtime, the time of the event",
+        )
+    return takes(t.BIGINT, t.TIMESTAMP)(name, types)
+
+
+OTHER = (
+    # A copy of a key column, as a value column.
+    Scalar("AS_VALUE", _any, "({0})"),
+    Scalar("COALESCE", takes_common(1), "coalesce", alike=True),
+    Scalar("IFNULL", takes_common(2, 2), "coalesce", alike=True),
+    Scalar("NULLIF", _nullif, "nullif", alike=True),
+    Scalar("IF", _if, "CASE WHEN {0} THEN {1} ELSE {2} END"),
+    # NULLs are passed over.
+    Scalar("GREATEST", takes_common(1, nested=False), "greatest", alike=True),
+    Scalar("LEAST", takes_common(1, nested=False), "least", alike=True),
+    # Milliseconds since 1970; ROWTIME is written with it.
+    Scalar("UNIX_TIMESTAMP", _milliseconds, "unix_millis({0})", "epoch_ms({0})"),
+    Scalar("FROM_UNIXTIME", takes(t.TIMESTAMP, t.BIGINT), "timestamp_millis({0})", "make_timestamptz({0} * 1000)"),
+)
+
+# DuckDB's shortest text of a number, as Java writes it: with an exponent from 10^7 on and below 10^-3.
+_DOUBLE_TEXT = (
+    "CASE WHEN isnan({0}) THEN 'NaN' WHEN isinf({0}) THEN CASE WHEN {0} > 0 THEN 'Infinity' ELSE '-Infinity' END"
+    " ELSE CASE WHEN {0} < 0 THEN '-' ELSE '' END || list_transform([CAST(abs({0}) AS VARCHAR)], lambda __x: CASE"
+    " WHEN {0} = 0 OR abs({0}) >= 1e-3 AND abs({0}) < 1e7 THEN __x"
+    " WHEN contains(__x, 'e') THEN regexp_replace(regexp_extract(__x, '^(.*)e', 1), '^([0-9])$', '\\1.0')"
+    " || 'E' || CAST(regexp_extract(__x, 'e(.*)$', 1) AS INTEGER)"
+    " WHEN {0} > 1 OR {0} < -1 THEN __x[1:1] || '.' || regexp_replace(replace(__x[2:], '.', ''), '(.)0*$', '\\1')"
+    " || 'E' || (instr(__x, '.') - 2)"
+    " ELSE regexp_replace(ltrim(__x, '0.') || CASE WHEN length(ltrim(__x, '0.')) = 1 THEN '0' ELSE '' END,"
+    " '^([0-9])', '\\1.') || 'E-4' END)[1] END"
+)
+_CLOCK = "date_format(timestamp_millis(CAST({{0}} AS BIGINT)), '{}')"
+_CLOCK_DUCKDB = "strftime(make_timestamp(CAST({{0}} AS BIGINT) * 1000), '{}')"
+
+
+def _time_text(minutes: str, seconds: str, milliseconds: str) -> str:
+    """As short as it can be written: 13:45, 13:45:10, 13:45:10.500."""
+    return f"CASE WHEN {{0}} % 60000 = 0 THEN {minutes} WHEN {{0}} % 1000 = 0 THEN {seconds} ELSE {milliseconds} END"
+
+
+def _completed(text: str, replacement: str) -> str:
+    for clock in ("[T ][0-9]{{1,2}}", "[T ][0-9]{{1,2}}:[0-9]{{1,2}}"):
+        text = f"regexp_replace({text}, '({clock})(Z|[+-].*|)$', '{replacement}')"
+    return text
+
+
+_TRUE = "('t', 'tr', 'tru', 'true', 'y', 'ye', 'yes')"
+_WORDS = takes(t.VARCHAR, t.VARCHAR)
+
+CONVERSIONS = (
+    Scalar(
+        "WHOLE_TEXT",
+        _WORDS,
+        "({0})",
+        "CASE WHEN regexp_full_match(trim({0}), '[+-]?[0-9]+') THEN {0} END",
+        hidden=True,
+    ),
+    # Any text is a truth, as in ksqlDB: most are false.
+    Scalar(
+        "BOOLEAN_TEXT",
+        _WORDS,
+        f"CASE WHEN lower({{0}}) IN {_TRUE} THEN 'true' WHEN {{0}} IS NOT NULL THEN 'false' END",
+        hidden=True,
+    ),
+    # A month is its first day, a year its first month; what is no date stays none (Spark would cut off a time).
+    Scalar(
+        "DATE_TEXT",
+        _WORDS,
+        "CASE WHEN regexp_like({0}, '^[0-9]{{4}}(-[0-9]{{1,2}}){{0,2}}$') THEN {0} ELSE '?' || {0} END",
+        "CASE WHEN regexp_full_match({0}, '[0-9]{{4}}') THEN {0} || '-01-01'"
+        " WHEN regexp_full_match({0}, '[0-9]{{4}}-[0-9]{{1,2}}') THEN {0} || '-01'"
+        " WHEN regexp_full_match({0}, '[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}') THEN {0} ELSE '?' || {0} END",
+        hidden=True,
+    ),
+    # Minutes and seconds that are missing are zero; a zone may lack its colon.
+    Scalar(
+        "INSTANT_TEXT",
+        _WORDS,
+        f"regexp_replace({_completed('{0}', '$1:00$2')}, '(.*[T ].*[+-][0-9]{{{{2}}}})([0-9]{{{{2}}}})$', '$1:$2')",
+        "CASE WHEN regexp_full_match({0}, '[0-9]{{4}}') THEN {0} || '-01-01'"
+        " WHEN regexp_full_match({0}, '[0-9]{{4}}-[0-9]{{1,2}}') THEN {0} || '-01' ELSE "
+        + _completed("{0}", "\\1:00\\2")
+        + " END",
+        hidden=True,
+    ),
+    Scalar("DOUBLE_TEXT", takes(t.VARCHAR, t.DOUBLE), "CAST({0} AS STRING)", _DOUBLE_TEXT, hidden=True),
+    Scalar(
+        "TIMESTAMP_TEXT",
+        takes(t.VARCHAR, t.TIMESTAMP),
+        "date_format({0}, \"yyyy-MM-dd'T'HH:mm:ss.SSS\")",
+        "strftime({0}, '%Y-%m-%dT%H:%M:%S.%g')",
+        hidden=True,
+    ),
+    Scalar(
+        "TIME_TEXT",
+        takes(t.VARCHAR, t.TIME),
+        _time_text(*(_CLOCK.format(each) for each in ("HH:mm", "HH:mm:ss", "HH:mm:ss.SSS"))),
+        _time_text(*(_CLOCK_DUCKDB.format(each) for each in ("%H:%M", "%H:%M:%S", "%H:%M:%S.%g"))),
+        hidden=True,
+    ),
+    Scalar(
+        "TEXT_TIME",
+        takes(t.TIME, t.VARCHAR),
+        "CAST(unix_millis(try_cast(concat('1970-01-01 ', {0}) AS TIMESTAMP)) AS INT)",
+        "CAST(epoch_ms(TRY_CAST('1970-01-01 ' || {0} AS TIMESTAMP)) AS INTEGER)",
+        hidden=True,
+    ),
+    Scalar(
+        "TIME_OF_DAY",
+        takes(t.TIME, t.TIMESTAMP),
+        "CAST(pmod(unix_millis({0}), 86400000) AS INT)",
+        "CAST((epoch_ms({0}) % 86400000 + 86400000) % 86400000 AS INTEGER)",
+        hidden=True,
+    ),
+    # A text inside of a text of JSON.
+    Scalar(
+        "QUOTED_JSON",
+        _WORDS,
+        "substring(to_json(array({0})), 2, length(to_json(array({0}))) - 2)",
+        "CAST(to_json({0}) AS VARCHAR)",
+        hidden=True,
+    ),
+)

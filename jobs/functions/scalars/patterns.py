@@ -1,0 +1,114 @@
+"""Functions by regular expressions, and the masks.
+
+The expressions are Java's for Spark and RE2's for DuckDB: the same but for what RE2 lacks (look-around, references
+back to a group).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.functions.scalars.contract import Scalar, Signature, Template, Types, count, takes
+from jobs.model import types as t
+from jobs.model.types import SqlType
+
+_MASKS = ("'X'", "'x'", "'n'", "'-'")
+
+
+def _group(arguments: Sequence[str]) -> str:
+    return arguments[2] if len(arguments) > 2 else "0"
+
+
+def _extract(arguments: Sequence[str]) -> str:
+    pattern, text = arguments[:2]
+    return f"regexp_extract({text}, {pattern}, {_group(arguments)})"
+
+
+def _extract_spark(arguments: Sequence[str]) -> str:
+    return f"CASE WHEN regexp_like({arguments[1]}, {arguments[0]}) THEN {_extract(arguments)} END"
+
+
+def _extract_duckdb(arguments: Sequence[str]) -> str:
+    return f"CASE WHEN regexp_matches({arguments[1]}, {arguments[0]}) THEN {_extract(arguments)} END"
+
+
+def _extract_all(arguments: Sequence[str]) -> str:
+    return f"regexp_extract_all({arguments[1]}, {arguments[0]}, {_group(arguments)})"
+
+
+def _masks(counted: bool) -> Signature:
+    """(text[, how many][, upper, lower, digit, other]): what stands for each kind of character, NULL: itself."""
+
+    def signature(name: str, types: Types) -> tuple[Types, SqlType]:
+        first = (t.VARCHAR, t.INT) if counted else (t.VARCHAR,)
+        count(name, types, len(first), len(first) + len(_MASKS))
+        return takes(t.VARCHAR, *first, *[t.VARCHAR] * (len(types) - len(first)))(name, types)
+
+    return signature
+
+
+def _masked(dialect: str, text: str, masks: Sequence[str]) -> str:
+    given = (*masks, *_MASKS[len(masks) :])
+    if dialect == "spark":
+        return f"mask({text}, {', '.join(given)})"
+    kinds = " ".join(
+        f"WHEN regexp_full_match(__x, '{kind}') THEN coalesce({mask}, __x)"
+        for kind, mask in zip(("\\p{Lu}", "\\p{Ll}", "\\p{Nd}"), given, strict=False)
+    )
+    each = f"lambda __x: CASE {kinds} ELSE coalesce({given[3]}, __x) END"
+    return f"array_to_string(list_transform(str_split({text}, ''), {each}), '')"
+
+
+def _part_masked(name: str, dialect: str) -> Template:
+    def write(arguments: Sequence[str]) -> str:
+        text, length, *masks = arguments
+        at_left = f"substring({text}, 1, {length})", f"substring({text}, {length} + 1)"
+        # From the right, so many characters that what is left may be none.
+        cut = f"greatest(length({text}) - {length}, 0)"
+        at_right = f"substring({text}, 1, {cut})", f"substring({text}, {cut} + 1)"
+        first, second = at_left if name.endswith("LEFT") else at_right
+        if name in ("MASK_LEFT", "MASK_KEEP_RIGHT"):
+            joined = f"{_masked(dialect, first, masks)} || {second}"
+        else:
+            joined = f"{first} || {_masked(dialect, second, masks)}"
+        return f"CASE WHEN {length} >= 0 THEN {joined} END"
+
+    return write
+
+
+PATTERNS = (
+    Scalar(
+        "REGEXP_EXTRACT",
+        takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.INT, optional=1),
+        _extract_spark,
+        _extract_duckdb,
+    ),
+    Scalar(
+        "REGEXP_EXTRACT_ALL",
+        takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR, t.INT, optional=1),
+        _extract_all,
+    ),
+    # A group of the match is `$1`.
+    Scalar(
+        "REGEXP_REPLACE",
+        takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.VARCHAR),
+        "regexp_replace",
+        "regexp_replace({0}, {1}, regexp_replace(replace({2}, '\\', '\\\\'), '\\$([0-9])', '\\\\\\1', 'g'), 'g')",
+    ),
+    Scalar(
+        "REGEXP_SPLIT_TO_ARRAY",
+        takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR),
+        "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0) ELSE split({0}, {1}) END",
+        "regexp_split_to_array({0}, {1})",
+    ),
+    Scalar(
+        "MASK",
+        _masks(counted=False),
+        lambda arguments: _masked("spark", arguments[0], arguments[1:]),
+        lambda arguments: _masked("duckdb", arguments[0], arguments[1:]),
+    ),
+    *(
+        Scalar(name, _masks(counted=True), _part_masked(name, "spark"), _part_masked(name, "duckdb"))
+        for name in ("MASK_LEFT", "MASK_RIGHT", "MASK_KEEP_LEFT", "MASK_KEEP_RIGHT")
+    ),
+)

@@ -1,0 +1,156 @@
+"""Functions over VARCHAR. Characters are counted, not bytes, and positions count from 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.functions.scalars.contract import Scalar, Types, count, takes, takes_any_number
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType
+
+_TEXT = takes(t.VARCHAR, t.VARCHAR)
+_PAD = takes(t.VARCHAR, t.VARCHAR, t.INT, t.VARCHAR)
+
+# The first character: a negative position counts from the end, one before the text begins means its beginning.
+_START = "CASE WHEN {1} < 0 THEN greatest(length({0}) + {1} + 1, 1) WHEN {1} = 0 THEN 1 WHEN {1} > 0 THEN {1} END"
+_LENGTH = "CASE WHEN {2} > 0 THEN {2} WHEN {2} <= 0 THEN 0 END"
+# Nothing can be padded with nothing, and no text has a negative length: NULL.
+_PADDED = "CASE WHEN {{1}} >= 0 AND {{2}} <> '' THEN {}({{0}}, {{1}}, {{2}}) END"
+
+
+def _substring(arguments: Sequence[str]) -> str:
+    parts = [_START, _LENGTH][: len(arguments) - 1]
+    return f"substring({arguments[0]}, {', '.join(part.format(*arguments) for part in parts)})"
+
+
+def _instr_spark(arguments: Sequence[str]) -> str:
+    if len(arguments) == 2:
+        return f"instr({arguments[0]}, {arguments[1]})"
+    places = "filter(sequence(1, greatest(length({0}), 1)), __x -> substring({0}, __x, length({1})) = {1} AND {2})"
+    return _nth_place(places, "try_element_at({0}, nullif({1}, 0))", arguments)
+
+
+def _instr_duckdb(arguments: Sequence[str]) -> str:
+    if len(arguments) == 2:
+        return f"CAST(instr({arguments[0]}, {arguments[1]}) AS INTEGER)"
+    places = "list_filter(range(1, length({0}) + 1), lambda __x: substring({0}, __x, length({1})) = {1} AND {2})"
+    return f"CAST({_nth_place(places, 'list_extract({0}, {1})', arguments)} AS INTEGER)"
+
+
+def _nth_place(places: str, element: str, arguments: Sequence[str]) -> str:
+    """From a position on: forwards to the n-th place, or backwards when the position counts from the end."""
+    text, searched, position, *rest = arguments
+    nth = rest[0] if rest else "1"
+    after = places.format(text, searched, f"__x >= {position}")
+    before = places.format(text, searched, f"__x <= length({text}) + {position} + 1")
+    return (
+        f"CASE WHEN {text} IS NULL OR {searched} IS NULL THEN NULL"
+        f" WHEN {position} > 0 AND {nth} > 0 THEN coalesce({element.format(after, nth)}, 0)"
+        f" WHEN {position} < 0 AND {nth} > 0 THEN coalesce({element.format(before, f'-({nth})')}, 0) ELSE 0 END"
+    )
+
+
+def _elt(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 2, None)
+    return takes(t.VARCHAR, t.INT, *([t.VARCHAR] * (len(types) - 1)))(name, types)
+
+
+def _elt_text(arguments: Sequence[str]) -> str:
+    number, *texts = arguments
+    return f"CASE {number} {' '.join(f'WHEN {n} THEN {text}' for n, text in enumerate(texts, 1))} END"
+
+
+def _field_text(arguments: Sequence[str]) -> str:
+    searched, *texts = arguments
+    return f"CASE {searched} {' '.join(f'WHEN {text} THEN {n}' for n, text in enumerate(texts, 1))} ELSE 0 END"
+
+
+def _chr(name: str, types: Types) -> tuple[Types, SqlType]:
+    """A code point, or its name in a Java text: `\\u004b`."""
+    count(name, types, 1, 1)
+    if types[0].kind not in (Kind.INT, Kind.VARCHAR, Kind.NULL):
+        raise TypeMismatch(f"argument 1 of {name} must be INT or VARCHAR, not {types[0]}")
+    return (t.INT if types[0].kind is Kind.NULL else types[0],), t.VARCHAR
+
+
+# No character has these numbers: they are halves of others in UTF-16.
+_IS_CODE = "{0} BETWEEN 0 AND 1114111 AND {0} NOT BETWEEN 55296 AND 57343"
+
+TEXT = (
+    Scalar("UCASE", _TEXT, "upper", aliases=("UPPER",)),
+    Scalar("LCASE", _TEXT, "lower", aliases=("LOWER",)),
+    Scalar(
+        "LEN",
+        takes(t.INT, t.VARCHAR),
+        "length",
+        "CAST(length({0}) AS INTEGER)",
+        aliases=("LENGTH",),
+        instead=((Kind.BYTES, "BYTES_LEN"),),
+    ),
+    Scalar("TRIM", _TEXT, "trim"),
+    Scalar("LTRIM", _TEXT, "ltrim"),
+    Scalar("RTRIM", _TEXT, "rtrim"),
+    Scalar(
+        "SUBSTRING",
+        takes(t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=1),
+        _substring,
+        aliases=("SUBSTR",),
+        instead=((Kind.BYTES, "BYTES_SUBSTRING"),),
+    ),
+    Scalar("LEFT", takes(t.VARCHAR, t.VARCHAR, t.INT), "substring({0}, 1, greatest({1}, 0))"),
+    Scalar("RIGHT", takes(t.VARCHAR, t.VARCHAR, t.INT), "right({0}, greatest({1}, 0))"),
+    # NULL arguments are left out, as in ksqlDB.
+    Scalar(
+        "CONCAT",
+        takes_any_number(t.VARCHAR, t.VARCHAR, 1),
+        "concat_ws('', {args})",
+        "concat({args})",
+        instead=((Kind.BYTES, "BYTES_CONCAT"),),
+    ),
+    Scalar(
+        "CONCAT_WS", takes_any_number(t.VARCHAR, t.VARCHAR, 2), "concat_ws", instead=((Kind.BYTES, "BYTES_CONCAT_WS"),)
+    ),
+    Scalar("REPLACE", takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.VARCHAR), "replace"),
+    Scalar("INSTR", takes(t.INT, t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=2), _instr_spark, _instr_duckdb),
+    Scalar("LPAD", _PAD, _PADDED.format("lpad"), instead=((Kind.BYTES, "BYTES_LPAD"),)),
+    Scalar("RPAD", _PAD, _PADDED.format("rpad"), instead=((Kind.BYTES, "BYTES_RPAD"),)),
+    Scalar("REVERSE", _TEXT, "reverse"),
+    # Words are what white space separates.
+    Scalar(
+        "INITCAP",
+        _TEXT,
+        "array_join(transform(regexp_extract_all({0}, '\\\\s+|\\\\S+', 0),"
+        " __x -> upper(substring(__x, 1, 1)) || lower(substring(__x, 2))), '')",
+        "array_to_string(list_transform(regexp_extract_all({0}, '\\s+|\\S+'),"
+        " lambda __x: upper(substring(__x, 1, 1)) || lower(substring(__x, 2))), '')",
+    ),
+    Scalar("ELT", _elt, _elt_text),
+    Scalar("FIELD", takes_any_number(t.INT, t.VARCHAR, 2), _field_text),
+    Scalar(
+        "CHR",
+        _chr,
+        f"CASE WHEN {_IS_CODE} THEN decode(unhex(lpad(hex({{0}}), 8, '0')), 'UTF-32') END",
+        f"CASE WHEN {_IS_CODE} THEN chr({{0}}) END",
+        instead=((Kind.VARCHAR, "CHR_OF_TEXT"),),
+    ),
+    Scalar(
+        "CHR_OF_TEXT",
+        _chr,
+        "CASE WHEN regexp_like({0}, '^(\\\\\\\\u[0-9a-fA-F]{{4}}){{1,2}}$')"
+        " THEN decode(unhex(replace({0}, '\\\\u', '')), 'UTF-16BE') END",
+        "CASE WHEN regexp_full_match({0}, '\\\\u[0-9a-fA-F]{{4}}') THEN chr(CAST('0x' || {0}[3:6] AS INTEGER))"
+        " WHEN regexp_full_match({0}, '(\\\\u[0-9a-fA-F]{{4}}){{2}}')"
+        " THEN chr(CAST((CAST('0x' || {0}[3:6] AS INTEGER) - 55296) * 1024"
+        " + CAST('0x' || {0}[9:12] AS INTEGER) - 56320 + 65536 AS INTEGER)) END",
+        hidden=True,
+    ),
+    Scalar(
+        "SPLIT",
+        takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR),
+        "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0)"
+        " ELSE split({0}, concat('\\\\Q', {1}, '\\\\E')) END",
+        "str_split({0}, {1})",
+        instead=((Kind.BYTES, "BYTES_SPLIT"),),
+    ),
+)
