@@ -15,11 +15,11 @@ import duckdb
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
+from jobs.catalog.relations import event_log
 from jobs.ingest.event_logs import log_spec
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings, load_settings
 from jobs.query.interpreter import Interpreter
-from jobs.sql.relations import event_log
 from jobs.views import Maintained, maintained, refresh_all
 from state_store.commits import CommitRecord
 from state_store.layout import Lake

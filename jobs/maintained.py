@@ -17,9 +17,9 @@ from jobs.sql.plan import plan
 from state_store.layout import is_shared
 
 if TYPE_CHECKING:
+    from jobs.catalog.catalog import Catalog
     from jobs.ivm.choose import RefreshOption
     from jobs.ivm.guarded_refresh import ErrorPolicy
-    from jobs.sql.catalog import Catalog
 
 
 @dataclass(frozen=True)

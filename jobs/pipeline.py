@@ -7,10 +7,10 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, InsertQuery, Source
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport, TableReport
-from jobs.sql.catalog import Catalog
 from jobs.supervise import end_orphan, noted_jvm
 from state_store.layout import Lake, dead_letters_of, event_log_of
 from state_store.lock import writer_lock

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.settings import load_settings
-from jobs.sql.catalog import Catalog
 from jobs.sql.plan import plan
 from orchestration.assets import pipeline_assets, topics
 from orchestration.launch import DrainClient

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Source, View
-from jobs.sql.catalog import Catalog
 from state_store import changelog, reader
 from state_store.layout import Lake
 from tests import oracle

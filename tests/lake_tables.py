@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.relations import event_log, relation
 from jobs.model.definitions import Source
 from jobs.model.relation import Relation
-from jobs.sql.catalog import Catalog
-from jobs.sql.relations import event_log, relation
 from state_store.commits import CommitRecord
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs.sql.catalog import Catalog, _Entry
+from jobs.catalog.catalog import Catalog, _Entry
 from state_store.layout import Lake
 
 

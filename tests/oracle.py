@@ -16,14 +16,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.relations import event_log
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.relation import Relation
 from jobs.sql.batch import batch_sql
 from jobs.sql.batch_text import FrozenJoin
-from jobs.sql.catalog import Catalog
 from jobs.sql.logical import Semantics, relations_of
 from jobs.sql.query import query_of
-from jobs.sql.relations import event_log
 from state_store import reader
 from state_store.layout import Lake
 from state_store.tablespec import STATE

@@ -12,17 +12,17 @@ from typing import Any, Literal
 import duckdb
 from sqlglot import exp
 
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.relations import event_log, relation_of
 from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.model.definitions import Column, Source, View
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, Output, Plan
 from jobs.model.stage_columns import relation_of as relation_of_stage
 from jobs.model.types import SqlType
-from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import parse_expression
 from jobs.sql.logical import Block, From
 from jobs.sql.plan import plan
-from jobs.sql.relations import event_log, relation_of
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake, Row
 from tests.duck_store import quoted

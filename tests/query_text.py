@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
-from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import sql_of
 from jobs.sql.logical import Block, From, Query, Semantics
 from jobs.sql.query import read_query

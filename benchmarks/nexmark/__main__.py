@@ -15,10 +15,10 @@ from collections import defaultdict
 from typing import Any
 
 from benchmarks.nexmark.generator import Generator, side_input
+from jobs.catalog.catalog import Catalog
 from jobs.ingest.produce import insert_rows
 from jobs.model.definitions import Source
 from jobs.model.settings import load_settings
-from jobs.sql.catalog import Catalog
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
 

@@ -1,6 +1,6 @@
 """What a catalog holds: sources, views and the queries that insert into streams.
 
-Plain values; `jobs.sql.catalog` stores them, the planner turns views into stages.
+Plain values; `jobs.catalog.catalog` stores them, the planner turns views into stages.
 """
 
 from __future__ import annotations

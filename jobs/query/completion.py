@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
 
-    from jobs.sql.catalog import Catalog
+    from jobs.catalog.catalog import Catalog
 
 _TEXT = """
     AND AS ASC BETWEEN BY CASE CHANGES CREATE DESC DESCRIBE DISTINCT DROP ELSE EMIT END EXISTS EXPLAIN EXTENDED FORMAT

@@ -18,8 +18,8 @@ from state_store.layout import dead_letters_of, event_log_of, safe_name
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jobs.catalog.catalog import Catalog
     from jobs.model.settings import Settings
-    from jobs.sql.catalog import Catalog
     from state_store.layout import Lake
 
 Defining = CreateSource | CreateView | InsertSelect

@@ -13,9 +13,9 @@ from jobs.query.results import Document
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from jobs.catalog.catalog import Catalog
     from jobs.model.definitions import Function
     from jobs.query.ddl import Outcome
-    from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import CreateFunction, DropFunction
 
 

@@ -12,8 +12,8 @@ from jobs.query.literals import evaluate
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from jobs.catalog.catalog import Catalog
     from jobs.model.settings import Settings
-    from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import InsertValues
     from state_store.layout import Lake
 

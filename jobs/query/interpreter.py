@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobs.catalog.catalog import Catalog
 from jobs.query import ddl
 from jobs.query.results import Document, Message, Result
 from jobs.query.session import Session
-from jobs.sql.catalog import Catalog
 from jobs.sql.statements import parse
 from jobs.sql.syntax import (
     CreateFunction,

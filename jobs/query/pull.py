@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
     from jobs.query.resolve import Resolved
-    from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
 

@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
     from jobs.model.relation import Relation
     from jobs.model.types import SqlType
     from jobs.query.resolve import Resolved
-    from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
 

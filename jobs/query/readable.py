@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jobs.catalog.relations import event_log, relation_of
 from jobs.model.definitions import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS, InsertQuery, Source
 from jobs.model.errors import NotSupported, UnknownName
 from jobs.model.relation import Relation
 from jobs.sql.dialect import position_of
-from jobs.sql.relations import event_log, relation_of
 from state_store.layout import dead_letters_of, event_log_of
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from jobs.sql.catalog import Catalog
+    from jobs.catalog.catalog import Catalog
 
 
 def readable(table: exp.Table, catalog: Catalog) -> Relation:

@@ -22,7 +22,7 @@ from jobs.query.readable import readable
 from jobs.sql.dialect import Strandline, position_of
 
 if TYPE_CHECKING:
-    from jobs.sql.catalog import Catalog
+    from jobs.catalog.catalog import Catalog
 
 _META = tuple(name for name, _ in META_COLUMNS)
 

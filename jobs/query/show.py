@@ -14,9 +14,9 @@ from state_store import reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from jobs.catalog.catalog import Catalog
     from jobs.model.settings import Settings
     from jobs.query.session import Session
-    from jobs.sql.catalog import Catalog
     from jobs.sql.syntax import Explain, Show
     from state_store.layout import Lake
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobs.catalog.catalog import Catalog
 from jobs.ingest.open import open_log
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SourceError
 from jobs.query.results import Rows
-from jobs.sql.catalog import Catalog
 from state_store import reader
 from state_store.layout import Lake, dead_letters_of, event_log_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
-from jobs.sql.catalog import Catalog
 from jobs.sql.define_insert import insert_query_of
 from jobs.sql.define_source import source_of
 from jobs.sql.define_view import view_of

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from jobs.model.stage import MapStage, Plan
 from jobs.model.stage_columns import relation_of
 from jobs.model.types import SqlType, common_type
-from jobs.sql.catalog import Catalog
 from jobs.sql.define_view import inputs_of, makes_stream
 from jobs.sql.dialect import sql_of
 from jobs.sql.fingerprint import fingerprint

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import META_COLUMNS, Column, InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery
 from jobs.model.relation import Relation
 from jobs.model.stage_columns import relation_of
-from jobs.sql.catalog import Catalog
 from jobs.sql.define_source import check_name
 from jobs.sql.dialect import sql_of
 from jobs.sql.fingerprint import fingerprint

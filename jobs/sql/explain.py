@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from jobs.catalog.catalog import Catalog
 from jobs.ivm.rules import maintenance as maintenance_text
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.stage import Plan
-from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import quote
 from jobs.sql.explain_stage import facts, rule
 from jobs.sql.plan import plan, plan_of_query

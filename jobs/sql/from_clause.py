@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.relations import event_log, fed_relation
 from jobs.model.definitions import META_COLUMNS, InsertQuery, Kind, Source
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.types import SqlType
-from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import position_of
 from jobs.sql.inputs import WINDOW_BOUNDS, Inputs, Part
 from jobs.sql.keys import gives_events, outputs_of
 from jobs.sql.logical import Query, Semantics
-from jobs.sql.relations import event_log, fed_relation
 
 _META = dict(META_COLUMNS)
 

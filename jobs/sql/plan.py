@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jobs.catalog.relations import event_log
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import NotSupported
 from jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
@@ -23,12 +24,11 @@ from jobs.sql.plan_rows import shifted
 from jobs.sql.plan_stages import Stages, State
 from jobs.sql.plan_trees import named
 from jobs.sql.query import read_query
-from jobs.sql.relations import event_log
 from jobs.sql.rowtime import with_rowtime
 
 if TYPE_CHECKING:
+    from jobs.catalog.catalog import Catalog
     from jobs.model.definitions import Column
-    from jobs.sql.catalog import Catalog
 
 
 def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from jobs.catalog.relations import TOMBSTONE
 from jobs.model import types as t
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.relation import Relation
@@ -20,7 +21,6 @@ from jobs.model.stage import AggregateCall, Input, Output
 from jobs.model.stage_columns import PLACE
 from jobs.sql.plan_rows import Rows
 from jobs.sql.plan_trees import all_of, named
-from jobs.sql.relations import TOMBSTONE
 from state_store.layout import event_log_of
 
 _IN = "__in"

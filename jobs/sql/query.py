@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from jobs.catalog.catalog import Catalog
 from jobs.functions.python.declared import attach
 from jobs.model.definitions import InsertQuery, Kind, View
 from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.sql.block import read_block
-from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import parse_query, position_of
 from jobs.sql.from_clause import Context, read_with
 from jobs.sql.logical import Query, Semantics

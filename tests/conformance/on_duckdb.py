@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from jobs.sql.catalog import Catalog
+from jobs.catalog.catalog import Catalog
 from state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable

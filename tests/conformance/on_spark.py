@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.relations import event_log, relation_of
 from jobs.ingest.event_logs import log_spec
 from jobs.ingest.progress import log_table
 from jobs.model.settings import SparkSettings
-from jobs.sql.catalog import Catalog
-from jobs.sql.relations import event_log, relation_of
 from jobs.views import Maintained, maintained, refresh_all
 from state_store import reader
 from state_store.commits import CommitRecord, Head

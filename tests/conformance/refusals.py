@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from jobs.sql.catalog import Catalog
+from jobs.catalog.catalog import Catalog
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
 from tests.conformance.cases import Case

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.catalog.catalog import Catalog
 from jobs.ingest.produce import insert_rows
 from jobs.ivm.rules import maintenance
 from jobs.model.definitions import Source
@@ -20,7 +21,6 @@ from jobs.model.settings import Settings
 from jobs.model.stage import inputs_of
 from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
-from jobs.sql.catalog import Catalog
 from jobs.sql.plan import plan
 from state_store import reader
 from state_store.layout import Lake

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from benchmarks.nexmark.amendments import amended
 from benchmarks.nexmark.generator import Event, Generator, side_input
+from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, View
 from jobs.sql.analyze import define
-from jobs.sql.catalog import Catalog
 from jobs.sql.statements import CreateSource, CreateView, parse
 from tests.duck_lake import DuckLake
 from tests.nexmark.expected import EXPECTED

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.nexmark.generator import Event
-from jobs.sql.catalog import Catalog
+from jobs.catalog.catalog import Catalog
 from state_store.layout import Lake
 from tests.nexmark.expected import EXPECTED
 from tests.nexmark.house import House, from_scratch, inserts, with_amendments

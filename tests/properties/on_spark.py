@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.relations import event_log
 from jobs.ivm import refresh
 from jobs.model.definitions import Source
-from jobs.sql.catalog import Catalog
-from jobs.sql.relations import event_log
 from jobs.views import maintained, refresh_all
 from state_store.layout import Lake
 from tests import lake_tables

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobs.sql.catalog import Catalog
+from jobs.catalog.catalog import Catalog
 from state_store.layout import Lake
 from tests.properties import on_spark
 from tests.properties.choices import Choices

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from duckdb import DuckDBPyConnection
 
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.relations import relation
 from jobs.model import types as t
 from jobs.model.definitions import Column, InsertQuery, Source, View
 from jobs.model.errors import (
@@ -18,10 +20,8 @@ from jobs.model.errors import (
     UnknownName,
 )
 from jobs.model.stage import MapStage
-from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import sql_of
 from jobs.sql.plan import plan
-from jobs.sql.relations import relation
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake
 from tests.statements import catalog_of, run

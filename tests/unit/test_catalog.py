@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from jobs.catalog.catalog import Catalog
 from jobs.model import types as t
 from jobs.model.definitions import Column, Definition, InsertQuery, Source, View
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
-from jobs.sql.catalog import Catalog
 from state_store.errors import CorruptState
 from state_store.layout import Lake
 

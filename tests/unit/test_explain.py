@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.errors import NotSupported, UnknownName
-from jobs.sql.catalog import Catalog
 from jobs.sql.explain import explain
 from jobs.sql.statements import Explain, parse_one
 from state_store.layout import Lake

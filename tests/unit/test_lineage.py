@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.sql.catalog import Catalog
+from jobs.catalog.catalog import Catalog
 from jobs.sql.dialect import parse_query
 from jobs.sql.plan import plan_of_query
 from jobs.sql.query import read_query

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from jobs.catalog.catalog import Catalog
 from jobs.functions.aggregates.registry import function_of
 from jobs.functions.python.declared import registered
 from jobs.functions.python.register import Library
@@ -33,7 +34,6 @@ from jobs.model.errors import (
 from jobs.model.settings import FunctionSettings, Settings, load_settings
 from jobs.query.interpreter import Interpreter
 from jobs.query.results import Document, Message, Rows
-from jobs.sql.catalog import Catalog
 from state_store.layout import Lake
 from tests.own_rules import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call, function
 from tests.rule_harness import RuleBench, multiset

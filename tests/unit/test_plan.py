@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
+from jobs.catalog.catalog import Catalog
 from jobs.ivm.rules import maintenance
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.errors import InvalidQuery, SqlError
@@ -21,7 +22,6 @@ from jobs.model.stage import (
     inputs_of,
 )
 from jobs.model.stage_columns import hidden_columns, kind_of, relation_of, visible_columns
-from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import sql_of
 from jobs.sql.plan import plan
 from state_store.layout import Lake

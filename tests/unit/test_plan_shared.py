@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
+from jobs.catalog.catalog import Catalog
 from jobs.maintained import maintained, shared_tables
 from jobs.query.ddl import drop
-from jobs.sql.catalog import Catalog
 from jobs.sql.plan import plan
 from jobs.sql.statements import Drop, parse_one
 from state_store.layout import Lake, is_shared

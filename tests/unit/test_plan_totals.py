@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.stage import AggregateStage, MapStage
-from jobs.sql.catalog import Catalog
 from jobs.sql.plan import plan
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake

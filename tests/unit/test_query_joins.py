@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.sql.catalog import Catalog
 from state_store.layout import Lake
 from tests.query_text import block, joins, shown, sql
 from tests.statements import catalog_of, run

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.relation import Relation
-from jobs.sql.catalog import Catalog
 from jobs.sql.logical import Block, SetOperation, relations_of
 from state_store.layout import Lake
 from tests.query_text import block, joins, read, shown, sql

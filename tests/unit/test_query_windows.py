@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, SqlSyntaxError, TypeMismatch, UnknownName
-from jobs.sql.catalog import Catalog
 from jobs.sql.dialect import parse_query, sql_of
 from jobs.sql.logical import TimeWindow
 from state_store.layout import Lake

@@ -8,10 +8,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from jobs.catalog.catalog import Catalog
 from jobs.model import types as t
 from jobs.model.definitions import Column, Definition, InsertQuery, Source, View
 from jobs.model.settings import Settings
-from jobs.sql.catalog import Catalog
 from jobs.sql.plan import plan
 from orchestration.definitions import build
 from orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, VISIBLE_LINEAGE

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from jobs.catalog.catalog import Catalog
 from jobs.model import types as t
 from jobs.model.definitions import META_COLUMNS, InsertQuery, Source, View
 from jobs.model.errors import UnknownName
 from jobs.model.relation import Relation
 from jobs.model.stage_columns import PLACE
-from jobs.sql.catalog import Catalog
 from state_store.layout import event_log_of
 
 TOMBSTONE = "_tombstone"

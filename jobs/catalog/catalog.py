@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.catalog.as_json import from_json, to_json
+from jobs.catalog.files import locked, sync, write
 from jobs.functions.python.declared import calls
 from jobs.model.definitions import Definition, Function, InsertQuery, Source
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
-from jobs.sql.catalog_files import locked, sync, write
-from jobs.sql.definitions import from_json, to_json
 from state_store.layout import Lake, safe_name
 
 

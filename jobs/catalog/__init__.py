@@ -1,0 +1,1 @@
+"""What is defined in a lake, and the files that say so."""
