@@ -1,1 +1,1 @@
-"""Strandline's work: the language, the incremental engine, ingest, serving, and the command. Knows nothing of Dagster."""
+"""The language, the incremental engine, ingest, serving, and the command. Nothing here knows Dagster."""

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from jobs.model import types as t
 from jobs.model.relation import Relation
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Scope, Typed
 from jobs.sql.dialect import parse_expression
-from jobs.sql.infer import infer
-from jobs.sql.scope import Scope, Typed
 
 COLUMNS: tuple[tuple[str, t.SqlType], ...] = (
     ("nr", t.INT),

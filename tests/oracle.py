@@ -2,8 +2,8 @@
 
 A projection at an epoch equals its own SELECT, run by DuckDB over its inputs at the version vector in its commit. The
 inputs that are projections themselves are checked the same way, so by induction everything equals its SQL over the
-event logs. None of the engine's rules or accumulators is used here: `jobs.sql.batch` says the whole query as one plain
-SELECT, in DuckDB's own words.
+event logs. None of the engine's rules or accumulators is used here: `jobs.query.recompute.select` says the whole query
+as one plain SELECT, in DuckDB's own words.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.relation import Relation
-from jobs.sql.batch import batch_sql
-from jobs.sql.batch_text import FrozenJoin
-from jobs.sql.logical import Semantics, relations_of
-from jobs.sql.query import query_of
+from jobs.query.clauses.logical import Semantics, relations_of
+from jobs.query.clauses.read import query_of
+from jobs.query.recompute.select import batch_sql
+from jobs.query.recompute.text import FrozenJoin
 from state_store import reader
 from state_store.layout import Lake
 from state_store.tablespec import STATE
@@ -53,7 +53,7 @@ def recomputations(name: str, catalog: Catalog, frozen: FrozenJoin | None = None
     """What brings the rows of a keyed source, of a view, or of the queries that insert into a stream.
 
     Args:
-        frozen: as in `jobs.sql.batch.batch_sql`.
+        frozen: as in `jobs.query.recompute.select.batch_sql`.
     """
     definition = catalog.get(name)
     names = [f'"{column.name}"' for column in definition.columns] if not isinstance(definition, InsertQuery) else []

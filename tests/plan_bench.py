@@ -20,8 +20,8 @@ from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, Output, Plan
 from jobs.model.stage_columns import relation_of as relation_of_stage
 from jobs.model.types import SqlType
+from jobs.query.clauses.logical import Block, From
 from jobs.sql.dialect import parse_expression
-from jobs.sql.logical import Block, From
 from jobs.sql.plan import plan
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake, Row

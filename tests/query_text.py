@@ -7,9 +7,9 @@ from sqlglot import exp
 from jobs.catalog.catalog import Catalog
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
+from jobs.query.clauses.logical import Block, From, Query, Semantics
+from jobs.query.clauses.read import read_query
 from jobs.sql.dialect import sql_of
-from jobs.sql.logical import Block, From, Query, Semantics
-from jobs.sql.query import read_query
 from jobs.sql.statements import CreateView, parse_one
 from jobs.sql.view_options import view_options
 

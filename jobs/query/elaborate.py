@@ -1,7 +1,7 @@
 """Types a resolved query and makes its meaning explicit, so that DuckDB answers as a view would be maintained.
 
-`jobs.sql.infer` does it for an expression over one relation. Here are the parts that only queries have: columns of
-several relations, aggregates as DuckDB has them, window functions, subqueries.
+`jobs.query.expressions.infer` does it for an expression over one relation. Here are the parts that only queries have:
+columns of several relations, aggregates as DuckDB has them, window functions, subqueries.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from jobs.functions.python.declared import function_at
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.relation import Relation
+from jobs.query.expressions.infer import condition, infer
+from jobs.query.expressions.scope import Scope, Typed
 from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.infer import condition, infer
-from jobs.sql.scope import Scope, Typed
 from jobs.sql.types_text import data_type
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownN
 from jobs.model.stage import MapStage, Plan
 from jobs.model.stage_columns import relation_of
 from jobs.model.types import SqlType, common_type
+from jobs.query.clauses.fingerprint import fingerprint
+from jobs.query.clauses.keys import outputs_of
+from jobs.query.clauses.logical import Query
+from jobs.query.clauses.read import read_query
 from jobs.sql.define_view import inputs_of, makes_stream
 from jobs.sql.dialect import sql_of
-from jobs.sql.fingerprint import fingerprint
-from jobs.sql.keys import outputs_of
-from jobs.sql.logical import Query
 from jobs.sql.plan import plan
-from jobs.sql.query import read_query
 from jobs.sql.syntax import InsertSelect
 
 

@@ -9,17 +9,17 @@ from jobs.model.definitions import META_COLUMNS, Column, InsertQuery, Source, Vi
 from jobs.model.errors import InvalidQuery
 from jobs.model.relation import Relation
 from jobs.model.stage_columns import relation_of
+from jobs.query.clauses.fingerprint import fingerprint
+from jobs.query.clauses.keys import grows_by_groups, outputs_of
+from jobs.query.clauses.ksql_projection import check_projection
+from jobs.query.clauses.logical import Block, From, Query, Semantics, SetOperation, relations_of
+from jobs.query.clauses.read import read_query
 from jobs.sql.define_source import check_name
 from jobs.sql.dialect import sql_of
-from jobs.sql.fingerprint import fingerprint
-from jobs.sql.keys import grows_by_groups, outputs_of
-from jobs.sql.logical import Block, From, Query, Semantics, SetOperation, relations_of
 from jobs.sql.options import timestamp_column
 from jobs.sql.plan import plan_of_query
 from jobs.sql.plan_incremental import check_incremental
 from jobs.sql.plan_stages import State
-from jobs.sql.projection import check_projection
-from jobs.sql.query import read_query
 from jobs.sql.rowtime import with_rowtime
 from jobs.sql.syntax import CreateView
 from jobs.sql.view_options import check_formats, view_options

@@ -8,10 +8,10 @@ from jobs.catalog.catalog import Catalog
 from jobs.ivm.rules import maintenance as maintenance_text
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.stage import Plan
+from jobs.query.clauses.read import read_query
 from jobs.sql.dialect import quote
 from jobs.sql.explain_stage import facts, rule
 from jobs.sql.plan import plan, plan_of_query
-from jobs.sql.query import read_query
 from jobs.sql.syntax import Explain
 
 if TYPE_CHECKING:

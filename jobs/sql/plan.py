@@ -17,13 +17,13 @@ from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import NotSupported
 from jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
 from jobs.model.stage_columns import kind_of
+from jobs.query.clauses.logical import Query, Semantics
+from jobs.query.clauses.read import read_query
 from jobs.sql.dialect import parse_query
-from jobs.sql.logical import Query, Semantics
 from jobs.sql.plan_query import stage_of_query
 from jobs.sql.plan_rows import shifted
 from jobs.sql.plan_stages import Stages, State
 from jobs.sql.plan_trees import named
-from jobs.sql.query import read_query
 from jobs.sql.rowtime import with_rowtime
 
 if TYPE_CHECKING:

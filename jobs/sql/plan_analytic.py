@@ -17,8 +17,8 @@ from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import AnalyticCall, AnalyticStage, Output
 from jobs.model.types import SqlType
+from jobs.query.clauses.logical import Block
 from jobs.sql.dialect import sql_of
-from jobs.sql.logical import Block
 from jobs.sql.plan_inputs import is_plain, outputs_of
 from jobs.sql.plan_map import keyed_columns, map_stage
 from jobs.sql.plan_rows import Rows, Selected, all_columns, of_relation

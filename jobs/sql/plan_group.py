@@ -20,8 +20,8 @@ from jobs.model.errors import NotSupported
 from jobs.model.stage import AggregateCall, AggregateStage, Output
 from jobs.model.stage_columns import WINDOW_BOUNDS
 from jobs.model.types import SqlType
+from jobs.query.clauses.logical import Block
 from jobs.sql.dialect import sql_of
-from jobs.sql.logical import Block
 from jobs.sql.plan_inputs import rows_of_block
 from jobs.sql.plan_lasting import counting, marked, with_events
 from jobs.sql.plan_rows import Rows, Selected, apart, of_relation

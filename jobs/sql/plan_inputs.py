@@ -19,7 +19,7 @@ from sqlglot import exp
 from jobs.model.relation import Relation
 from jobs.model.stage import Input, Output
 from jobs.model.stage_columns import PLACE
-from jobs.sql.logical import Block, From, Query, SetOperation
+from jobs.query.clauses.logical import Block, From, Query, SetOperation
 from jobs.sql.plan_key import giving
 from jobs.sql.plan_rows import Rows, Selected, aliased, all_columns, of_relation, renamed
 from jobs.sql.plan_trees import Place, all_of, named, replaced

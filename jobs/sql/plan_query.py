@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jobs.model.stage import Stage
-from jobs.sql.logical import Block, Query, SetOperation
+from jobs.query.clauses.logical import Block, Query, SetOperation
 from jobs.sql.plan_analytic import analytic_stage, fused
 from jobs.sql.plan_group import distinct_stage, grouped_stage, over_groups
 from jobs.sql.plan_inputs import is_plain, rows_of_block, selected

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from jobs.model import types as t
 from jobs.model.stage import AggregateCall, AggregateStage, Output, Stage
-from jobs.sql.logical import SetOperation
+from jobs.query.clauses.logical import SetOperation
 from jobs.sql.plan_group import distinct_stage
 from jobs.sql.plan_inputs import selected
 from jobs.sql.plan_map import map_stage

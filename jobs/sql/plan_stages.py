@@ -16,7 +16,7 @@ from state_store.layout import shared_table, stage_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobs.sql.logical import Query, Semantics
+    from jobs.query.clauses.logical import Query, Semantics
     from jobs.sql.plan_rows import Rows
 
 State = Literal["full", "shared"]

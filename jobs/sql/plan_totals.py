@@ -17,7 +17,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from jobs.model.stage import AnalyticCall, Output
-from jobs.sql.logical import Block, From, SetOperation
+from jobs.query.clauses.logical import Block, From, SetOperation
 from jobs.sql.plan_stages import Stages
 from jobs.sql.plan_trees import Place, named, replaced
 

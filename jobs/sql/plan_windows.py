@@ -25,7 +25,7 @@ from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, AggregateStage, Input, Output, Session
 from jobs.model.stage_columns import WINDOW_BOUNDS
-from jobs.sql.logical import Block, TimeWindow
+from jobs.query.clauses.logical import Block, TimeWindow
 from jobs.sql.plan_inputs import rows_of_block
 from jobs.sql.plan_rows import Rows, Selected, all_columns, apart, of_relation
 from jobs.sql.plan_stages import Stages

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from jobs.model.stage import Core, MapStage, Output, Plan
 from jobs.model.types import Kind
-from jobs.sql.conditions import conjoined
+from jobs.query.clauses.conditions import conjoined
 
 _TIME = "_timestamp"
 

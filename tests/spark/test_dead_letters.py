@@ -14,9 +14,9 @@ from jobs.ivm.refresh import refresh_stage
 from jobs.model import types as t
 from jobs.model.errors import RowFailed
 from jobs.model.stage import AggregateStage
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Scope
 from jobs.sql.dialect import parse_expression
-from jobs.sql.infer import infer
-from jobs.sql.scope import Scope
 from state_store import reader
 from tests.rule_harness import Output, call, core, mapped, output
 from tests.spark.test_refresh import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs

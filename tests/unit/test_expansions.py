@@ -9,10 +9,10 @@ from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
 from jobs.model.relation import Relation
+from jobs.query.clauses.expansions import TABLE_FUNCTIONS, items_of
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Scope, Typed
 from jobs.sql.dialect import parse_expression
-from jobs.sql.expansions import TABLE_FUNCTIONS, items_of
-from jobs.sql.infer import infer
-from jobs.sql.scope import Scope, Typed
 from tests.function_cases import COLUMNS, table
 
 

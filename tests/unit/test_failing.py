@@ -14,9 +14,9 @@ from jobs.functions.failing import can_fail, failing, lenient, strict
 from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.model.relation import Relation
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Scope
 from jobs.sql.dialect import parse_expression
-from jobs.sql.infer import infer
-from jobs.sql.scope import Scope
 from tests.rule_harness import insert
 
 COLUMNS = (("a", t.INT), ("b", t.INT), ("s", t.VARCHAR), ("d", t.decimal(38, 2)))

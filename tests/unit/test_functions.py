@@ -11,10 +11,10 @@ from jobs.functions.registry import SCALARS
 from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.rewrites import REWRITES
+from jobs.query.expressions.scope import Scope
 from jobs.sql.dialect import parse_expression, parse_select, sql_of
-from jobs.sql.infer import infer
-from jobs.sql.rewrites import REWRITES
-from jobs.sql.scope import Scope
 from tests.function_cases import EXPECTED, elaborated, table
 
 

@@ -9,8 +9,8 @@ import pytest
 from sqlglot import exp
 
 from jobs.functions.render import lower
+from jobs.query.clauses.ksql_nulls import ksql_condition, ksql_value
 from jobs.sql.dialect import sql_of
-from jobs.sql.ksql_values import ksql_condition, ksql_value
 from tests.function_cases import elaborated, table
 
 

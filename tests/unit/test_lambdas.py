@@ -15,9 +15,9 @@ from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.relation import Relation
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Scope, Typed
 from jobs.sql.dialect import parse_expression, sql_of
-from jobs.sql.infer import infer
-from jobs.sql.scope import Scope, Typed
 from tests.function_cases import elaborated
 
 _COLUMNS = (("items", t.array(t.BIGINT)), ("pairs", t.map_of(t.VARCHAR, t.BIGINT)), ("n", t.BIGINT))

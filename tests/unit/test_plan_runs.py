@@ -12,7 +12,7 @@ import pytest
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import AnalyticCall
-from jobs.sql.logical import Block, From, Query, SetOperation, TimeWindow
+from jobs.query.clauses.logical import Block, From, Query, SetOperation, TimeWindow
 from jobs.sql.plan import plan_of_query
 from jobs.sql.plan_stages import State
 from state_store.layout import Lake

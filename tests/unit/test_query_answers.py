@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.sql.batch import batch_sql
+from jobs.query.clauses.read import read_query
+from jobs.query.recompute.select import batch_sql
 from jobs.sql.dialect import fold, parse_query
-from jobs.sql.query import read_query
 from tests.memory_catalog import MemoryCatalog
 from tests.statements import run
 

@@ -6,8 +6,8 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, SqlSyntaxError, TypeMismatch, UnknownName
+from jobs.query.clauses.logical import TimeWindow
 from jobs.sql.dialect import parse_query, sql_of
-from jobs.sql.logical import TimeWindow
 from state_store.layout import Lake
 from tests.query_text import block, joins, shown, sql
 from tests.statements import catalog_of

@@ -1,4 +1,7 @@
-"""Functions that are given a function, as each engine writes them. `jobs.sql.lambdas` elaborates their calls."""
+"""Functions that are given a function, as each engine writes them.
+
+`jobs.query.expressions.lambdas` elaborates their calls.
+"""
 
 from __future__ import annotations
 

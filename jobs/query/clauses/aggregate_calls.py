@@ -1,0 +1,106 @@
+"""The aggregate calls of one SELECT, bound to their types.
+
+SELECT area, SUM(a) / COUNT(*) + SUM(a) AS x FROM s GROUP BY area      __a0 = SUM(s.a), __a1 = COUNT(*)
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.functions.aggregates.python import CustomAggregate
+from jobs.functions.aggregates.registry import AggregateFunction, functions
+from jobs.functions.python.declared import function_at
+from jobs.model.definitions import EVENT_ORDER
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.stage import AggregateCall
+from jobs.model.types import Kind
+from jobs.query.clauses.inputs import Inputs
+from jobs.query.clauses.logical import Semantics
+from jobs.query.expressions.scope import Infer, Typed
+from jobs.sql.dialect import position_of, sql_of
+
+
+class Calls:
+    """The aggregate calls of one query; the same call, written twice, is one."""
+
+    def __init__(self, inputs: Inputs, semantics: Semantics) -> None:
+        self._inputs = inputs
+        self._functions = functions(semantics)
+        self._calls: dict[str, AggregateCall] = {}
+
+    @property
+    def found(self) -> tuple[AggregateCall, ...]:
+        """The calls, in the order in which they were first met."""
+        return tuple(self._calls.values())
+
+    def read(self, node: exp.Expression, typed: Infer) -> Typed | None:
+        """An aggregate call, elaborated; None when `node` is something else.
+
+        Raises:
+            TypeMismatch, InvalidQuery: the function does not take these arguments, or rows without an order.
+        """
+        call, condition = node, None
+        if isinstance(node, exp.Filter):
+            call, condition = node.this, node.expression.this
+        function = self._function_of(call)
+        if function is None or not isinstance(call, exp.Anonymous):
+            return None
+        if function.needs_order:
+            self._check_order(call)
+        written, distinct = call.expressions, False
+        if written and isinstance(written[0], exp.Distinct):
+            written, distinct = written[0].expressions, True
+        stars = bool(written) and isinstance(written[0], exp.Star)
+        values = [] if stars else [typed(argument) for argument in written]
+        expressions, types = tuple(v.expression for v in values), tuple(v.type for v in values)
+        bound = function.bind(expressions, types, distinct=distinct)
+        filter_ = _condition(condition, typed) if condition is not None else None
+        parts: list[exp.Expr] = [v.expression for v in values] if values else [each.copy() for each in written]
+        made: exp.Expression = exp.Anonymous(
+            this=call.name, expressions=[exp.Distinct(expressions=parts)] if distinct else parts
+        )
+        if filter_ is not None:
+            made = exp.Filter(this=made, expression=exp.Where(this=filter_))
+        self._calls.setdefault(
+            sql_of(made),
+            AggregateCall(
+                name=f"__a{len(self._calls)}",
+                function=call.name,
+                arguments=bound.arguments,
+                argument_types=bound.argument_types,
+                type=bound.type,
+                parameters=bound.parameters,
+                distinct=distinct,
+                filter=filter_,
+            ),
+        )
+        return Typed(made, bound.type)
+
+    def call_of(self, node: exp.Expr) -> AggregateCall | None:
+        """The call that an elaborated node is, if it is one."""
+        return self._calls.get(sql_of(node)) if isinstance(node, exp.Anonymous | exp.Filter) else None
+
+    def _function_of(self, node: exp.Expression) -> AggregateFunction | None:
+        """The aggregate that a node calls."""
+        written = function_at(node)
+        if written is not None:
+            return CustomAggregate.declared(written) if written.aggregate else None
+        return self._functions.get(node.name) if isinstance(node, exp.Anonymous) else None
+
+    def _check_order(self, call: exp.Anonymous) -> None:
+        without = [part for part in self._inputs.parts if any(part.type_of(name) is None for name in EVENT_ORDER)]
+        if len(without) == len(self._inputs.parts):
+            line, place = position_of(call)
+            raise InvalidQuery(
+                f"{call.name} needs the order of events, and the rows of '{without[0].name}' have none",
+                line=line,
+                column=place,
+                hint="read a stream, or use MIN or MAX",
+            )
+
+
+def _condition(node: exp.Expr, typed: Infer) -> exp.Expression:
+    found = typed(node)
+    if found.type.kind is not Kind.BOOLEAN:
+        raise TypeMismatch(f"FILTER takes a condition; {sql_of(node)} is {found.type}")
+    return found.expression

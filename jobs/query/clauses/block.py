@@ -1,0 +1,222 @@
+"""One SELECT, read clause by clause in the order in which SQL evaluates them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from jobs.engines.arrays import has_map
+from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.model.stage import Output
+from jobs.query.clauses.aggregate_calls import Calls
+from jobs.query.clauses.conditions import aliases, conjoined
+from jobs.query.clauses.from_clause import Context, read_from
+from jobs.query.clauses.grouping import named_groups, over_groups, read_groups
+from jobs.query.clauses.joins import Joins
+from jobs.query.clauses.ksql_nulls import ksql_block
+from jobs.query.clauses.logical import Block, From
+from jobs.query.clauses.over import AnalyticCalls
+from jobs.query.clauses.record_key import with_key
+from jobs.query.clauses.select_list import read_outputs
+from jobs.query.clauses.subqueries import Subqueries
+from jobs.query.clauses.subqueries_after_grouping import after_groups
+from jobs.query.clauses.table_functions import TableFunctions
+from jobs.query.clauses.time_window import DEFAULT_GRACE, read_window
+from jobs.query.expressions.infer import condition, infer
+from jobs.query.expressions.scope import Infer, Typed
+from jobs.sql.dialect import position_of, sql_of
+
+# Clauses of a SELECT that parse and mean nothing in a table that has no order: argument of the tree -> its name.
+_REFUSED = {"laterals": "LATERAL", "order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET", "into": "SELECT INTO"}
+
+
+def read_block(select: exp.Select, context: Context) -> Block:
+    """Understand one SELECT; `context` holds its common table expressions already.
+
+    Raises:
+        SqlError: with line and column where they are known.
+    """
+    _check_clauses(select)
+    return _Reader(select, context).block()
+
+
+class _Reader:
+    def __init__(self, select: exp.Select, context: Context) -> None:
+        self._select = select
+        self._context = context
+        windowed = select.args.get("time_window") is not None
+        self._joins = Joins(read_from(select, context), context, windowed=windowed)
+        self._inputs = self._joins.inputs
+        self._subqueries = Subqueries(self._inputs, context, self._joins.padded)
+        self._calls = Calls(self._inputs, context.semantics)
+        self._analytic = AnalyticCalls(self._inputs, self._in_call, context.semantics)
+        self._tables = TableFunctions()
+        self._aliases: dict[str, Output] = {}
+
+    def block(self) -> Block:
+        where = self._where()
+        outputs = read_outputs(self._select, self._inputs, self._value, prefix=self._context.kind is not None)
+        constants = self._context.semantics == "ksql"
+        groups = read_groups(self._select, self._inputs, outputs, constants=constants)
+        having = self._condition("having", "HAVING")
+        self._aliases = {output.name: output for output in outputs}
+        qualify = self._condition("qualify", "QUALIFY")
+        partition_by = self._partition_by()
+        ksql = self._context.kind is not None or self._context.semantics == "ksql"
+        grace = DEFAULT_GRACE if ksql else None
+        window, time = read_window(self._select, self._inputs, default_grace=grace)
+        made = Block(
+            inputs=(*self._joins.in_order(), *self._subqueries.froms),
+            where=where,
+            outputs=outputs,
+            expand=self._tables.found,
+            window=window,
+            time=time,
+            having=having,
+            partition=self._analytic.partition,
+            analytic=self._analytic.found,
+            qualify=qualify,
+            distinct=self._select.args.get("distinct") is not None,
+            partition_by=partition_by,
+        )
+        if groups is not None or self._calls.found or having is not None:
+            found, sets = groups or ((), ())
+            made = self._grouped(replace(made, group=named_groups(found, outputs), sets=sets, calls=self._calls.found))
+        self._check(made, explicit=groups is not None)
+        made = ksql_block(made) if self._context.semantics == "ksql" else made
+        made = with_key(made, self._joins, self._context.kind, self._context.semantics)
+        late = self._late_values(made)
+        return after_groups(made, late) if late else made
+
+    def _late_values(self, block: Block) -> list[From]:
+        """The subqueries whose values are read after grouping, joined by what is known then."""
+        if block.group is None:
+            return []
+        names = {sql_of(key.expression): key.name for key in block.group}
+        nodes = [*(output.expression for output in block.outputs), *block.partition]
+        nodes += [node for node in (block.having, block.qualify) if node is not None]
+        nodes += [node for call in block.analytic for node in (*call.arguments, *(each for each, _, _ in call.order))]
+        read = {alias for node in nodes for alias in aliases(node)}
+        found = [each for each in self._subqueries.values if each.alias in read]
+        return [
+            replace(each, on=over_groups(each.on, names, self._calls, read)) if each.on is not None else each
+            for each in found
+        ]
+
+    def _value(self, node: exp.Expression, typed: Infer) -> Typed | None:
+        """What stands for a value in the SELECT list beside what `infer` knows."""
+        for read in (self._subqueries.read, self._analytic.read, self._calls.read, self._tables.read):
+            found = read(node, typed)
+            if found is not None:
+                return found
+        return self._alias(node)
+
+    def _in_call(self, node: exp.Expression, typed: Infer) -> Typed | None:
+        """What stands for a value inside a function OVER a window beside what `infer` knows."""
+        return self._subqueries.read(node, typed) or self._calls.read(node, typed)
+
+    def _alias(self, node: exp.Expression) -> Typed | None:
+        """In QUALIFY also a name of the SELECT list, unless an input has it."""
+        if not isinstance(node, exp.Column) or node.table or node.name not in self._aliases:
+            return None
+        try:
+            return self._inputs.resolve(node)
+        except UnknownName:
+            found = self._aliases[node.name]
+            return Typed(found.expression.copy(), found.type)
+
+    def _where(self) -> exp.Expression | None:
+        clause = self._select.args.get("where")
+        found = self._subqueries.where(clause.this) if clause is not None else []
+        terms = [*self._joins.place(found), *self._joins.where]
+        return conjoined(terms) if terms else None
+
+    def _condition(self, clause: str, name: str) -> exp.Expression | None:
+        found = self._select.args.get(clause)
+        return condition(found.this, self._inputs, name, self._value) if found is not None else None
+
+    def _partition_by(self) -> tuple[exp.Expression, ...]:
+        clause = self._select.args.get("partition_by")
+        if clause is None:
+            return ()
+        found = [infer(node, self._inputs) for node in clause.expressions]
+        wrong = next((each for each in found if has_map(each.type)), None)
+        if wrong is not None:
+            raise self._invalid(clause, f"the key of a record cannot be {wrong.type}")
+        if len(found) > 1 and any(isinstance(each.expression, exp.Null) for each in found):
+            raise self._invalid(clause, "PARTITION BY NULL stands alone: the records have no key then")
+        return tuple(each.expression for each in found)
+
+    def _grouped(self, block: Block) -> Block:
+        """The block with everything after grouping over the names of groups and calls."""
+        assert block.group is not None
+        names = {sql_of(key.expression): key.name for key in block.group}
+        kept = {each.alias for each in self._subqueries.values}
+
+        def over(node: exp.Expression) -> exp.Expression:
+            return over_groups(node, names, self._calls, kept)
+
+        return replace(
+            block,
+            outputs=tuple(replace(output, expression=over(output.expression)) for output in block.outputs),
+            having=over(block.having) if block.having is not None else None,
+            qualify=over(block.qualify) if block.qualify is not None else None,
+            partition=tuple(over(node) for node in block.partition),
+            analytic=tuple(
+                replace(
+                    call,
+                    arguments=tuple(over(node) for node in call.arguments),
+                    order=tuple((over(node), down, first) for node, down, first in call.order),
+                )
+                for call in block.analytic
+            ),
+        )
+
+    def _check(self, block: Block, *, explicit: bool) -> None:
+        """What the clauses ask of each other."""
+        if block.window is not None and not explicit:
+            raise self._invalid(self._select, "WINDOW needs GROUP BY: it cuts groups", "add GROUP BY")
+        if block.qualify is not None and not block.analytic:
+            raise self._invalid(self._select.args["qualify"], "QUALIFY needs a function OVER a window", "use WHERE")
+        if block.expand and block.group is not None:
+            raise NotSupported(
+                "EXPLODE in a query that groups is not maintained yet", hint="explode in a subquery in FROM"
+            )
+        if block.partition_by and (block.group is not None or not any(p.stream for p in self._inputs.parts)):
+            raise self._invalid(
+                self._select.args["partition_by"],
+                "PARTITION BY is for streams: the key of a table is what identifies its rows",
+            )
+        if self._context.kind == "table" and block.group is not None and not explicit:
+            raise self._invalid(
+                self._select,
+                "an aggregate needs GROUP BY",
+                "for one row over all: CREATE MATERIALIZED VIEW … AS",
+            )
+
+    def _invalid(self, node: exp.Expr, message: str, hint: str | None = None) -> InvalidQuery:
+        line, place = position_of(node)
+        return InvalidQuery(message, line=line, column=place, hint=hint)
+
+
+def _check_clauses(select: exp.Select) -> None:
+    for argument, what in _REFUSED.items():
+        clause = select.args.get(argument)
+        if not clause:
+            continue
+        line, place = position_of(clause[0] if isinstance(clause, list) else clause)
+        ordered = argument in ("order", "limit", "offset")
+        raise NotSupported(
+            f"{what} in a view is not maintained yet",
+            line=line,
+            column=place,
+            hint="order and limit the rows where they are read; the first k of each group are"
+            " QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= k"
+            if ordered
+            else None,
+        )
+    distinct = select.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
+        line, place = position_of(distinct)
+        raise NotSupported("DISTINCT ON is not supported", line=line, column=place, hint="QUALIFY ROW_NUMBER() … <= 1")

@@ -1,0 +1,250 @@
+"""What joins a subquery with the query around it, taken out of its WHERE.
+
+SELECT b FROM t WHERE t.y > 1 AND t.x = s.x         inside a query over s
+
+over one relation, nothing grouped     the relation itself, on __s0.y > 1 AND __s0.x = s.x
+anything else                          the subquery with the columns that are needed as `__c0`, …, on …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.errors import NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import Output
+from jobs.model.types import BIGINT, SqlType
+from jobs.query.clauses.conditions import conjoined
+from jobs.query.clauses.inputs import OUTER, Inputs, Part, from_outside
+from jobs.query.clauses.keys import grows_by_groups, outputs_of
+from jobs.query.clauses.logical import Block, From, Query
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Typed, column
+from jobs.sql.dialect import sql_of
+from jobs.sql.trees import conjuncts
+from jobs.sql.types_text import data_type
+
+_COUNTS = ("COUNT", "COUNT_DISTINCT")
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A subquery as an input of the query around it.
+
+    Attributes:
+        on: the conditions by which it joins, over the columns of both.
+        outputs: what its outputs are, over its columns.
+    """
+
+    alias: str
+    source: Relation | Query
+    on: tuple[exp.Expression, ...]
+    outputs: tuple[Typed, ...]
+
+
+def lifted(query: Query, alias: str) -> Lifted:
+    """A subquery under a new alias, and the conditions that joined it with the query around.
+
+    Raises:
+        NotSupported: such a condition stands elsewhere than between the ANDs of its WHERE.
+    """
+    if not isinstance(query, Block):
+        return Lifted(alias, query, (), tuple(Typed(column(name, alias), kind) for name, kind in query.outputs))
+    outside, inside = _split(query)
+    _check_inside(replace(query, where=conjoined(inside) if inside else None))
+    first = query.inputs[0]
+    if len(query.inputs) == 1 and isinstance(first.source, Relation) and not _has_more(query):
+        renamed = [_renamed(term, first.alias, alias) for term in (*inside, *outside)]
+        outputs = tuple(Typed(_renamed(o.expression, first.alias, alias), o.type) for o in query.outputs)
+        return Lifted(alias, first.source, tuple(renamed), outputs)
+    shown = tuple(Typed(column(name, alias), kind) for name, kind in outputs_of(query))
+    if not outside:
+        return Lifted(alias, query, (), shown)
+    if grows_by_groups(query) and not (query.distinct and query.group is None and not query.analytic):
+        raise NotSupported("a grouped subquery that reads the query around it is not maintained yet")
+    names = _Projection(query, alias)
+    on = tuple(names.lift(term) for term in outside)
+    made = replace(
+        query,
+        where=conjoined(inside) if inside else None,
+        outputs=(*query.outputs, *names.outputs),
+        distinct=False,
+        key=(),
+    )
+    return Lifted(alias, made, on, shown)
+
+
+def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
+    """An aggregate over the rows that match a row of the query around, as one row per group of matching rows.
+
+    Returns:
+        The input, and its value for the row around, also where nothing matches; None when nothing correlates.
+
+    Raises:
+        NotSupported: it is not an aggregate, or the conditions are not equalities.
+    """
+    if not isinstance(query, Block):
+        return None
+    outside, inside = _split(query)
+    if not outside:
+        return None
+    _check_inside(replace(query, where=conjoined(inside) if inside else None))
+    if query.group != () or query.having is not None or query.sets or len(query.outputs) != 1:
+        raise NotSupported(
+            "a subquery that stands for a value is maintained when it is one aggregate",
+            hint="(SELECT MAX(x) FROM t WHERE t.k = s.k)",
+        )
+    inputs = inputs_of(query)
+    keys: list[Output] = []
+    on: list[exp.Expression] = []
+    for term in outside:
+        mine, other = _sides(term)
+        key = Output(f"__c{len(keys)}", mine, infer(mine, inputs).type)
+        keys.append(key)
+        on.append(exp.EQ(this=column(key.name, alias), expression=_unmarked(other)))
+    made = replace(
+        query,
+        where=conjoined(inside) if inside else None,
+        group=tuple(keys),
+        outputs=(*(replace(key, expression=column(key.name)) for key in keys), *query.outputs),
+        key=(),
+    )
+    (value,) = query.outputs
+    shown = column(value.name, alias)
+    found = Lifted(alias, made, tuple(on), (Typed(shown, value.type),))
+    return found, _over_nothing(query, value, column(keys[0].name, alias), shown)
+
+
+def inputs_of(block: Block) -> Inputs:
+    """The names that a block's inputs bring, for expressions that are elaborated already."""
+    return Inputs(tuple(_part(each) for each in block.inputs))
+
+
+def _part(each: From) -> Part:
+    source = each.source
+    if isinstance(source, Relation):
+        return Part(each.alias, source.name, source, (*source.columns, *source.hidden), {})
+    return Part(each.alias, each.alias, source, outputs_of(source), dict(META_COLUMNS))
+
+
+def _split(block: Block) -> tuple[list[exp.Expression], list[exp.Expression]]:
+    """The conditions of WHERE that read the query around, and those that do not."""
+    terms = conjuncts(block.where)
+    return [term for term in terms if from_outside(term)], [term for term in terms if not from_outside(term)]
+
+
+def _has_more(block: Block) -> bool:
+    """Whether it is more than a filter and projection (DISTINCT makes no difference to IN and EXISTS)."""
+    return block.group is not None or bool(block.analytic or block.expand)
+
+
+def _check_inside(block: Block) -> None:
+    for node in _expressions(block):
+        if from_outside(node):
+            raise NotSupported(
+                f"a subquery reads the query around it only between the ANDs of its WHERE: {sql_of(node)}",
+                hint="or join it in FROM",
+            )
+
+
+def _expressions(block: Block) -> Iterator[exp.Expression]:
+    singles = (block.where, block.having, block.qualify, *(each.on for each in block.inputs), *block.partition)
+    yield from (node for node in singles if node is not None)
+    for output in (*block.outputs, *block.expand, *(block.group or ())):
+        yield output.expression
+    for call in block.calls:
+        yield from call.arguments
+        if call.filter is not None:
+            yield call.filter
+    for analytic in block.analytic:
+        yield from (*analytic.arguments, *(node for node, _, _ in analytic.order))
+
+
+class _Projection:
+    """The expressions of a subquery that its join needs, each as an output of its own."""
+
+    def __init__(self, block: Block, alias: str) -> None:
+        self._inputs = inputs_of(block)
+        self._alias = alias
+        self._outputs: dict[str, Output] = {}
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return tuple(self._outputs.values())
+
+    def lift(self, node: exp.Expression) -> exp.Expression:
+        """A condition of the subquery's WHERE, over its new outputs and the columns of the query around."""
+        if isinstance(node, exp.Column) and OUTER in node.meta:
+            return _unmarked(node)
+        if not from_outside(node):
+            return self._output(node) if node.find(exp.Column) is not None else node.copy()
+        made = node.copy()
+        for child in list(made.iter_expressions()):
+            if isinstance(child, exp.Expression) and not isinstance(child, exp.Identifier | exp.DataType):
+                child.replace(self.lift(child))
+        return made
+
+    def _output(self, node: exp.Expression) -> exp.Expression:
+        text = sql_of(node)
+        if text not in self._outputs:
+            self._outputs[text] = Output(f"__c{len(self._outputs)}", node.copy(), infer(node, self._inputs).type)
+        return column(self._outputs[text].name, self._alias)
+
+
+def _sides(term: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
+    """The subquery's side of an equality, and the other."""
+    while isinstance(term, exp.Paren):
+        term = term.this
+    if isinstance(term, exp.EQ):
+        for mine, other in ((term.this, term.expression), (term.expression, term.this)):
+            only_outer = all(OUTER in node.meta for node in other.find_all(exp.Column))
+            if not from_outside(mine) and mine.find(exp.Column) is not None and only_outer:
+                return mine, other
+    raise NotSupported(
+        f"a subquery that stands for a value is joined by equalities: {sql_of(term)}", hint="WHERE inner.x = outer.y"
+    )
+
+
+def _over_nothing(block: Block, value: Output, key: exp.Expression, shown: exp.Expression) -> exp.Expression:
+    """The value, and what the aggregate is over no rows where nothing matches: 0 for COUNT, NULL for most."""
+    counts = {call.name: call.function in _COUNTS for call in block.calls}
+    if isinstance(value.expression, exp.Column) and not counts.get(value.expression.name, False):
+        return shown
+    types = {call.name: call.type for call in block.calls}
+
+    def empty(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.name not in types:
+            return node
+        made: exp.Expression = exp.Literal.number(0) if counts[node.name] else exp.Null()
+        kind: SqlType = BIGINT if counts[node.name] else types[node.name]
+        return exp.Cast(this=made, to=data_type(kind))
+
+    absent = value.expression.copy().transform(empty)
+    test = exp.Is(this=key, expression=exp.Null())
+    return exp.Case(ifs=[exp.If(this=test, true=absent)], default=shown)
+
+
+def _renamed(node: exp.Expression, old: str, new: str) -> exp.Expression:
+    """An expression with one input under another alias, and the query around's columns as they are there."""
+
+    def rename(each: exp.Expr) -> exp.Expr:
+        if not isinstance(each, exp.Column):
+            return each
+        if OUTER in each.meta:
+            return _unmarked(each)
+        return column(each.name, new) if each.table == old else each
+
+    made = node.copy().transform(rename)
+    assert isinstance(made, exp.Expression)
+    return made
+
+
+def _unmarked(node: exp.Expression) -> exp.Expression:
+    made = node.copy()
+    for each in made.find_all(exp.Column):
+        each.meta.pop(OUTER, None)
+    return made

@@ -1,0 +1,163 @@
+"""FROM: the tables, subqueries and common table expressions that a SELECT reads, each as a part with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.relations import event_log, fed_relation
+from jobs.model.definitions import META_COLUMNS, InsertQuery, Kind, Source
+from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.model.types import SqlType
+from jobs.query.clauses.inputs import WINDOW_BOUNDS, Inputs, Part
+from jobs.query.clauses.keys import gives_events, outputs_of
+from jobs.query.clauses.logical import Query, Semantics
+from jobs.sql.dialect import position_of
+
+_META = dict(META_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a SELECT is read within.
+
+    Attributes:
+        kind: what the statement says it creates; None for a materialized view and for what is inside a query.
+        queries: the common table expressions in sight, by name.
+        outer: the inputs around, when this is a subquery of an expression.
+        read: reads a query within a context; handed in, since a query holds others.
+    """
+
+    catalog: Catalog
+    semantics: Semantics
+    kind: Kind | None
+    read: Callable[[exp.Expr, Context], Query]
+    queries: Mapping[str, Query] = field(default_factory=dict)
+    outer: Inputs | None = None
+    frozen: bool = False
+    """Events join tables as they are at the events' time: in CREATE STREAM, and with ksqlDB's semantics."""
+
+    def within(self, outer: Inputs | None = None) -> Context:
+        """The context of a query inside this one."""
+        return replace(self, kind=None, outer=outer)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A part and how the text joins it; `node` is None for the first."""
+
+    part: Part
+    node: exp.Join | None
+
+    @property
+    def within(self) -> exp.Expr | None:
+        found: exp.Expr | None = self.node.this.args.get("within") if self.node is not None else None
+        return found
+
+
+def read_with(tree: exp.Expr, context: Context) -> Context:
+    """The context with the common table expressions of a query, each read once.
+
+    Raises:
+        InvalidQuery: two have one name.
+    """
+    clause = tree.args.get("with_")
+    found: dict[str, Query] = {}
+    for cte in clause.expressions if clause is not None else ():
+        inner = replace(context, kind=None, queries={**context.queries, **found})
+        if cte.alias in found:
+            line, place = position_of(cte)
+            raise InvalidQuery(f"two queries of WITH are named '{cte.alias}'", line=line, column=place)
+        if cte.args["alias"].args.get("columns"):
+            line, place = position_of(cte)
+            raise NotSupported(
+                "a list of columns after the name of a query in WITH is not supported",
+                line=line,
+                column=place,
+                hint="name the columns inside with AS",
+            )
+        found[cte.alias] = context.read(cte.this, inner)
+    return replace(context, queries={**context.queries, **found})
+
+
+def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
+    """The parts of FROM, in the order of the text.
+
+    Raises:
+        InvalidQuery: there is none, or two have one alias.
+        UnknownName: no such stream, table or view.
+        NotSupported: LATERAL, VALUES and other forms.
+    """
+    clause = select.args.get("from_")
+    if clause is None:
+        raise InvalidQuery("the query reads nothing", hint="SELECT … FROM a stream or table")
+    joins = [*(clause.this.args.get("joins") or ()), *(select.args.get("joins") or ())]
+    if clause.this.args.get("within") is not None:
+        line, place = position_of(clause.this)
+        raise InvalidQuery("WITHIN belongs to a JOIN", line=line, column=place)
+    found: list[Joined] = []
+    for node in (None, *joins):
+        part = _part(clause.this if node is None else node.this, context)
+        if any(each.part.alias == part.alias for each in found):
+            line, place = position_of(clause.this if node is None else node.this)
+            raise InvalidQuery(
+                f"two inputs are named '{part.alias}'",
+                line=line,
+                column=place,
+                hint=f"give each a name of its own: {part.name} AS other",
+            )
+        found.append(Joined(part, node))
+    return tuple(found)
+
+
+def _part(table: exp.Expr, context: Context) -> Part:
+    line, place = position_of(table)
+    if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
+        if not table.alias:
+            raise InvalidQuery(
+                "a subquery in FROM needs a name", line=line, column=place, hint="FROM (SELECT …) AS name"
+            )
+        return _query_part(table.alias, table.alias, context.read(table.this, context.within()))
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        raise NotSupported(f"{table.key.upper()} in FROM is not supported", line=line, column=place)
+    if table.args.get("db") is not None:
+        raise UnknownName(
+            f"unknown schema '{table.db}'", line=line, column=place, hint="names have no schema before them"
+        )
+    name, alias = table.name, table.alias or table.name
+    if name in context.queries:
+        return _query_part(alias, name, context.queries[name])
+    return _relation_part(alias, name, context.catalog, line, place)
+
+
+def _query_part(alias: str, name: str, query: Query) -> Part:
+    events = gives_events(query)
+    hidden = _META if events else {}
+    return Part(alias, name, query, outputs_of(query), hidden, query.key, () if events else query.key, stream=events)
+
+
+def _relation_part(alias: str, name: str, catalog: Catalog, line: int | None, place: int | None) -> Part:
+    found = catalog.find(name)
+    if found is None or isinstance(found, InsertQuery):
+        raise UnknownName.among("stream, table or view", name, catalog.relations(), line=line, column=place)
+    relation = fed_relation(found, catalog)
+    shown = {column.name for column in found.columns}
+    readable = (*relation.columns, *relation.hidden)
+    hidden: dict[str, SqlType] = {
+        name: kind for name, kind in readable if name not in shown and (name in _META or name in WINDOW_BOUNDS)
+    }
+    names = shown | hidden.keys()
+    return Part(
+        alias=alias,
+        name=name,
+        source=relation,
+        columns=tuple((column.name, column.type) for column in found.columns),
+        hidden=hidden,
+        key=found.key,
+        row_key=relation.key if names.issuperset(relation.key) else (),
+        stream=found.kind == "stream",
+        log=event_log(found) if isinstance(found, Source) and found.kind == "table" else None,
+    )

@@ -1,0 +1,186 @@
+"""GROUP BY: which expressions are the groups, which calls aggregate, and the outputs over both.
+
+SELECT area, SUM(a) / COUNT(*) + SUM(a) AS x FROM s GROUP BY area
+
+    group  area = s.area        calls  __a0 = SUM(s.a), __a1 = COUNT(*)        x = __a0 / __a1 + __a0
+
+GROUP BY ROLLUP (a, b), GROUPING SETS ((c), ())
+    group  a, b, c              sets   (a, b, c), (a, b), (a, c), (a), (c), ()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from itertools import combinations, product
+
+from sqlglot import exp
+
+from jobs.engines.arrays import has_map
+from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.model.stage import Output
+from jobs.model.types import Kind
+from jobs.query.clauses.aggregate_calls import Calls
+from jobs.query.clauses.inputs import Inputs
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Typed, column
+from jobs.sql.dialect import position_of, sql_of
+
+_MOST_SETS = 128
+"""CUBE over seven columns; each set is a copy of every row."""
+
+
+def read_groups(
+    select: exp.Select, inputs: Inputs, outputs: tuple[Output, ...], *, constants: bool
+) -> tuple[tuple[Typed, ...], tuple[tuple[int, ...], ...]] | None:
+    """The group expressions, each once, and the sets of their numbers; no sets when there is one, of all of them.
+
+    Args:
+        constants: ksqlDB's way: GROUP BY 1 is one group, that of the value 1; and there are no grouping sets.
+
+    Returns:
+        None without GROUP BY.
+
+    Raises:
+        InvalidQuery: a constant, or something that cannot be compared; too many sets.
+        NotSupported: grouping sets in ksqlDB's semantics.
+        UnknownName: a column that the inputs lack, though the SELECT list may have it.
+    """
+    clause = select.args.get("group")
+    if clause is None:
+        return None
+    found: dict[str, Typed] = {}
+
+    def number(node: exp.Expr) -> int:
+        group = _group(node, inputs, outputs)
+        _check_group(group, constants=constants)
+        found.setdefault(sql_of(group.expression), group)
+        return list(found).index(sql_of(group.expression))
+
+    choices: list[list[tuple[int, ...]]] = []
+    for node in clause.expressions:
+        choices.append(_sets(node, number))
+    for extra in ("rollup", "cube", "grouping_sets"):
+        choices += [_sets(node, number) for node in clause.args.get(extra) or ()]
+    sets = [tuple(sorted({n for part in each for n in part})) for each in product(*choices)]
+    if len(sets) > _MOST_SETS:
+        line, place = position_of(clause)
+        raise InvalidQuery(
+            f"GROUP BY asks for {len(sets)} grouping sets, and {_MOST_SETS} is the most", line=line, column=place
+        )
+    if sets == [tuple(range(len(found)))]:
+        return tuple(found.values()), ()
+    if constants:
+        line, place = position_of(clause)
+        raise NotSupported(
+            "GROUPING SETS, ROLLUP and CUBE are SQL's: ksqlDB has none, so SEMANTICS = 'ksql' says nothing of them",
+            line=line,
+            column=place,
+            hint="leave SEMANTICS out",
+        )
+    return tuple(found.values()), tuple(sets)
+
+
+def named_groups(groups: tuple[Typed, ...], outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+    """The groups with names: that of the first output that shows it, or else `__k0`, …."""
+    shown: dict[str, str] = {}
+    for output in outputs:
+        shown.setdefault(sql_of(output.expression.unnest()), output.name)
+    keys, hidden = [], 0
+    for group in groups:
+        name = shown.get(sql_of(group.expression))
+        if name is None:
+            name, hidden = f"__k{hidden}", hidden + 1
+        keys.append(Output(name, group.expression, group.type))
+    return tuple(keys)
+
+
+def over_groups(
+    node: exp.Expression, groups: Mapping[str, str], calls: Calls, kept: Collection[str] = ()
+) -> exp.Expression:
+    """An elaborated expression over the inputs as one over the names of groups and calls.
+
+    Args:
+        groups: text of each elaborated group expression -> its name.
+        kept: inputs whose columns stay as they are.
+
+    Raises:
+        InvalidQuery: a column that is neither grouped by nor aggregated.
+    """
+    name = groups.get(sql_of(node))
+    if name is not None:
+        return column(name)
+    call = calls.call_of(node)
+    if call is not None:
+        return column(call.name)
+    if isinstance(node, exp.Column):
+        if not node.table or node.table in kept:  # the bounds of a window, and what comes after grouping
+            return node.copy()
+        line, place = position_of(node)
+        raise InvalidQuery(
+            f"column '{node.name}' is neither grouped by nor aggregated",
+            line=line,
+            column=place,
+            hint=f"add it to GROUP BY, or say which of its values: LATEST_BY_OFFSET({node.name})",
+        )
+    made = node.copy()
+    for child in list(made.iter_expressions()):
+        if isinstance(child, exp.Identifier | exp.DataType):
+            continue
+        assert isinstance(child, exp.Expression)
+        child.replace(over_groups(child, groups, calls, kept))
+    return made
+
+
+def _sets(node: exp.Expr, number: Callable[[exp.Expr], int]) -> list[tuple[int, ...]]:
+    """The sets that one item of GROUP BY stands for."""
+    match node:
+        case exp.Rollup():
+            items = [_one(item, number) for item in node.expressions]
+            return [_joined(items[:length]) for length in range(len(items), -1, -1)]
+        case exp.Cube():
+            items = [_one(item, number) for item in node.expressions]
+            return [
+                _joined(list(chosen)) for length in range(len(items), -1, -1) for chosen in combinations(items, length)
+            ]
+        case exp.GroupingSets():
+            return [each for item in node.expressions for each in _sets(item, number)]
+        case _:
+            return [_one(node, number)]
+
+
+def _one(node: exp.Expr, number: Callable[[exp.Expr], int]) -> tuple[int, ...]:
+    """`a`, `(a, b)` or `()`."""
+    if isinstance(node, exp.Tuple):
+        return tuple(number(item) for item in node.expressions)
+    return (number(node),)
+
+
+def _joined(items: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(n for item in items for n in item)
+
+
+def _group(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...]) -> Typed:
+    try:
+        found = infer(node, inputs)
+    except UnknownName as error:
+        named = next((output for output in outputs if output.name == node.name), None)
+        if named is None or not isinstance(node, exp.Column):
+            raise
+        hint = f"GROUP BY reads the input, not the SELECT list: GROUP BY {inputs.words(named.expression)}"
+        raise UnknownName(error.message, line=error.line, column=error.column, hint=hint) from error
+    while isinstance(found.expression, exp.Paren):
+        found = Typed(found.expression.this, found.type)
+    return found
+
+
+def _check_group(found: Typed, *, constants: bool) -> None:
+    line, place = position_of(found.expression)
+    if not constants and not any(isinstance(node, exp.Column) for node in found.expression.walk()):
+        raise InvalidQuery(
+            f"GROUP BY {sql_of(found.expression)} groups by a constant",
+            line=line,
+            column=place,
+            hint="write the expression itself: positions of the SELECT list are not taken",
+        )
+    if has_map(found.type) or found.type.kind is Kind.NULL:
+        raise InvalidQuery(f"one cannot group by {found.type}", line=line, column=place)

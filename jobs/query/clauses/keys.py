@@ -1,0 +1,51 @@
+"""What a query's rows are: events or rows that change; and the names of its columns.
+
+The record key of a view, and what ksqlDB asks of it, is `jobs.query.clauses.record_key`.
+"""
+
+from __future__ import annotations
+
+from jobs.model.relation import Relation
+from jobs.model.types import SqlType
+from jobs.query.clauses.logical import Block, From, Query, SetOperation
+
+
+def outputs_of(query: Query) -> tuple[tuple[str, SqlType], ...]:
+    """Names and types of the visible columns."""
+    if isinstance(query, SetOperation):
+        return query.outputs
+    return tuple((output.name, output.type) for output in query.outputs)
+
+
+def gives_events(query: Query) -> bool:
+    """Whether each row is an event of one stream, and keeps its time and place: rows are only ever added.
+
+    True for filters and projections of a stream, also when its events look up tables as of their time.
+    """
+    if isinstance(query, SetOperation):
+        return query.operation == "union all" and all(gives_events(branch) for branch in query.branches)
+    if grows_by_groups(query):
+        return False
+    first, *others = query.inputs
+    return _adds(first) and all(each.frozen or (each.join == "semi" and _adds(each)) for each in others)
+
+
+def grows_by_groups(block: Block) -> bool:
+    """Whether rows of the input are put together: groups, DISTINCT, functions over partitions."""
+    return block.group is not None or block.distinct or bool(block.analytic)
+
+
+def one_row(query: Query) -> bool:
+    """Whether it is one row whatever happens: an aggregate over all rows."""
+    return (
+        isinstance(query, Block)
+        and query.group == ()
+        and query.window is None
+        and query.having is None
+        and query.qualify is None
+        and not query.sets
+    )
+
+
+def _adds(part: From) -> bool:
+    return part.source.kind == "append" if isinstance(part.source, Relation) else gives_events(part.source)

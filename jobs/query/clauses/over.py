@@ -1,0 +1,154 @@
+"""Functions OVER a window: the calls of one SELECT, and the partition that they share.
+
+SELECT k, RANK() OVER (PARTITION BY k ORDER BY v DESC) AS place FROM s QUALIFY place <= 3
+
+    partition  s.k      calls  __w0 = RANK, by s.v descending      outputs  k = s.k, place = __w0
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from jobs.engines.arrays import has_map
+from jobs.functions.aggregates.registry import functions
+from jobs.functions.scalars.contract import common
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
+from jobs.model.stage import AnalyticCall
+from jobs.model.types import SqlType
+from jobs.query.clauses.inputs import Inputs
+from jobs.query.clauses.logical import Semantics
+from jobs.query.expressions.casts import widened
+from jobs.query.expressions.infer import Aggregate, infer
+from jobs.query.expressions.nested import is_constant
+from jobs.query.expressions.scope import Infer, Typed, column
+from jobs.sql.dialect import position_of, sql_of
+
+_RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+_NEIGHBOURS = ("LAG", "LEAD")
+_ENDS = ("FIRST_VALUE", "LAST_VALUE")
+_AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+ANALYTIC_FUNCTIONS = (*_RANKINGS, "NTILE", *_NEIGHBOURS, *_ENDS, *_AGGREGATES)
+# Functions whose value is a matter of order alone; SQL asks for one, save for ROW_NUMBER.
+_NEED_ORDER = ("RANK", "DENSE_RANK", "NTILE", *_NEIGHBOURS)
+
+
+class AnalyticCalls:
+    """The calls of one query; the same call, written twice, is one."""
+
+    def __init__(self, inputs: Inputs, aggregate: Aggregate, semantics: Semantics) -> None:
+        """`aggregate` reads the aggregate calls that stand inside: RANK() OVER (ORDER BY COUNT(*))."""
+        self._inputs = inputs
+        self._functions = functions(semantics)
+        self._aggregate = aggregate
+        self._calls: dict[str, AnalyticCall] = {}
+        self.partition: tuple[exp.Expression, ...] = ()
+
+    @property
+    def found(self) -> tuple[AnalyticCall, ...]:
+        """The calls, in the order in which they were first met."""
+        return tuple(self._calls.values())
+
+    def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
+        """A call OVER a window, as the plain column that holds its value; None when `node` is something else.
+
+        Raises:
+            SqlError: no such function, arguments that do not fit, or another partition than the others'.
+        """
+        if not isinstance(node, exp.Window):
+            return None
+        call = node.this
+        name = call.name if isinstance(call, exp.Anonymous) else ""
+        if name not in ANALYTIC_FUNCTIONS:
+            line, place = position_of(node)
+            raise UnknownName.among(
+                "window function", name or sql_of(call), ANALYTIC_FUNCTIONS, line=line, column=place
+            )
+        if node.args.get("alias") is not None:
+            raise NotSupported("named windows are not supported", hint="write the window after OVER in brackets")
+        self._share(node)
+        order = tuple(self._order(item) for item in (node.args["order"].expressions if node.args.get("order") else ()))
+        if name in _NEED_ORDER and not order:
+            raise InvalidQuery(f"{name} needs an order: OVER (PARTITION BY … ORDER BY …)")
+        arguments, kind = self._arguments(call)
+        made = AnalyticCall("", name, arguments, order, kind, _frame(node.args.get("spec"), name))
+        text = sql_of(node)
+        self._calls.setdefault(text, replace(made, name=f"__w{len(self._calls)}"))
+        return Typed(column(self._calls[text].name), kind)
+
+    def _typed(self, node: exp.Expr) -> Typed:
+        return infer(node, self._inputs, self._aggregate)
+
+    def _share(self, node: exp.Window) -> None:
+        partition = tuple(self._typed(item) for item in node.args.get("partition_by") or ())
+        if any(has_map(each.type) for each in partition):
+            raise InvalidQuery("one cannot partition by a MAP")
+        found = tuple(each.expression for each in partition)
+        if self._calls and [sql_of(each) for each in found] != [sql_of(each) for each in self.partition]:
+            line, place = position_of(node)
+            raise NotSupported(
+                "the window functions of one SELECT share one PARTITION BY",
+                line=line,
+                column=place,
+                hint="put the others into a subquery in FROM",
+            )
+        self.partition = found
+
+    def _order(self, item: exp.Expr) -> tuple[exp.Expression, bool, bool]:
+        found = self._typed(item.this)
+        if has_map(found.type) or found.type.kind is t.Kind.NULL:
+            raise TypeMismatch(f"values of type {found.type} have no order: {sql_of(item.this)}")
+        return found.expression, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
+
+    def _arguments(self, call: exp.Anonymous) -> tuple[tuple[exp.Expression, ...], SqlType]:
+        name, written = call.name, call.expressions
+        if any(isinstance(each, exp.Distinct) for each in written):
+            raise NotSupported(f"{name}(DISTINCT …) OVER a window is not supported")
+        if name in _AGGREGATES:
+            return self._aggregated(name, written)
+        least, most = {**dict.fromkeys(_RANKINGS, (0, 0)), **dict.fromkeys(_NEIGHBOURS, (1, 3))}.get(name, (1, 1))
+        if not least <= len(written) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise TypeMismatch(f"{name} takes {wanted} argument{'s' if wanted != '1' else ''}, not {len(written)}")
+        if name in _RANKINGS:
+            return (), t.BIGINT
+        values = [self._typed(each) for each in written]
+        number = values[0] if name == "NTILE" else values[1] if len(values) > 1 else None
+        if number is not None and not (is_constant(number.expression) and number.type == t.INT):
+            raise TypeMismatch(f"{name} takes a whole number, not {sql_of(number.expression)}")
+        if name == "NTILE":
+            return (values[0].expression,), t.BIGINT
+        kind = common(name, [values[0].type, *(value.type for value in values[2:])])
+        if kind.kind is t.Kind.NULL:
+            raise TypeMismatch(f"{name}(NULL) has no type", hint=f"{name}(CAST(NULL AS …))")
+        parts = [value if place == 1 else widened(value, kind) for place, value in enumerate(values)]
+        return tuple(part.expression for part in parts), kind
+
+    def _aggregated(self, name: str, written: list[exp.Expression]) -> tuple[tuple[exp.Expression, ...], SqlType]:
+        values = [] if written and isinstance(written[0], exp.Star) else [self._typed(each) for each in written]
+        bound = self._functions[name].bind(tuple(v.expression for v in values), tuple(v.type for v in values))
+        return bound.arguments, bound.type
+
+
+def _frame(spec: exp.Expr | None, name: str) -> str | None:
+    """The frame as text; None for SQL's default."""
+    if spec is None:
+        return None
+    if name not in (*_ENDS, *_AGGREGATES):
+        raise InvalidQuery(f"{name} has no frame: it looks at the whole partition")
+    if spec.args.get("exclude"):
+        raise NotSupported("EXCLUDE in a frame is not supported")
+    start = _bound(spec, "start")
+    end = _bound(spec, "end") if spec.args.get("end") is not None else "CURRENT ROW"
+    return f"{spec.args['kind'].upper()} BETWEEN {start} AND {end}"
+
+
+def _bound(spec: exp.Expr, which: str) -> str:
+    value, side = spec.args[which], spec.args.get(f"{which}_side")
+    if isinstance(value, exp.Literal) and value.is_int:
+        value = value.name
+    elif not isinstance(value, str):
+        raise InvalidQuery(f"a frame reaches over a whole number of rows, not {sql_of(value)}")
+    return f"{value} {side.upper()}" if side else value

@@ -1,0 +1,69 @@
+"""A SELECT, understood: `read_query`.
+
+    text ──parser──> tree ──read_query──> jobs.query.clauses.logical.Query ──planner──> stages
+
+Each clause has a module of its own; `jobs.query.clauses.block` calls them in the order in which SQL evaluates them:
+
+    WITH, FROM    from_clause          WHERE, IN, EXISTS   subqueries, correlation     SELECT   select_list
+    JOIN          joins, within        GROUP BY            grouping                    OVER     analytic
+    UNION, …      set_operations       WINDOW, EMIT        time_window                 keys     record_key
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.catalog.catalog import Catalog
+from jobs.functions.python.declared import attach
+from jobs.model.definitions import InsertQuery, Kind, View
+from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.query.clauses.block import read_block
+from jobs.query.clauses.from_clause import Context, read_with
+from jobs.query.clauses.logical import Query, Semantics
+from jobs.query.clauses.set_operations import read_set_operation
+from jobs.sql.dialect import parse_query, position_of
+
+__all__ = ("query_of", "read_query")
+
+
+def read_query(tree: exp.Expr, catalog: Catalog, *, semantics: Semantics = "sql", kind: Kind | None = None) -> Query:
+    """Understand a query: names resolved, types known, conversions explicit.
+
+    Args:
+        kind: what the statement says it creates: `stream`, `table`, or None for a materialized view. ksqlDB's rules
+            for its two statements hold then: names of columns in joins, keys that must be selected, WITHIN.
+
+    Raises:
+        UnknownName, TypeMismatch, InvalidQuery, NotSupported: with line and column where they are known.
+    """
+    frozen = kind == "stream" or semantics == "ksql"
+    return _read(attach(tree, catalog.functions), Context(catalog, semantics, kind, _read, frozen=frozen))
+
+
+def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
+    """The query of a definition, read again.
+
+    Raises:
+        SqlError: an input has changed so that the query no longer fits.
+    """
+    if isinstance(definition, InsertQuery):
+        return read_query(parse_query(definition.query), catalog, kind="stream")
+    semantics: Semantics = "ksql" if definition.options.get("SEMANTICS") == "ksql" else "sql"
+    kind = None if definition.materialized else definition.kind
+    return read_query(parse_query(definition.query), catalog, semantics=semantics, kind=kind)
+
+
+def _read(tree: exp.Expr, context: Context) -> Query:
+    while isinstance(tree, exp.Subquery) and not tree.alias:
+        context = read_with(tree, context)
+        tree = tree.this
+    context = read_with(tree, context)
+    if isinstance(tree, exp.Select):
+        return read_block(tree, context)
+    if isinstance(tree, exp.SetOperation):
+        for argument in ("order", "limit", "offset"):
+            if tree.args.get(argument) is not None:
+                raise NotSupported(f"{argument.upper()} in a view is not maintained yet")
+        return read_set_operation(tree, context)
+    line, place = position_of(tree)
+    raise InvalidQuery("expected a SELECT", line=line, column=place)

@@ -1,0 +1,163 @@
+"""The key of a query's rows: which of its columns become the record's key, by ksqlDB's rules.
+
+| query | key |
+| --- | --- |
+| PARTITION BY a, b | a, b; of NULL none |
+| GROUP BY a, b | a, b |
+| one input | that of the input |
+| join on l.x = r.y | l.x or r.y, or what an earlier join set equal to them |
+| join of tables on a column of the left that is not its key | the left table's key |
+| FULL JOIN, or expressions on both sides | ROWKEY |
+
+CREATE STREAM and CREATE TABLE must select it (`jobs.query.clauses.ksql_projection`); a materialized view may leave it
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from jobs.model.definitions import Kind
+from jobs.model.stage import Output
+from jobs.query.clauses.conditions import columns_equated, is_equality
+from jobs.query.clauses.inputs import ROWKEY, Inputs, Part
+from jobs.query.clauses.joins import Joins
+from jobs.query.clauses.logical import Block, Semantics
+from jobs.sql.dialect import sql_of
+from jobs.sql.trees import conjuncts
+
+Alternatives = list[tuple[exp.Expression, ...]]
+"""Lists of expressions; each list alone would do as the key."""
+
+
+def with_key(block: Block, joins: Joins, kind: Kind | None, semantics: Semantics) -> Block:
+    """The block with its key, or what the key would be when it is not selected.
+
+    Args:
+        kind: of the statement; None for what is no statement of ksqlDB's.
+        semantics: by ksqlDB's, the key of an outer join is never NULL: it is what the join is on.
+    """
+    inputs = joins.inputs
+    if block.analytic or block.distinct:
+        return block
+    if block.group is not None:
+        return _with_group_key(block, inputs)
+    if block.partition_by:
+        if isinstance(block.partition_by[0], exp.Null):
+            return block
+        what, wanted = "expressions of PARTITION BY", [tuple(block.partition_by)]
+    elif len(inputs.parts) == 1:
+        what, wanted = "key of its input", input_keys(inputs.parts[0])
+    elif kind is None and not any(part.stream for part in inputs.parts):
+        what, wanted = "keys of its inputs", identifying(joins)
+    else:
+        what, wanted = "column that it joins on", join_keys(joins)
+    found = shown_key(wanted, block.outputs)
+    if found is None:
+        return replace(block, unseen_key=_in_words(wanted, inputs, what))
+    made = replace(block, key=found)
+    return _never_null(made, joins) if semantics == "ksql" and not block.partition_by else made
+
+
+def _never_null(block: Block, joins: Joins) -> Block:
+    """The block whose key column has the value that its outer join is on, whichever side is missing."""
+    rowkey = joins.inputs.rowkey
+    if rowkey is None or joins.froms[-1].join not in ("left", "right") or len(block.key) != 1:
+        return block
+    sides = {sql_of(side) for side in _last_sides(joins)}
+    outputs = tuple(
+        replace(output, expression=rowkey.expression.copy())
+        if output.name in block.key and output.type == rowkey.type and sql_of(output.expression) in sides
+        else output
+        for output in block.outputs
+    )
+    return replace(block, outputs=outputs)
+
+
+def _last_sides(joins: Joins) -> tuple[exp.Expression, ...]:
+    last = joins.froms[-1]
+    return _sides(last.on, last.alias, {each.alias for each in joins.froms[:-1]}) or ()
+
+
+def _with_group_key(block: Block, inputs: Inputs) -> Block:
+    assert block.group is not None
+    visible = {output.name for output in block.outputs}
+    missing = [inputs.words(key.expression) for key in block.group if key.name not in visible]
+    if missing:
+        return replace(block, unseen_key=f"expressions of GROUP BY: {', '.join(missing)}")
+    return block if block.sets else replace(block, key=tuple(key.name for key in block.group))
+
+
+def shown_key(alternatives: Alternatives, outputs: Sequence[Output]) -> tuple[str, ...] | None:
+    """The outputs that show the first alternative that is shown whole; None when none is."""
+    names: dict[str, str] = {}
+    for output in outputs:
+        names.setdefault(sql_of(output.expression), output.name)
+    for wanted in alternatives:
+        found = [names.get(sql_of(each)) for each in wanted]
+        if None not in found:
+            return tuple(name for name in found if name is not None)
+    return None
+
+
+def _in_words(alternatives: Alternatives, inputs: Inputs, what: str) -> str:
+    made = sql_of(inputs.rowkey.expression) if inputs.rowkey is not None and inputs.synthetic_key else None
+
+    def name(each: exp.Expression) -> str:
+        return ROWKEY.upper() if sql_of(each) == made else inputs.words(each)
+
+    return f"{what}: {' or '.join(', '.join(name(each) for each in wanted) for wanted in alternatives)}"
+
+
+def input_keys(part: Part) -> Alternatives:
+    """The key of the only input; empty lists when it has none."""
+    return [tuple(part.column(name) for name in part.key)]
+
+
+def join_keys(joins: Joins) -> Alternatives:
+    """What ksqlDB takes as the key of a join."""
+    parts = joins.inputs.parts
+    found: Alternatives = input_keys(parts[0])
+    for number, each in enumerate(joins.froms[1:], 1):
+        sides = _sides(each.on, each.alias, {part.alias for part in parts[:number]})
+        if sides is None:
+            continue
+        left, right = sides
+        texts = {sql_of(wanted[0]) for wanted in found if len(wanted) == 1}
+        if each.join == "full" or not any(isinstance(side, exp.Column) for side in sides):
+            assert joins.inputs.rowkey is not None
+            found = [(joins.inputs.rowkey.expression,)]
+        elif not any(part.stream for part in parts[: number + 1]) and sql_of(left) not in texts:
+            continue  # a foreign key: the rows stay those of the left table
+        else:
+            earlier = found if sql_of(left) in texts else []
+            found = [*earlier, *((side,) for side in (left, right) if isinstance(side, exp.Column))]
+    return list({tuple(sql_of(each) for each in wanted): wanted for wanted in found}.values())
+
+
+def identifying(joins: Joins) -> Alternatives:
+    """The columns that identify a row of a join of tables: the key of each input that may join several times."""
+    wanted: list[exp.Expression] = []
+    for part, each in zip(joins.inputs.parts, joins.froms, strict=True):
+        if each.one_row or (each.on is not None and part.row_key and _at_most_one(part, each.on, each.join)):
+            continue
+        if not part.row_key:
+            return []
+        wanted += [part.column(name) for name in part.row_key]
+    return [tuple(wanted)]
+
+
+def _at_most_one(part: Part, on: exp.Expression, join: str) -> bool:
+    return join in ("inner", "left") and columns_equated(on, part.alias).issuperset(part.row_key)
+
+
+def _sides(on: exp.Expression | None, alias: str, known: set[str]) -> tuple[exp.Expression, exp.Expression] | None:
+    """The first equality of a join's condition: the side of what stands left of it, and its own."""
+    for term in conjuncts(on):
+        if isinstance(term, exp.EQ) and is_equality(term, alias, known):
+            own_first = any(node.table == alias for node in term.this.find_all(exp.Column))
+            return (term.expression, term.this) if own_first else (term.this, term.expression)
+    return None

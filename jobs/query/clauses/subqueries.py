@@ -1,0 +1,208 @@
+"""Subqueries of expressions, as joins.
+
+    WHERE a IN (SELECT b FROM t)                          __s0: semi, on a = __s0.b
+    WHERE a NOT IN (SELECT b FROM t)                      __s0: anti, on a = __s0.b OR a IS NULL OR __s0.b IS NULL
+    WHERE EXISTS (SELECT 1 FROM t WHERE t.x = s.x)        __s0: semi, on __s0.x = s.x
+    (SELECT MAX(x) AS m FROM t)                           __s0: left, one row;  __s0.m
+    (SELECT MAX(x) AS m FROM t WHERE t.k = s.k)           __s0: left, on __s0.__c0 = s.k, over GROUP BY t.k;  __s0.m
+
+What joins a subquery with the query around it ("correlates") must stand between the ANDs of its WHERE. How it is taken
+out of there is `jobs.query.clauses.correlation`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from jobs.model.definitions import Source
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError
+from jobs.model.relation import Relation
+from jobs.model.stage import JoinKind
+from jobs.query.clauses.conditions import conjoined, is_equality
+from jobs.query.clauses.correlation import Lifted, grouped, lifted
+from jobs.query.clauses.from_clause import Context
+from jobs.query.clauses.inputs import Inputs, Part
+from jobs.query.clauses.keys import one_row, outputs_of
+from jobs.query.clauses.logical import From, Query
+from jobs.query.expressions.infer import condition, infer
+from jobs.query.expressions.scope import Infer, Typed, column
+from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.trees import conjuncts
+
+_MEMBER = "__member"
+
+
+class Subqueries:
+    """The subqueries in the expressions of one SELECT, and the inputs (`froms`) that they have become."""
+
+    def __init__(self, inputs: Inputs, context: Context, padded: set[str]) -> None:
+        """`padded`: the inputs whose columns are NULL where an outer join found nothing."""
+        self._inputs = inputs
+        self._context = context
+        self._padded = padded
+        self._scalars: dict[str, Typed] = {}
+        self._not_null: set[str] = set()
+        self.froms: list[From] = []
+
+    @property
+    def values(self) -> list[From]:
+        """The inputs that give a value to expressions."""
+        return [each for each in self.froms if each.join == "left"]
+
+    def where(self, tree: exp.Expr) -> list[exp.Expression]:
+        """The conditions of a WHERE that stay, elaborated; IN and EXISTS between its ANDs become inputs.
+
+        Raises:
+            SqlError: a condition that cannot be, with its place.
+        """
+        kept: list[exp.Expression] = []
+        waiting = []
+        for term in _terms(tree):
+            predicate = _predicate(term)
+            if predicate is None:
+                kept += conjuncts(condition(term, self._inputs, "WHERE", self.read))
+            else:
+                waiting.append((predicate, term))
+        self._not_null = {sql_of(each.this.this) for each in kept if _tests_not_null(each)}
+        for (node, negated), term in waiting:
+            try:
+                take = self._exists if isinstance(node, exp.Exists) else self._in
+                take(node, negated)
+            except SqlError as error:
+                raise error.placed(*position_of(term)) from None
+        return kept
+
+    def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
+        """A subquery that stands for a value, as a column of the input that it has become; None for anything else.
+
+        Raises:
+            NotSupported: it is not one aggregate; or a condition with a subquery stands where it cannot be a join.
+        """
+        if isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None):
+            word = "EXISTS" if isinstance(node, exp.Exists) else "IN"
+            raise NotSupported(
+                f"{word} with a subquery is maintained in WHERE, between its ANDs",
+                hint="put it there; for OR, take the UNION of two queries",
+            )
+        if not isinstance(node, exp.Subquery):
+            return None
+        text = sql_of(node)
+        if text not in self._scalars:
+            self._scalars[text] = self._scalar(node)
+        found = self._scalars[text]
+        return Typed(found.expression.copy(), found.type)
+
+    def _query(self, tree: exp.Expr) -> Query:
+        while isinstance(tree, exp.Subquery):
+            tree = tree.this
+        return self._context.read(tree, self._context.within(self._inputs))
+
+    def _alias(self) -> str:
+        return f"__s{len(self.froms)}"
+
+    def _exists(self, node: exp.Expr, negated: bool) -> None:
+        inner = lifted(self._query(node.this), self._alias())
+        self._join(inner, inner.on, "anti" if negated else "semi", node)
+
+    def _in(self, node: exp.Expr, negated: bool) -> None:
+        value = infer(node.this, self._inputs, self.read)
+        query = self._query(node.args["query"])
+        if len(outputs_of(query)) != 1:
+            raise InvalidQuery(f"IN takes a subquery with one column, not {len(outputs_of(query))}: {sql_of(node)}")
+        inner = lifted(query, self._alias())
+        (member,) = inner.outputs
+        equal = self._equal(value, member)
+        if negated:
+            unknown = [value.expression] if not self._known(value.expression) else []
+            unknown += [member.expression] if not self._known_inside(member.expression, inner) else []
+            for side in unknown:
+                equal = exp.Or(this=equal, expression=exp.Is(this=side.copy(), expression=exp.Null()))
+        self._join(inner, (equal, *inner.on), "anti" if negated else "semi", node, null_aware=negated)
+
+    def _equal(self, value: Typed, member: Typed) -> exp.Expression:
+        """`value = member`, with what both need to be compared."""
+        part = Part(_MEMBER, "the subquery", Relation("", (), "keyed"), ((_MEMBER, member.type),), {})
+        inputs = Inputs((*self._inputs.parts, part), self._inputs.merged)
+        made = condition(exp.EQ(this=value.expression, expression=column(_MEMBER, _MEMBER)), inputs, "IN")
+        for node in list(made.find_all(exp.Column)):
+            if node.table == _MEMBER:
+                node.replace(member.expression.copy())
+        return made
+
+    def _scalar(self, node: exp.Subquery) -> Typed:
+        query, alias = self._query(node), self._alias()
+        outputs = outputs_of(query)
+        if len(outputs) != 1:
+            raise InvalidQuery(f"a subquery that stands for a value has one column, not {len(outputs)}")
+        ((name, kind),) = outputs
+        correlated = grouped(query, alias)
+        if correlated is not None:
+            inner, value = correlated
+            self._join(inner, inner.on, "left", node)
+            return Typed(value, kind)
+        if not one_row(query):
+            raise NotSupported(
+                f"a subquery that stands for a value is maintained when it is one aggregate: {sql_of(node)}",
+                hint="(SELECT MAX(x) FROM …): one row, whatever there is",
+            )
+        self.froms.append(From(alias, query, "left", one_row=True))
+        return Typed(column(name, alias), kind)
+
+    def _join(
+        self,
+        inner: Lifted,
+        on: Sequence[exp.Expression],
+        kind: JoinKind,
+        node: exp.Expr,
+        *,
+        null_aware: bool = False,
+    ) -> None:
+        known = {part.alias for part in self._inputs.parts} | {each.alias for each in self.froms}
+        if not null_aware and not any(is_equality(term, inner.alias, known) for term in on):
+            raise NotSupported(
+                f"a subquery is maintained when an equality joins it with the query around: {sql_of(node)}",
+                hint="WHERE inner.x = outer.y",
+            )
+        self.froms.append(From(inner.alias, inner.source, kind, conjoined(on)))
+
+    def _known(self, node: exp.Expression) -> bool:
+        """Whether a value can never be NULL: a constant, a primary key, or what WHERE says IS NOT NULL."""
+        if isinstance(node, exp.Literal) or sql_of(node) in self._not_null:
+            return True
+        part = self._inputs.part(node.table) if isinstance(node, exp.Column) else None
+        return (
+            part is not None and part.log is not None and node.name in part.row_key and part.alias not in self._padded
+        )
+
+    def _known_inside(self, node: exp.Expression, inner: Lifted) -> bool:
+        """The same of a value of a subquery."""
+        if isinstance(node, exp.Literal) or any(_tests_not_null(t) and t.this.this == node for t in inner.on):
+            return True
+        if not isinstance(node, exp.Column) or not isinstance(inner.source, Relation):
+            return False
+        source = self._context.catalog.find(inner.source.name)
+        return isinstance(source, Source) and source.kind == "table" and node.name in source.key
+
+
+def _terms(tree: exp.Expr) -> list[exp.Expr]:
+    """The conditions as written, between the ANDs."""
+    if isinstance(tree, exp.And):
+        return [*_terms(tree.this), *_terms(tree.expression)]
+    return [tree]
+
+
+def _predicate(term: exp.Expr) -> tuple[exp.Expr, bool] | None:
+    """The IN or EXISTS that a condition is, and whether it is negated; None when it is neither."""
+    negated = False
+    while isinstance(term, exp.Not | exp.Paren):
+        negated ^= isinstance(term, exp.Not)
+        term = term.this
+    if isinstance(term, exp.Exists) or (isinstance(term, exp.In) and term.args.get("query") is not None):
+        return term, negated
+    return None
+
+
+def _tests_not_null(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Not) and isinstance(node.this, exp.Is) and isinstance(node.this.expression, exp.Null)

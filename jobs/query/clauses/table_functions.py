@@ -1,0 +1,40 @@
+"""Functions of the SELECT list that make several rows of one: EXPLODE, CUBE_EXPLODE.
+
+SELECT id, EXPLODE(tags) AS tag FROM s
+
+    expand  __e0 = s.tags        outputs  id = s.id, tag = __e0
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.model.stage import Output
+from jobs.query.clauses.expansions import TABLE_FUNCTIONS, items_of
+from jobs.query.expressions.scope import Infer, Typed, column
+from jobs.sql.dialect import sql_of
+
+
+class TableFunctions:
+    """The calls of one query, each an array whose items come row by row, side by side."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Output] = {}
+
+    @property
+    def found(self) -> tuple[Output, ...]:
+        """The arrays, by the names of their items."""
+        return tuple(self._found.values())
+
+    def read(self, node: exp.Expression, typed: Infer) -> Typed | None:
+        """A call, as the plain column of its items; None when `node` is something else.
+
+        Raises:
+            TypeMismatch: as `items_of`.
+        """
+        if not isinstance(node, exp.Anonymous) or node.name not in TABLE_FUNCTIONS:
+            return None
+        items = items_of(node, typed)
+        text = sql_of(items.expression)
+        self._found.setdefault(text, Output(f"__e{len(self._found)}", items.expression, items.type.args[0]))
+        return Typed(column(self._found[text].name), items.type.args[0])

@@ -1,0 +1,61 @@
+"""WINDOW and EMIT of a SELECT: which window the groups have, and the time that places a row in it."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from sqlglot import exp
+
+from jobs.model.errors import InvalidQuery
+from jobs.model.stage import Output
+from jobs.model.types import BIGINT
+from jobs.query.clauses.inputs import WINDOW_BOUNDS, Inputs
+from jobs.query.clauses.logical import TimeWindow
+from jobs.query.expressions.scope import column
+from jobs.sql.dialect import position_of
+from jobs.sql.time_clauses import milliseconds
+
+BOUNDS = tuple(Output(name, column(name), BIGINT) for name in WINDOW_BOUNDS)
+"""What can be read of a group's window."""
+# ksqlDB's, for its statements: a row that is a day late is left out.
+DEFAULT_GRACE = 24 * 60 * 60 * 1000
+
+
+def read_window(
+    select: exp.Select, inputs: Inputs, *, default_grace: int | None
+) -> tuple[TimeWindow | None, exp.Expression | None]:
+    """The window, and the column that gives the rows' time; nothing without WINDOW.
+
+    Args:
+        default_grace: when GRACE PERIOD is not given, and the window is not EMIT FINAL.
+
+    Raises:
+        InvalidQuery: EMIT FINAL without a window; rows without a time; lengths that do not fit together.
+    """
+    node = select.args.get("time_window")
+    emit = select.args.get("emit")
+    final = emit is not None and emit.name == "FINAL"
+    if node is None:
+        if final:
+            raise InvalidQuery("EMIT FINAL is for queries with WINDOW: others never end", hint="EMIT CHANGES")
+        return None, None
+    line, place = position_of(select)
+    time = inputs.time()
+    if time is None:
+        names = ", ".join(repr(part.name) for part in inputs.parts)
+        raise InvalidQuery(f"WINDOW places rows by their time, and those of {names} have none", line=line, column=place)
+    size = milliseconds(node, "size") or 0
+    advance = milliseconds(node, "advance") or size
+    grace, retention = milliseconds(node, "grace"), milliseconds(node, "retention")
+    if advance > size:
+        raise InvalidQuery(
+            "ADVANCE BY must not be more than SIZE: rows between the windows would belong to none",
+            line=line,
+            column=place,
+        )
+    if retention is not None and retention < size + (grace or 0):
+        raise InvalidQuery("RETENTION must be at least SIZE and GRACE PERIOD together", line=line, column=place)
+    if grace is None:
+        grace = 0 if final else default_grace
+    kind = cast(Literal["tumbling", "hopping", "session"], node.name.lower())
+    return TimeWindow(kind, size, advance, grace, retention, final), time

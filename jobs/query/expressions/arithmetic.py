@@ -1,0 +1,96 @@
+"""Numbers: the types of literals, and of `+ - * / %`.
+
+Integers divide towards zero. DECIMAL follows Spark's rules for digits, with an explicit CAST so that DuckDB, whose own
+rules differ, gives the same. A division by zero is NULL; an overflow is an error in both engines, never a wrap.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType, as_decimal, common_type
+from jobs.query.expressions.casts import beside, widened
+from jobs.query.expressions.scope import Typed, binary
+from jobs.sql.dialect import sql_of
+from jobs.sql.types_text import data_type
+
+_SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+# Spark gives a quotient at least this many digits after the point.
+_QUOTIENT_SCALE = 6
+
+
+def literal(node: exp.Literal) -> Typed:
+    """A text, or a number: INT, BIGINT or DECIMAL by its digits, DOUBLE when it has an exponent."""
+    text = node.name
+    made = exp.Literal(this=text, is_string=node.is_string)
+    if node.is_string:
+        return Typed(made, t.VARCHAR)
+    if "e" in text.lower():
+        return Typed(made, t.DOUBLE)
+    whole, _, fraction = text.partition(".")
+    digits = len(whole.lstrip("0"))
+    if "." in text:
+        return Typed(made, t.decimal(max(digits + len(fraction), 1), len(fraction)))
+    if int(text) < 2**31:
+        return Typed(made, t.INT)
+    return Typed(made, t.BIGINT if int(text) < 2**63 else t.decimal(digits, 0))
+
+
+def negated(value: Typed) -> Typed:
+    """`-value`.
+
+    Raises:
+        TypeMismatch: it is no number.
+    """
+    if not value.type.is_numeric:
+        raise TypeMismatch(f"- takes a number, not {value.type}: {sql_of(value.expression)}")
+    return Typed(exp.Neg(this=value.expression), value.type)
+
+
+def arithmetic(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
+    """`left operator right`.
+
+    Raises:
+        TypeMismatch: not two numbers (`+` also joins two texts).
+    """
+    kind = common_type(left.type, right.type)
+    if operator is exp.Add and kind == t.VARCHAR:
+        return Typed(exp.DPipe(this=left.expression, expression=right.expression, safe=True), t.VARCHAR)
+    if kind is None or not (kind.is_numeric or kind.kind is Kind.NULL):
+        raise TypeMismatch(
+            f"{_SIGNS[operator]} takes numbers, not {left.type} and {right.type}:"
+            f" {sql_of(operator(this=left.expression.copy(), expression=right.expression.copy()))}",
+            hint="convert with CAST(… AS …)",
+        )
+    if kind.kind is Kind.DECIMAL:
+        return _decimals(operator, left, right)
+    kind = t.INT if kind.kind is Kind.NULL else kind
+    left, right = beside(left, kind), beside(right, kind)
+    if operator is exp.Div and kind.kind is not Kind.DOUBLE:
+        quotient = exp.Anonymous(this="DIV", expressions=[left.expression, right.expression])
+        return Typed(exp.Cast(this=quotient, to=data_type(kind)), kind)
+    return Typed(binary(operator, left, right), kind)
+
+
+def _decimals(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
+    sides = [widened(side, t.BIGINT if side.type.kind is Kind.NULL else side.type) for side in (left, right)]
+    left, right = (widened(side, as_decimal(side.type)) for side in sides)
+    made = binary(operator, left, right)
+    kind = _decimal_type(operator, left.type, right.type)
+    return Typed(exp.Cast(this=made, to=data_type(kind)), kind)
+
+
+def _decimal_type(operator: type[exp.Binary], left: SqlType, right: SqlType) -> SqlType:
+    """Spark's rules (its class DecimalPrecision)."""
+    p1, s1, p2, s2 = left.precision, left.scale, right.precision, right.scale
+    scale = max(s1, s2)
+    if operator is exp.Mul:
+        return t.decimal(p1 + p2 + 1, s1 + s2)
+    if operator is exp.Div:
+        scale = max(_QUOTIENT_SCALE, s1 + p2 + 1)
+        return t.decimal(p1 - s1 + s2 + scale, scale)
+    if operator is exp.Mod:
+        return t.decimal(min(p1 - s1, p2 - s2) + scale, scale)
+    return t.decimal(max(p1 - s1, p2 - s2) + scale + 1, scale)

@@ -1,0 +1,94 @@
+"""Conversions between types: the ones that lose nothing, and CAST.
+
+A CAST that has no value (`'abc'` as INT, 3e9 as INT) is NULL, as in ksqlDB, where it does not stop the query either.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType, common_type
+from jobs.query.expressions.casts_nested import members_converted, text_of
+from jobs.query.expressions.scope import Typed
+from jobs.sql.types_text import data_type
+
+_WHOLE = (Kind.INT, Kind.BIGINT)
+_FRACTIONS = (Kind.DECIMAL, Kind.DOUBLE)
+_TEMPORAL = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
+# (from, to) -> the function that does it, where the engines' own CAST differ. None: their CAST does.
+_PAIRS: dict[tuple[Kind, Kind], str | None] = {
+    **{(source, target): "CUT" for source in _FRACTIONS for target in _WHOLE},
+    **{(source, target): None for source in t.NUMERIC for target in t.NUMERIC if source not in _FRACTIONS},
+    **{(source, target): None for source in t.NUMERIC for target in _FRACTIONS},
+    **{(source, Kind.VARCHAR): None for source in (Kind.BOOLEAN, *_WHOLE, Kind.DECIMAL, Kind.DATE)},
+    **{(Kind.VARCHAR, target): None for target in _FRACTIONS},
+    **{(Kind.VARCHAR, target): "WHOLE_TEXT" for target in _WHOLE},
+    (Kind.VARCHAR, Kind.BOOLEAN): "BOOLEAN_TEXT",
+    (Kind.VARCHAR, Kind.DATE): "DATE_TEXT",
+    (Kind.VARCHAR, Kind.TIMESTAMP): "INSTANT_TEXT",
+    (Kind.DATE, Kind.TIMESTAMP): None,
+    (Kind.TIMESTAMP, Kind.DATE): None,
+}
+# Functions that convert all the way: no CAST follows.
+_WHOLE_WAY = {
+    (Kind.DOUBLE, Kind.VARCHAR): "DOUBLE_TEXT",
+    (Kind.TIMESTAMP, Kind.VARCHAR): "TIMESTAMP_TEXT",
+    (Kind.TIME, Kind.VARCHAR): "TIME_TEXT",
+    (Kind.VARCHAR, Kind.TIME): "TEXT_TIME",
+    (Kind.TIMESTAMP, Kind.TIME): "TIME_OF_DAY",
+}
+
+
+def widened(value: Typed, kind: SqlType) -> Typed:
+    """`value` as the wider type `kind`, which `common_type` found."""
+    if value.type == kind:
+        return value
+    if _has_fields(value.type):
+        return members_converted(value, kind, widened)
+    return Typed(exp.Cast(this=value.expression, to=data_type(kind)), kind)
+
+
+def beside(value: Typed, kind: SqlType) -> Typed:
+    """`value` as an operand of type `kind`: as `widened`, without the CAST where both engines widen alike."""
+    if kind.kind in (Kind.BIGINT, Kind.DOUBLE) and value.type.is_numeric:
+        return Typed(value.expression, kind)
+    return widened(value, kind)
+
+
+def converted(value: Typed, kind: SqlType) -> Typed:
+    """`CAST(value AS kind)`.
+
+    Raises:
+        TypeMismatch: there is no such conversion.
+    """
+    if common_type(value.type, kind) == kind:
+        return widened(value, kind)
+    pair = (value.type.kind, kind.kind)
+    if value.type.is_nested and value.type.kind is kind.kind:
+        return members_converted(value, kind, converted)
+    if value.type.is_nested and kind.kind is Kind.VARCHAR:
+        return text_of(value, converted)
+    if pair in _WHOLE_WAY:
+        return Typed(exp.Anonymous(this=_WHOLE_WAY[pair], expressions=[value.expression]), kind)
+    if pair not in _PAIRS:
+        raise TypeMismatch(f"{value.type} cannot be converted to {kind}")
+    through = _PAIRS[pair]
+    inner = value.expression
+    if through is not None and not (isinstance(inner, exp.Anonymous) and inner.name == through):
+        inner = exp.Anonymous(this=through, expressions=[inner])
+    if kind.kind is Kind.VARCHAR:
+        return Typed(exp.Cast(this=inner, to=data_type(kind)), kind)
+    return Typed(exp.TryCast(this=inner, to=data_type(kind), safe=True), kind)
+
+
+def _has_fields(kind: SqlType) -> bool:
+    """Whether a STRUCT is inside: the engines' CASTs match its fields by place, or by name."""
+    return kind.kind is Kind.STRUCT or any(_has_fields(inner) for inner in kind.args)
+
+
+def asked(value: Typed) -> Typed:
+    """A conversion by TRY_CAST: that it may be NULL is what was asked for, and no failure."""
+    value.expression.meta["asked"] = True
+    return value

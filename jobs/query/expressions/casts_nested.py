@@ -1,0 +1,157 @@
+"""Conversions of ARRAY, MAP and STRUCT, member by member, and of anything to text and to JSON.
+
+CAST(tags AS ARRAY<INT>)      TRANSFORM(tags, __c => TRY_CAST(__c AS INT))
+CAST(who AS STRUCT<age INT>)  CASE WHEN NOT who IS NULL THEN STRUCT(age := who->age) END
+CAST(ARRAY[1, 2] AS VARCHAR)  '[1, 2]'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from jobs.model import types as t
+from jobs.model.types import Kind, SqlType
+from jobs.query.expressions.scope import Typed
+from jobs.sql.trees import call, identifier
+from jobs.sql.types_text import data_type
+
+Convert = Callable[[Typed, SqlType], Typed]
+# Functions within each other each bind it anew; none of them uses another's.
+_VARIABLE = "__c"
+
+
+def members_converted(value: Typed, kind: SqlType, convert: Convert) -> Typed:
+    """`value`, an ARRAY, MAP or STRUCT, as another type of its kind; fields are matched by name."""
+    if kind.kind is Kind.ARRAY:
+        return Typed(_each(value, lambda item: convert(item, kind.args[0]).expression), kind)
+    if kind.kind is Kind.MAP:
+        pairs = _each(entries(value), lambda pair: _pair(pair, kind, convert))
+        return Typed(call("MAP_OF_PAIRS", pairs), kind)
+    given = dict(value.type.fields)
+    fields = [
+        (name, convert(field(value, name, given[name]), inner) if name in given else _none(inner))
+        for name, inner in kind.fields
+    ]
+    return Typed(_unless_null(value, _struct([(name, made.expression) for name, made in fields])), kind)
+
+
+def entries(value: Typed) -> Typed:
+    """The pairs of a map, as an ARRAY<STRUCT<k, v>>."""
+    pair = t.struct(("k", value.type.args[0]), ("v", value.type.args[1]))
+    return Typed(call("ENTRIES", value.expression), t.array(pair))
+
+
+def field(value: Typed, name: str, kind: SqlType) -> Typed:
+    """One field of a STRUCT."""
+    return Typed(exp.Dot(this=value.expression.copy(), expression=identifier(name)), kind)
+
+
+def text_of(value: Typed, convert: Convert) -> Typed:
+    """`[1, 2]`, `{a=1}`, `Struct{a=1}`: as ksqlDB writes what is nested; NULL inside is the word null."""
+
+    def text(inner: Typed) -> exp.Expression:
+        return convert(inner, t.VARCHAR).expression
+
+    if value.type.kind is Kind.ARRAY:
+        return _framed("[", _joined(_each(value, text), ", "), "]")
+    if value.type.kind is Kind.MAP:
+        pairs = _each(
+            entries(value), lambda pair: _concatenated(text(_key(pair)), _string("="), _or_null(text(_value(pair))))
+        )
+        return _framed("{", _joined(pairs, ", "), "}")
+    parts = [_concatenated(_string(f"{name}="), text(field(value, name, kind))) for name, kind in value.type.fields]
+    made = _concatenated(_string("Struct{"), call("CONCAT_WS", _string(","), *parts), _string("}"))
+    return Typed(_unless_null(value, made), t.VARCHAR)
+
+
+def json_of(value: Typed, convert: Convert) -> Typed:
+    """JSON's text; NULL is the word null."""
+
+    def json(inner: Typed) -> exp.Expression:
+        return json_of(inner, convert).expression
+
+    kind = value.type.kind
+    if kind is Kind.ARRAY:
+        made = _framed("[", _joined(_each(value, json), ","), "]").expression
+    elif kind is Kind.MAP:
+        pairs = _each(entries(value), lambda pair: _concatenated(_name(text_key(pair, convert)), json(_value(pair))))
+        made = _framed("{", _joined(pairs, ","), "}").expression
+    elif kind is Kind.STRUCT:
+        members = [
+            _concatenated(_name(_string(name)), json(field(value, name, inner))) for name, inner in value.type.fields
+        ]
+        inside = call("CONCAT_WS", _string(","), *members)
+        made = _unless_null(value, _concatenated(_string("{"), inside, _string("}")))
+    elif value.type.is_numeric or kind is Kind.BOOLEAN:
+        made = convert(value, t.VARCHAR).expression
+    elif kind is Kind.BYTES:
+        made = call("QUOTED_JSON", call("FROM_BYTES", value.expression, _string("base64")))
+    else:
+        made = call("QUOTED_JSON", convert(value, t.VARCHAR).expression)
+    return Typed(_or_null(made), t.VARCHAR)
+
+
+def text_key(pair: Typed, convert: Convert) -> exp.Expression:
+    """The key of an entry as text."""
+    return convert(_key(pair), t.VARCHAR).expression
+
+
+def _pair(pair: Typed, kind: SqlType, convert: Convert) -> exp.Expression:
+    key, value = convert(_key(pair), kind.args[0]), convert(_value(pair), kind.args[1])
+    return _struct([("k", key.expression), ("v", value.expression)])
+
+
+def _key(pair: Typed) -> Typed:
+    return field(pair, "k", pair.type.fields[0][1])
+
+
+def _value(pair: Typed) -> Typed:
+    return field(pair, "v", pair.type.fields[1][1])
+
+
+def _each(value: Typed, body: Callable[[Typed], exp.Expression]) -> exp.Expression:
+    item = Typed(identifier(_VARIABLE), value.type.args[0])
+    function = exp.Lambda(this=body(item), expressions=[identifier(_VARIABLE)])
+    return call("TRANSFORM", value.expression, function)
+
+
+def _struct(fields: Sequence[tuple[str, exp.Expression]]) -> exp.Expression:
+    return call("STRUCT", *(exp.PropertyEQ(this=identifier(name), expression=made) for name, made in fields))
+
+
+def _unless_null(value: Typed, made: exp.Expression) -> exp.Expression:
+    there = exp.Not(this=exp.Is(this=value.expression.copy(), expression=exp.Null()))
+    return exp.Case(ifs=[exp.If(this=there, true=made)])
+
+
+def _none(kind: SqlType) -> Typed:
+    return Typed(exp.Cast(this=exp.Null(), to=data_type(kind)), kind)
+
+
+def _framed(first: str, inner: exp.Expression, last: str) -> Typed:
+    return Typed(_concatenated(_string(first), inner, _string(last)), t.VARCHAR)
+
+
+def _concatenated(*parts: exp.Expression) -> exp.Expression:
+    made = parts[0]
+    for part in parts[1:]:
+        made = exp.DPipe(this=made, expression=part, safe=True)
+    return made
+
+
+def _joined(items: exp.Expression, separator: str) -> exp.Expression:
+    return call("JOIN_TEXTS", items, _string(separator))
+
+
+def _or_null(text: exp.Expression) -> exp.Expression:
+    return call("COALESCE", text, _string("null"))
+
+
+def _name(text: exp.Expression) -> exp.Expression:
+    return _concatenated(call("QUOTED_JSON", text), _string(":"))
+
+
+def _string(text: str) -> exp.Literal:
+    return exp.Literal.string(text)

@@ -1,0 +1,159 @@
+"""Values that stand side by side: literals take the type of the others, as in ksqlDB.
+
+x IN (1, 2.5, '3')                  the text is read as a number
+GREATEST(clock, '09:16:00')         as a time
+ARRAY['3', NULL] beside ARRAY<INT>  item by item
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from jobs.functions.scalars.contract import common
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import Kind, SqlType
+from jobs.query.expressions.arithmetic import literal, negated
+from jobs.query.expressions.casts import converted, widened
+from jobs.query.expressions.scope import Typed
+
+_READERS: dict[Kind, Callable[[str], object]] = {
+    Kind.DATE: lambda text: dt.date.fromisoformat(text if len(text) > 7 else text + "-01" * ((10 - len(text)) // 3)),
+    Kind.TIME: dt.time.fromisoformat,
+    Kind.TIMESTAMP: lambda text: dt.datetime.fromisoformat(
+        text if len(text) > 7 else text + "-01" * ((10 - len(text)) // 3)
+    ),
+}
+_FORMS = {Kind.DATE: "'2024-01-31'", Kind.TIME: "'13:45:00'", Kind.TIMESTAMP: "'2024-01-31T13:45:00'"}
+_NUMBER = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*")
+
+
+def together(what: str, values: Sequence[Typed]) -> list[Typed]:
+    """The values, those that are texts read as what the others are; not yet widened to one type.
+
+    Raises:
+        TypeMismatch: they have no common type, or a text cannot be read as one of theirs.
+    """
+    firm = [value.type for value in values if not _is_text(value) and value.type.kind is not Kind.NULL]
+    if not firm:
+        return list(values)
+    if firm[0].kind is Kind.VARCHAR:
+        return [as_text(value) for value in values]
+    shared = firm[0]
+    for kind in firm[1:]:
+        shared = t.common_type(shared, kind) or shared
+    return [read_as(value, shared) for value in values]
+
+
+def shared_type(what: str, values: Sequence[Typed]) -> tuple[list[Typed], SqlType]:
+    """The values as `together` reads them, widened to their common type."""
+    read = together(what, values)
+    kind = common(what, [value.type for value in read])
+    return [widened(value, kind) for value in read], kind
+
+
+def read_as(value: Typed, kind: SqlType) -> Typed:
+    """A text literal read as `kind`, also inside of ARRAY, MAP and STRUCT; anything else as it is.
+
+    Raises:
+        TypeMismatch: the text is none.
+    """
+    if value.type == kind or not _is_text(value):
+        return _read_inside(value, kind)
+    text = value.expression.name
+    if kind.is_numeric:
+        return _number(text, kind)
+    if kind.kind is Kind.BOOLEAN:
+        return Typed(exp.Boolean(this=_truth(text)), t.BOOLEAN)
+    return as_time(value, kind) if kind.kind in _READERS else value
+
+
+def as_time(value: Typed, kind: SqlType) -> Typed:
+    """A text literal as a DATE, TIME or TIMESTAMP, in UTC.
+
+    Raises:
+        TypeMismatch: it is none.
+    """
+    text = value.expression.name
+    try:
+        found = _READERS[kind.kind](text)
+    except ValueError as error:
+        raise TypeMismatch(f"'{text}' is not a {kind}", hint=f"write {_FORMS[kind.kind]}") from error
+    if isinstance(found, dt.datetime) and found.tzinfo is not None:
+        text = found.astimezone(dt.UTC).replace(tzinfo=None).isoformat()
+    return converted(Typed(exp.Literal.string(text), t.VARCHAR), kind)
+
+
+def as_text(value: Typed) -> Typed:
+    """A literal as a text."""
+    node = value.expression
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return Typed(exp.Literal.string(node.name), t.VARCHAR)
+    if isinstance(node, exp.Boolean):
+        return Typed(exp.Literal.string("true" if node.this else "false"), t.VARCHAR)
+    return value
+
+
+def _is_text(value: Typed) -> bool:
+    return isinstance(value.expression, exp.Literal) and value.type == t.VARCHAR
+
+
+def _number(text: str, kind: SqlType) -> Typed:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise TypeMismatch(f"'{text}' is not a number, as {kind} beside it is", hint="CAST(… AS VARCHAR)")
+    sign, digits = match.groups()
+    found = literal(exp.Literal(this=digits, is_string=False))
+    return negated(found) if sign == "-" else found
+
+
+def _truth(text: str) -> bool:
+    word = text.lower()
+    for name, truth in (("true", True), ("yes", True), ("false", False), ("no", False)):
+        if word and name.startswith(word):
+            return truth
+    raise TypeMismatch(f"'{text}' is not a BOOLEAN", hint="'true' or 'false'")
+
+
+def _read_inside(value: Typed, kind: SqlType) -> Typed:
+    node = value.expression
+    if isinstance(node, exp.Array) and kind.kind is Kind.ARRAY and value.type.kind is Kind.ARRAY:
+        items, item = _inner(node.expressions, value.type.args[0], kind.args[0])
+        return Typed(exp.Array(expressions=items), t.array(item))
+    if not isinstance(node, exp.Anonymous) or value.type.kind is not kind.kind:
+        return value
+    pairs = [pair for pair in node.expressions if isinstance(pair, exp.PropertyEQ)]
+    if node.name == "MAP" and pairs:
+        keys, key = _inner([pair.this for pair in pairs], value.type.args[0], kind.args[0])
+        values, item = _inner([pair.expression for pair in pairs], value.type.args[1], kind.args[1])
+        return Typed(_paired("MAP", keys, values), t.map_of(key, item))
+    if node.name == "STRUCT" and pairs:
+        wanted, given = dict(kind.fields), dict(value.type.fields)
+        fields = [
+            read_as(Typed(pair.expression, given[pair.this.name]), wanted.get(pair.this.name, given[pair.this.name]))
+            for pair in pairs
+        ]
+        made = _paired("STRUCT", [pair.this for pair in pairs], [each.expression for each in fields])
+        return Typed(made, t.struct(*((pair.this.name, each.type) for pair, each in zip(pairs, fields, strict=True))))
+    return value
+
+
+def _inner(nodes: Sequence[exp.Expression], given: SqlType, wanted: SqlType) -> tuple[list[exp.Expression], SqlType]:
+    """Items of one type, read as another where each is a literal, or NULL."""
+    items = [Typed(exp.Null(), t.NULL) if _is_null(node) else Typed(node, given) for node in nodes]
+    read = [read_as(item, wanted) for item in items]
+    kind = common("the items", [item.type for item in read])
+    return [widened(item, kind).expression for item in read], kind
+
+
+def _is_null(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Null) or (isinstance(node, exp.Cast) and isinstance(node.this, exp.Null))
+
+
+def _paired(name: str, keys: Sequence[exp.Expression], values: Sequence[exp.Expression]) -> exp.Anonymous:
+    pairs = [exp.PropertyEQ(this=key.copy(), expression=value) for key, value in zip(keys, values, strict=True)]
+    return exp.Anonymous(this=name, expressions=pairs)

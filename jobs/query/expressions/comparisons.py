@@ -1,0 +1,180 @@
+"""Elaboration of conditions: comparisons, AND, OR, NOT, and CASE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from jobs.engines.arrays import has_map
+from jobs.functions.scalars.contract import common
+from jobs.model import types as t
+from jobs.model.errors import NotSupported, TypeMismatch
+from jobs.model.types import Kind
+from jobs.query.expressions.casts import beside, converted, widened
+from jobs.query.expressions.casts_nested import entries
+from jobs.query.expressions.coercion import as_time, shared_type, together
+from jobs.query.expressions.scope import Infer, Rules, Typed, binary
+from jobs.sql.dialect import sql_of
+
+_TEMPORAL = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
+_ORDERED = (*t.NUMERIC, *_TEMPORAL, Kind.VARCHAR, Kind.BYTES, Kind.NULL)
+_NULL_SAFE = (exp.NullSafeEQ, exp.NullSafeNEQ)
+_EQUALITY = (exp.EQ, exp.NEQ, *_NULL_SAFE)
+
+
+def _compared(node: exp.Binary, typed: Infer) -> Typed:
+    left, right = typed(node.left), typed(node.right)
+    if not isinstance(node, _NULL_SAFE) and Kind.NULL in (left.type.kind, right.type.kind):
+        raise TypeMismatch(f"nothing can be compared with NULL: {sql_of(node)}", hint="write IS NULL or IS NOT NULL")
+    left, right = _comparable(left, right, node)
+    return Typed(binary(type(node), left, right), t.BOOLEAN)
+
+
+def _comparable(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
+    left, right = _read_text(left, right), _read_text(right, left)
+    if {left.type.kind, right.type.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+        left, right = (converted(side, t.TIMESTAMP) for side in (left, right))
+    kind = t.common_type(left.type, right.type)
+    if kind is None:
+        raise TypeMismatch(
+            f"cannot compare {left.type} with {right.type}: {sql_of(node)}", hint="convert one with CAST(… AS …)"
+        )
+    equality = isinstance(node, (*_EQUALITY, exp.In, exp.Case))
+    if equality and kind.kind is Kind.MAP and not any(has_map(inner) for inner in kind.args):
+        return _sorted_entries(widened(left, kind)), _sorted_entries(widened(right, kind))
+    if has_map(kind) or (kind.kind not in _ORDERED and not equality):
+        raise TypeMismatch(f"values of type {kind} cannot be compared: {sql_of(node)}")
+    return beside(left, kind), beside(right, kind)
+
+
+def _sorted_entries(value: Typed) -> Typed:
+    """A map as what can be compared: its entries in the order of their keys."""
+    made = exp.Anonymous(this="ENTRIES", expressions=[value.expression, exp.true()])
+    return Typed(made, entries(value).type)
+
+
+def _connected(node: exp.Connector, typed: Infer) -> Typed:
+    left, right = (Typed(_truth(typed, side), t.BOOLEAN) for side in (node.left, node.right))
+    return Typed(binary(type(node), left, right), t.BOOLEAN)
+
+
+def _negation(node: exp.Not, typed: Infer) -> Typed:
+    return Typed(exp.Not(this=_truth(typed, node.this)), t.BOOLEAN)
+
+
+def _truth(typed: Infer, node: exp.Expr) -> exp.Expression:
+    found = typed(node)
+    if found.type.kind not in (Kind.BOOLEAN, Kind.NULL):
+        raise TypeMismatch(f"AND, OR and NOT take conditions; {sql_of(node)} is {found.type}")
+    return found.expression
+
+
+def _is_null(node: exp.Is, typed: Infer) -> Typed:
+    left = typed(node.this)
+    test = node.expression
+    if isinstance(test, exp.Boolean) and left.type.kind is not Kind.BOOLEAN:
+        raise TypeMismatch(f"IS {sql_of(test)} takes a BOOLEAN, not {left.type}")
+    made: exp.Expression = exp.Is(this=left.expression, expression=test.copy())
+    return Typed(exp.Not(this=made) if node.args.get("negate") else made, t.BOOLEAN)
+
+
+def _between(node: exp.Between, typed: Infer) -> Typed:
+    this, low, high = (typed(part) for part in (node.this, node.args["low"], node.args["high"]))
+    texts = [_read_text(part, this) for part in (low, high)]
+    kind = common("BETWEEN", (this.type, *(part.type for part in texts)))
+    if kind.kind not in _ORDERED:
+        raise TypeMismatch(f"values of type {kind} have no order: {sql_of(node)}")
+    this, low, high = (beside(part, kind) for part in (this, *texts))
+    return Typed(exp.Between(this=this.expression, low=low.expression, high=high.expression), t.BOOLEAN)
+
+
+def _contained(node: exp.In, typed: Infer) -> Typed:
+    if node.args.get("query") is not None:
+        raise NotSupported("subqueries are not maintained yet")
+    this, *items = _alike(typed(node.this), [typed(item) for item in node.expressions])
+    sides = [_comparable(this, item, node) for item in items]
+    kind = common("IN", [side.type for pair in sides for side in pair])
+    if kind.kind is Kind.ARRAY and this.type.kind is Kind.MAP:
+        this, items = sides[0][0], [item for _, item in sides]
+    return Typed(
+        exp.In(this=beside(this, kind).expression, expressions=[beside(item, kind).expression for item in items]),
+        t.BOOLEAN,
+    )
+
+
+def _alike(this: Typed, others: Sequence[Typed]) -> list[Typed]:
+    """A value and those it is compared with, where literals take the type of the others."""
+    return together("IN", [this, *(_read_text(other, this) for other in others)])
+
+
+def _like(node: exp.Like, typed: Infer) -> Typed:
+    left, right = typed(node.this), typed(node.expression)
+    for side in (left, right):
+        if side.type.kind not in (Kind.VARCHAR, Kind.NULL):
+            raise TypeMismatch(f"LIKE takes VARCHAR, not {side.type}: {sql_of(node)}")
+    made: exp.Expression = exp.Like(this=left.expression, expression=right.expression)
+    return Typed(exp.Not(this=made) if node.args.get("negate") else made, t.BOOLEAN)
+
+
+def _escaped(node: exp.Escape, typed: Infer) -> Typed:
+    negate = bool(node.this.args.get("negate"))
+    inner = typed(node.this).expression
+    like = inner.this if negate else inner
+    made: exp.Expression = exp.Escape(this=like, expression=node.expression.copy())
+    return Typed(exp.Not(this=made) if negate else made, t.BOOLEAN)
+
+
+def _case(node: exp.Case, typed: Infer) -> Typed:
+    branches = node.args["ifs"]
+    subject, whens = _whens(typed, node.this, [branch.this for branch in branches], node)
+    default = node.args.get("default")
+    results = [typed(branch.args["true"]) for branch in branches]
+    results += [typed(default)] if default is not None else []
+    results, kind = shared_type("CASE", results)
+    values = [result.expression for result in results]
+    ifs = [exp.If(this=when, true=value) for when, value in zip(whens, values, strict=False)]
+    return Typed(exp.Case(this=subject, ifs=ifs, default=values[-1] if default is not None else None), kind)
+
+
+def _whens(
+    typed: Infer, subject: exp.Expr | None, whens: Sequence[exp.Expr], node: exp.Case
+) -> tuple[exp.Expression | None, list[exp.Expression]]:
+    """The subject of `CASE subject WHEN value …`, and what stands after each WHEN."""
+    if subject is None:
+        return None, [_truth(typed, when) for when in whens]
+    this = typed(subject)
+    values = [_read_text(typed(when), this) for when in whens]
+    for value in values:
+        _comparable(this, value, node)
+    kind = common("CASE", (this.type, *(value.type for value in values)))
+    return beside(this, kind).expression, [beside(value, kind).expression for value in values]
+
+
+def _read_text(side: Typed, other: Typed) -> Typed:
+    """A text beside a date or time is read as one, and beside ROWTIME as a timestamp: `rowtime > '2024-01-31'`."""
+    of_event = isinstance(other.expression, exp.Anonymous) and other.expression.name == "UNIX_TIMESTAMP"
+    kind = t.TIMESTAMP if of_event else other.type
+    if kind.kind not in _TEMPORAL or side.type.kind is not Kind.VARCHAR:
+        return side
+    if isinstance(side.expression, exp.Literal):
+        read = as_time(side, kind)
+    elif of_event:
+        return side
+    else:
+        read = converted(side, kind)
+    return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[read.expression]), t.BIGINT) if of_event else read
+
+
+CONDITIONS: Rules = {
+    **dict.fromkeys((*_EQUALITY, exp.LT, exp.LTE, exp.GT, exp.GTE), _compared),
+    exp.And: _connected,
+    exp.Or: _connected,
+    exp.Not: _negation,
+    exp.Is: _is_null,
+    exp.Between: _between,
+    exp.In: _contained,
+    exp.Like: _like,
+    exp.Escape: _escaped,
+    exp.Case: _case,
+}

@@ -1,0 +1,196 @@
+"""Types of expressions, and their elaboration: what is implicit in the text becomes explicit in the tree.
+
+    INT / INT           CAST(DIV(a, b) AS INT)           division of integers, in both engines' words
+    price * 2           price * CAST(2 AS DECIMAL(10, 0))
+    rowtime             UNIX_TIMESTAMP(_timestamp)
+    r.area              area
+
+An elaborated expression means the same to Spark and DuckDB whatever the types; elaborating it again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.functions.python.declared import function_at, scalar_of
+from jobs.functions.registry import NOT_DETERMINISTIC, SCALARS, find
+from jobs.functions.scalars.contract import Scalar, common
+from jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.model.types import Kind
+from jobs.query.expressions.arithmetic import arithmetic, literal, negated
+from jobs.query.expressions.casts import asked, converted, widened
+from jobs.query.expressions.coercion import together
+from jobs.query.expressions.comparisons import CONDITIONS
+from jobs.query.expressions.lambdas import higher_order
+from jobs.query.expressions.nested import CONSTRUCTORS, NESTED, is_constant
+from jobs.query.expressions.rewrites import REWRITES
+from jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
+from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.types_text import data_type, type_of
+
+Aggregate = Callable[[exp.Expression, Infer], Typed | None]
+"""Reads a node as an aggregate call, with a way to elaborate its arguments; None when it is none."""
+
+
+def infer(node: exp.Expr, scope: Names, aggregate: Aggregate | None = None) -> Typed:
+    """Type and elaborate one expression.
+
+    Args:
+        aggregate: reads aggregate calls; None where there can be none.
+
+    Raises:
+        UnknownName, TypeMismatch, InvalidQuery, NotSupported: with line and column.
+    """
+
+    def typed(inner: exp.Expr) -> Typed:
+        # Whatever goes wrong below gets this node's place, unless a node further in had one to give.
+        try:
+            return _typed(inner, scope, aggregate, typed)
+        except SqlError as error:
+            error.placed(*position_of(inner))
+            raise
+
+    return typed(node)
+
+
+def condition(node: exp.Expr, scope: Names, clause: str, aggregate: Aggregate | None = None) -> exp.Expression:
+    """Elaborate a condition.
+
+    Raises:
+        TypeMismatch: it is not BOOLEAN; and as `infer`.
+    """
+    found = infer(node, scope, aggregate)
+    if found.type.kind not in (Kind.BOOLEAN, Kind.NULL):
+        line, column = position_of(node)
+        raise TypeMismatch(
+            f"{clause} takes a condition; {sql_of(node)} is {found.type}",
+            line=line,
+            column=column,
+            hint="compare it with something",
+        )
+    return found.expression
+
+
+def _typed(node: exp.Expr, scope: Names, aggregate: Aggregate | None, typed: Infer) -> Typed:
+    assert isinstance(node, exp.Expression)
+    if aggregate is not None:
+        found = aggregate(node, lambda argument: infer(argument, scope))
+        if found is not None:
+            return found
+    if isinstance(node, exp.Column):
+        return _column(node, scope)
+    if isinstance(node, exp.Identifier):
+        return scope.resolve(exp.Column(this=node))
+    if isinstance(node, exp.Anonymous) and node.name in LAMBDA_FORMS:
+        return higher_order(
+            node, typed, lambda body, variables: infer(body, Inside(scope, variables), aggregate), depth_of(scope)
+        )
+    rule = _RULES.get(type(node))
+    if rule is None:
+        raise _refusal(node)
+    return rule(node, typed)
+
+
+def _column(node: exp.Column, scope: Names) -> Typed:
+    if isinstance(node.this, exp.Star):
+        raise InvalidQuery("* stands for all columns of a SELECT, not for a value")
+    return scope.resolve(node)
+
+
+def _paren(node: exp.Paren, typed: Infer) -> Typed:
+    inner = typed(node.this)
+    return Typed(exp.Paren(this=inner.expression), inner.type)
+
+
+def _joined(node: exp.DPipe, typed: Infer) -> Typed:
+    left, right = typed(node.left), typed(node.right)
+    kind = common("||", (left.type, right.type))
+    if kind.kind not in (Kind.VARCHAR, Kind.BYTES, Kind.NULL):
+        raise TypeMismatch(f"|| joins VARCHAR or BYTES, not {kind}", hint="CAST(… AS VARCHAR)")
+    return Typed(exp.DPipe(this=left.expression, expression=right.expression, safe=True), kind)
+
+
+def _call(node: exp.Anonymous, typed: Infer) -> Typed:
+    name = node.name
+    elaborate = CONSTRUCTORS.get(name) or REWRITES.get(name)
+    if elaborate is not None:
+        return elaborate(node, typed)
+    written = function_at(node)
+    scalar = scalar_of(written) if written is not None else find(name)
+    if scalar is None:
+        raise _unknown_function(node)
+    arguments = [typed(argument) for argument in node.expressions]
+    if scalar.alike:
+        arguments = together(name, arguments)
+    scalar = _for_kind(scalar, arguments)
+    wanted, result = scalar.signature(name, tuple(a.type for a in arguments))
+    parts = [widened(a, kind).expression for a, kind in zip(arguments, wanted, strict=True)]
+    for index in scalar.constant:
+        if index < len(parts) and not is_constant(parts[index]):
+            raise InvalidQuery(f"argument {index + 1} of {name} must be a constant, not {sql_of(parts[index])}")
+    if scalar.check is not None:
+        scalar.check([part.name if isinstance(part, exp.Literal) else None for part in parts])
+    made: exp.Expression = exp.Anonymous(this=scalar.name, expressions=parts)
+    if written is not None:
+        made.meta.update(node.meta)  # so that it is known again
+    return Typed(exp.Cast(this=made, to=data_type(result)) if scalar.exact else made, result)
+
+
+def _for_kind(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:
+    """The function, or the one that takes its place for arguments of such a type."""
+    kind = next((each.type.kind for each in arguments if each.type.kind is not Kind.NULL), Kind.NULL)
+    return find(dict(scalar.instead).get(kind, "")) or scalar
+
+
+def _unknown_function(node: exp.Anonymous) -> SqlError:
+    if node.name in FUNCTIONS:
+        return InvalidQuery(
+            f"the aggregate {node.name} cannot stand here: {sql_of(node)}",
+            hint="aggregates belong into the SELECT list or HAVING of a query with GROUP BY, and not into each other",
+        )
+    if node.name in NOT_DETERMINISTIC:
+        return InvalidQuery(
+            f"{node.name} gives another value each time, and a view the same rows whenever it is computed",
+            hint="rowtime is the time of the event",
+        )
+    return UnknownName.among("function", node.name, (*SCALARS, *REWRITES, *FUNCTIONS))
+
+
+def _refusal(node: exp.Expression) -> SqlError:
+    if isinstance(node, exp.Query | exp.Subquery | exp.Exists):
+        return NotSupported(
+            "a subquery cannot stand here", hint="it can in WHERE, in HAVING, in the SELECT list and in FROM"
+        )
+    if isinstance(node, exp.Window):
+        return InvalidQuery(
+            f"a function OVER a window cannot stand here: {sql_of(node)}", hint="it can in the SELECT list and QUALIFY"
+        )
+    if isinstance(node, exp.Filter):
+        return InvalidQuery(f"FILTER belongs to an aggregate: {sql_of(node)}")
+    if isinstance(node, exp.Star):
+        return InvalidQuery("* stands for all columns of a SELECT, or in COUNT(*)")
+    return NotSupported(f"{sql_of(node)} is not supported yet")
+
+
+_RULES: Rules = {
+    **CONDITIONS,
+    **NESTED,
+    exp.Literal: lambda node, _: literal(node),
+    exp.Boolean: lambda node, _: Typed(exp.Boolean(this=bool(node.this)), t.BOOLEAN),
+    exp.Null: lambda _node, _: Typed(exp.Null(), t.NULL),
+    exp.Paren: _paren,
+    exp.Neg: lambda node, typed: negated(typed(node.this)),
+    **dict.fromkeys(
+        (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod),
+        lambda node, typed: arithmetic(type(node), typed(node.left), typed(node.right)),
+    ),
+    exp.DPipe: _joined,
+    exp.Cast: lambda node, typed: converted(typed(node.this), type_of(node.to)),
+    exp.TryCast: lambda node, typed: asked(converted(typed(node.this), type_of(node.to))),
+    exp.Anonymous: _call,
+}

@@ -1,0 +1,110 @@
+"""Elaboration of what makes and reaches into ARRAY, MAP and STRUCT."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from jobs.model.types import Kind
+from jobs.query.expressions.casts import converted, widened
+from jobs.query.expressions.coercion import shared_type
+from jobs.query.expressions.scope import Infer, Rules, Typed
+from jobs.sql.dialect import sql_of
+
+
+def _element(node: exp.Bracket, typed: Infer) -> Typed:
+    this, index = typed(node.this), typed(node.expressions[0])
+    if len(node.expressions) != 1 or this.type.kind not in (Kind.ARRAY, Kind.MAP):
+        raise TypeMismatch(f"{this.type} has no elements: {sql_of(node)}", hint="a STRUCT's fields: column->field")
+    if this.type.kind is Kind.MAP:
+        key, value = this.type.args
+        if t.common_type(key, index.type) != key:
+            raise TypeMismatch(f"the keys of {sql_of(node.this)} are {key}, not {index.type}")
+        return Typed(exp.Bracket(this=this.expression, expressions=[widened(index, key).expression]), value)
+    if index.type.kind not in (Kind.INT, Kind.BIGINT):
+        raise TypeMismatch(f"the elements of an ARRAY are numbered by INT, not {index.type}")
+    if sql_of(index.expression) == "0":
+        raise InvalidQuery("arrays count from 1: element 0 is never there")
+    place = converted(index, t.INT).expression
+    if not is_constant(place) and not (isinstance(place, exp.Anonymous) and place.name == "NULLIF"):
+        place = exp.Anonymous(this="NULLIF", expressions=[place, exp.Literal.number(0)])
+    return Typed(exp.Bracket(this=this.expression, expressions=[place]), this.type.args[0])
+
+
+def _field(node: exp.Dot, typed: Infer) -> Typed:
+    this, name = typed(node.this), node.expression.name
+    fields = dict(this.type.fields)
+    if this.type.kind is not Kind.STRUCT:
+        raise TypeMismatch(f"-> reaches into a STRUCT; {sql_of(node.this)} is {this.type}")
+    if name not in fields:
+        raise UnknownName.among("field", name, fields)
+    return Typed(exp.Dot(this=this.expression, expression=node.expression.copy()), fields[name])
+
+
+def _array(node: exp.Array, typed: Infer) -> Typed:
+    items = [typed(item) for item in node.expressions]
+    if not items:
+        raise InvalidQuery("ARRAY[] has no type", hint="CAST(NULL AS ARRAY<…>), or give it an element")
+    items, kind = shared_type("ARRAY", items)
+    return Typed(exp.Array(expressions=[item.expression for item in items]), t.array(kind))
+
+
+def _struct(node: exp.Anonymous, typed: Infer) -> Typed:
+    members = _pairs(node, "STRUCT(name := value, …)")
+    names_ = [key.name for key, _ in members]
+    if len(set(names_)) != len(names_) or not all(isinstance(key, exp.Identifier) for key, _ in members):
+        raise InvalidQuery("the fields of a STRUCT need names, each its own: STRUCT(name := value, …)")
+    values = [typed(value) for _, value in members]
+    pairs = [
+        exp.PropertyEQ(this=key.copy(), expression=value.expression)
+        for (key, _), value in zip(members, values, strict=True)
+    ]
+    kinds = [(name, value.type) for name, value in zip(names_, values, strict=True)]
+    return Typed(exp.Anonymous(this="STRUCT", expressions=pairs), t.struct(*kinds))
+
+
+def _map(node: exp.Anonymous, typed: Infer) -> Typed:
+    members = _pairs(node, "MAP(key := value, …)")
+    keys = [typed(_key(key)) for key, _ in members]
+    values = [typed(value) for _, value in members]
+    keys, key_type = shared_type("the keys of MAP", [_named(key) for key in keys])
+    values, value_type = shared_type("the values of MAP", values)
+    pairs = [
+        exp.PropertyEQ(this=key.expression, expression=value.expression)
+        for key, value in zip(keys, values, strict=True)
+    ]
+    return Typed(exp.Anonymous(this="MAP", expressions=pairs), t.map_of(key_type, value_type))
+
+
+def _named(key: Typed) -> Typed:
+    """A key of a MAP, which has none that is NULL: as in ksqlDB its name is the word null."""
+    if key.type.kind is Kind.NULL:
+        return Typed(exp.Literal.string("null"), t.VARCHAR)
+    known = is_constant(key.expression) or (
+        isinstance(key.expression, exp.Anonymous) and key.expression.name == "COALESCE"
+    )
+    if key.type.kind is not Kind.VARCHAR or known:
+        return key
+    return Typed(exp.Anonymous(this="COALESCE", expressions=[key.expression, exp.Literal.string("null")]), t.VARCHAR)
+
+
+def _pairs(node: exp.Anonymous, form: str) -> list[tuple[exp.Expression, exp.Expression]]:
+    if not node.expressions or not all(isinstance(pair, exp.PropertyEQ) for pair in node.expressions):
+        raise InvalidQuery(f"{node.name} is written {form}")
+    return [(pair.this, pair.expression) for pair in node.expressions]
+
+
+def _key(node: exp.Expression) -> exp.Expression:
+    """The key of a MAP's entry: a bare name there is a column."""
+    return exp.Column(this=node.copy()) if isinstance(node, exp.Identifier) else node
+
+
+def is_constant(node: exp.Expression) -> bool:
+    """Whether it is a literal, perhaps with a sign."""
+    return isinstance(node, exp.Literal) or (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))
+
+
+NESTED: Rules = {exp.Bracket: _element, exp.Dot: _field, exp.Array: _array}
+CONSTRUCTORS = {"STRUCT": _struct, "MAP": _map}
+"""Calls whose arguments are pairs, by name."""

@@ -1,0 +1,139 @@
+"""Functions that are elaborated into others: short for a cast, an older name, or written with a unit of time.
+
+DATEADD(DAYS, 5, day)             ADD_DAYS(day, 5)
+TIMESTAMPSUB(HOURS, i, at)        ADD_MILLISECONDS(at, -i * 3600000)
+STRINGTODATE(s, 'yyyyMMdd')       UNIX_DATE(PARSE_DATE(s, 'yyyyMMdd'))
+ARRAY_JOIN(tags)                  JOIN_TEXTS(tags)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlglot import exp
+
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from jobs.model.types import Kind, SqlType
+from jobs.query.expressions.arithmetic import arithmetic, literal, negated
+from jobs.query.expressions.casts import converted, widened
+from jobs.query.expressions.casts_nested import field, json_of
+from jobs.query.expressions.scope import Infer, Typed
+from jobs.sql.trees import call
+
+_DAY = 86_400_000
+UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": _DAY, "WEEK": 7 * _DAY}
+"""Units of time by their names (an S may follow), in milliseconds."""
+
+
+def unit_of(node: exp.Expr) -> int | None:
+    """The length of the unit that a bare word names; None when it names none."""
+    if not isinstance(node, exp.Column) or node.table:
+        return None
+    name = node.name.upper()
+    return UNITS.get(name) or UNITS.get(name.removesuffix("S"))
+
+
+def _shifted(kind: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], Typed]:
+    def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
+        if len(node.expressions) != 3:
+            raise TypeMismatch(f"{node.name} takes 3 arguments: {node.name}(DAYS, number, value)")
+        unit, number, value = node.expressions
+        length = unit_of(unit)
+        if length is None:
+            raise TypeMismatch(f"argument 1 of {node.name} is a unit of time", hint="DAYS, HOURS, … MILLISECONDS")
+        amount, moment = typed(number), typed(value)
+        for position, given, wanted in (
+            (2, amount, (Kind.INT, Kind.BIGINT, Kind.NULL)),
+            (3, moment, (kind.kind, Kind.NULL)),
+        ):
+            if given.type.kind not in wanted:
+                raise TypeMismatch(f"argument {position} of {node.name} must be {wanted[0]}, not {given.type}")
+        return _sum(kind, moment, widened(amount, t.BIGINT), sign * length)
+
+    return rewrite
+
+
+def _sum(kind: SqlType, moment: Typed, amount: Typed, length: int) -> Typed:
+    product = arithmetic(exp.Mul, Typed(exp.Paren(this=amount.expression), t.BIGINT), _whole(length))
+    if kind.kind is Kind.DATE:
+        # What is left over of a day is cut off, as in ksqlDB.
+        days = arithmetic(exp.Div, Typed(exp.Paren(this=product.expression), t.BIGINT), _whole(_DAY))
+        product = converted(days, t.INT)
+    name = {Kind.DATE: "ADD_DAYS", Kind.TIME: "ADD_TO_TIME", Kind.TIMESTAMP: "ADD_MILLISECONDS"}[kind.kind]
+    return Typed(call(name, widened(moment, kind).expression, product.expression), kind)
+
+
+def _whole(number: int) -> Typed:
+    size = literal(exp.Literal(this=str(abs(number)), is_string=False))
+    return negated(size) if number < 0 else size
+
+
+def _array_join(node: exp.Anonymous, typed: Infer) -> Typed:
+    if not 1 <= len(node.expressions) <= 2:
+        raise TypeMismatch("ARRAY_JOIN takes 1 to 2 arguments")
+    items = typed(node.expressions[0])
+    if items.type.kind is not Kind.ARRAY or items.type.args[0].is_nested:
+        raise TypeMismatch(f"ARRAY_JOIN takes an ARRAY of plain values, not {items.type}")
+    texts = [converted(items, t.array(t.VARCHAR)), *(typed(each) for each in node.expressions[1:])]
+    if texts[1:] and texts[1].type.kind not in (Kind.VARCHAR, Kind.NULL):
+        raise TypeMismatch(f"argument 2 of ARRAY_JOIN must be VARCHAR, not {texts[1].type}")
+    return Typed(
+        call(
+            "JOIN_TEXTS",
+            *(
+                widened(each, kind).expression
+                for each, kind in zip(texts, (t.array(t.VARCHAR), t.VARCHAR), strict=False)
+            ),
+        ),
+        t.VARCHAR,
+    )
+
+
+def _to_json(node: exp.Anonymous, typed: Infer) -> Typed:
+    if len(node.expressions) != 1:
+        raise TypeMismatch(f"TO_JSON_STRING takes 1 argument, not {len(node.expressions)}")
+    return json_of(typed(node.expressions[0]), converted)
+
+
+def _older(
+    outer: str | None, name: str, inner: str | None = None, *, least: int = 2
+) -> Callable[[exp.Anonymous, Infer], Typed]:
+    """outer(name(inner(first argument), the others))."""
+
+    def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
+        if len(node.expressions) < least:
+            raise TypeMismatch(f"{node.name} takes {least} arguments or more, not {len(node.expressions)}")
+        first, *rest = node.expressions
+        made = call(name, call(inner, first) if inner else first, *rest)
+        return typed(call(outer, made) if outer else made)
+
+    return rewrite
+
+
+def _field_of(node: exp.Anonymous, typed: Infer) -> Typed:
+    """DEREFERENCE(struct, 'field'), the long form of `struct->field`."""
+    struct, name = (*node.expressions, None, None)[:2]
+    if struct is None or not isinstance(name, exp.Literal) or not name.is_string:
+        raise InvalidQuery("DEREFERENCE takes a STRUCT and the name of a field: DEREFERENCE(struct, 'field')")
+    value = typed(struct)
+    known = dict(value.type.fields)
+    found = name.name if name.name in known else name.name.lower()
+    if found not in known:
+        raise UnknownName.among("field", name.name, known)
+    return field(value, found, known[found])
+
+
+REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
+    **{f"DATE{name}": _shifted(t.DATE, sign) for name, sign in (("ADD", 1), ("SUB", -1))},
+    **{f"TIME{name}": _shifted(t.TIME, sign) for name, sign in (("ADD", 1), ("SUB", -1))},
+    **{f"TIMESTAMP{name}": _shifted(t.TIMESTAMP, sign) for name, sign in (("ADD", 1), ("SUB", -1))},
+    "DATETOSTRING": _older(None, "FORMAT_DATE", "FROM_DAYS"),
+    "STRINGTODATE": _older("UNIX_DATE", "PARSE_DATE"),
+    "TIMESTAMPTOSTRING": _older(None, "FORMAT_TIMESTAMP", "FROM_UNIXTIME"),
+    "STRINGTOTIMESTAMP": _older("UNIX_TIMESTAMP", "PARSE_TIMESTAMP"),
+    "ARRAY_JOIN": _array_join,
+    "TO_JSON_STRING": _to_json,
+    "DEREFERENCE": _field_of,
+}
+"""By name; each is given the call, and elaborates it."""

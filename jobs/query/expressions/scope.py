@@ -1,0 +1,144 @@
+"""What names in an expression mean: the interface that `infer` asks, and the plain case of one relation.
+
+The inputs of a SELECT, with their aliases, are `jobs.query.clauses.inputs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from jobs.model.definitions import META_COLUMNS, PSEUDO_COLUMNS
+from jobs.model.errors import InvalidQuery, UnknownName
+from jobs.model.relation import Relation
+from jobs.model.types import SqlType
+from jobs.sql.dialect import position_of
+from jobs.sql.trees import identifier
+
+_META = frozenset(name for name, _ in META_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An expression with its type; its names are columns of the scope's relation, its conversions are explicit."""
+
+    expression: exp.Expression
+    type: SqlType
+
+
+Infer = Callable[[exp.Expr], Typed]
+"""Types and elaborates one expression within a scope."""
+Rules = Mapping[type[exp.Expr], Callable[[Any, Infer], Typed]]
+"""How each kind of node is elaborated; its parts are handed to the `Infer`."""
+
+
+class Names(Protocol):
+    """Where an expression stands: it says what a column's name means there."""
+
+    def resolve(self, column: exp.Column) -> Typed:
+        """The column, or what a pseudo column is computed from.
+
+        Raises:
+            UnknownName, InvalidQuery: there is no such name, or more than one.
+        """
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One relation and the names that it goes by; what its columns become has plain names."""
+
+    relation: Relation
+    qualifiers: tuple[str, ...]
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """What `*` stands for: without the meta columns."""
+        return tuple(name for name, _ in self.relation.columns if name not in _META)
+
+    def resolve(self, column: exp.Column) -> Typed:
+        """The column that a name means; ROWTIME and its like become expressions over the meta columns.
+
+        Raises:
+            UnknownName: no such column or qualifier; nearest names proposed.
+            InvalidQuery: a pseudo column of a table.
+        """
+        line, place = position_of(column)
+        self.check_qualifier(column)
+        name = column.name
+        columns = dict(self.relation.columns)
+        if name in columns:
+            return Typed(_column(name, column), columns[name])
+        if name in PSEUDO_COLUMNS:
+            return self._pseudo(column)
+        raise UnknownName.among("column", name, (*self.visible, *self._pseudo_names()), line=line, column=place)
+
+    def check_qualifier(self, column: exp.Column) -> None:
+        """Check what stands before the dot.
+
+        Raises:
+            UnknownName: it is not the relation's name or alias.
+        """
+        if column.table and column.table not in self.qualifiers:
+            line, place = position_of(column)
+            raise UnknownName.among("stream or table", column.table, self.qualifiers, line=line, column=place)
+
+    def _pseudo(self, column: exp.Column) -> Typed:
+        stored, kind = PSEUDO_COLUMNS[column.name]
+        if self.relation.kind != "append":
+            line, place = position_of(column)
+            raise InvalidQuery(
+                f"'{self.relation.name}' is a table: its rows have no {column.name.upper()}",
+                line=line,
+                column=place,
+                hint="only the events of a stream have one",
+            )
+        node = _column(stored, column)
+        if stored == "_timestamp":
+            return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[node]), kind)
+        return Typed(node, kind)
+
+    def _pseudo_names(self) -> tuple[str, ...]:
+        return tuple(PSEUDO_COLUMNS) if self.relation.kind == "append" else ()
+
+
+def column(name: str, table: str | None = None) -> exp.Column:
+    """A reference to a column, by its plain name or that of an input of the query."""
+    made = exp.Column(this=identifier(name))
+    if table is not None:
+        made.set("table", identifier(table))
+    return made
+
+
+def binary(operator: type[exp.Expr], left: Typed, right: Typed) -> exp.Expression:
+    """`left operator right`."""
+    made = operator(this=left.expression, expression=right.expression)
+    assert isinstance(made, exp.Expression)
+    return made
+
+
+def _column(name: str, written: exp.Column) -> exp.Column:
+    """`column`, remembering where it was written."""
+    made = column(name)
+    made.this.meta.update(written.this.meta)
+    return made
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The body of a lambda function: its variables come before the names around it."""
+
+    outer: Names
+    variables: Mapping[str, Typed]
+
+    def resolve(self, column: exp.Column) -> Typed:
+        """The variable of that name, or what the name means around the function; raises as that does."""
+        found = self.variables.get(column.name) if not column.table else None
+        return self.outer.resolve(column) if found is None else Typed(found.expression.copy(), found.type)
+
+
+def depth_of(names: Names) -> int:
+    """How many lambda functions are around."""
+    return 1 + depth_of(names.outer) if isinstance(names, Inside) else 0

@@ -1,0 +1,88 @@
+"""GROUP BY, HAVING and EMIT FINAL in a batch recomputation.
+
+GROUP BY ROLLUP (a, b)   ->   GROUP BY GROUPING SETS (("a", "b"), ("a"), ())
+WINDOW … EMIT FINAL      ->   … WHERE windowend + grace <= the stream's time
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.functions.aggregates.registry import function_of
+from jobs.model.definitions import EVENT_ORDER
+from jobs.query.clauses.logical import Block
+from jobs.query.recompute.calls import Written, call_text
+from jobs.query.recompute.from_where import meta_column
+from jobs.query.recompute.text import Batch
+from jobs.query.recompute.windows import CLOCK, MILLIS, closed, in_sessions
+
+_AT = "__at"
+
+
+def grouped(rows: str, block: Block, batch: Batch) -> str:
+    """One row per group (and window), with the groups and calls by their names, where HAVING holds."""
+    groups = [batch.name(group.name) for group in block.group or ()]
+    text = _evaluated(rows, block, batch)
+    keys = list(groups)
+    shown = list(groups)
+    if block.window is not None and block.window.kind == "session":
+        text = in_sessions(text, groups, block.window)
+        keys.append("__session")
+        shown += [f"MIN({MILLIS}) AS windowstart", f"MAX({MILLIS}) AS windowend"]
+    elif block.window is not None:
+        keys += ["windowstart", "windowend"]
+        shown += ["windowstart", "windowend"]
+    for call in block.calls:
+        arguments = [batch.name(f"{call.name}_{number}") for number in range(len(call.arguments))]
+        where = batch.name(f"{call.name}_filter") if call.filter is not None else None
+        text_of_call = call_text(Written(call, arguments, where, _AT), batch.engine.dialect)
+        value = batch.engine.cast(text_of_call, call.type)
+        shown.append(f"{value} AS {batch.name(call.name)}")
+    by = _by(block, keys, batch)
+    text = f"SELECT {', '.join(shown) or '1 AS __one'} FROM ({text}) AS __e{by}"
+    conditions = [batch.after(block.having)] if block.having is not None else []
+    if block.window is not None and block.window.final:
+        conditions.append(closed(block, batch))
+    return f"SELECT * FROM ({text}) AS __a WHERE {' AND '.join(conditions)}" if conditions else text
+
+
+def event_order(block: Block) -> dict[str, exp.Expression]:
+    """The place of a row in the order of events, by name: empty where no call asks for it, or rows have none."""
+    if not any(function_of(call).ordered for call in block.calls):
+        return {}
+    found = {name: column for name in EVENT_ORDER if (column := meta_column(block, name)) is not None}
+    return found if len(found) == len(EVENT_ORDER) else {}
+
+
+def _evaluated(rows: str, block: Block, batch: Batch) -> str:
+    """Groups, arguments and filters as columns; with SEMANTICS='ksql' without rows that have a null in the key.
+
+    Grouping sets have nulls in their keys of their own.
+    """
+    parts = [batch.value(group) for group in block.group or ()]
+    for call in block.calls:
+        for number, (argument, kind) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
+            parts.append(f"{batch.engine.cast(batch.after(argument), kind)} AS {batch.name(f'{call.name}_{number}')}")
+        if call.filter is not None:
+            parts.append(f"{batch.after(call.filter)} AS {batch.name(f'{call.name}_filter')}")
+    if any(function_of(call).ordered for call in block.calls):
+        place = [(name, batch.after(column)) for name, column in event_order(block).items()]
+        parts.append(f"{batch.engine.struct(place) if place else 'NULL'} AS {_AT}")
+    if block.window is not None:
+        parts += [MILLIS, CLOCK] if block.window.kind == "session" else ["windowstart", "windowend"]
+    text = f"SELECT {', '.join(parts) or '1 AS __one'} FROM ({rows}) AS __w"
+    if batch.semantics == "sql" or not block.group or block.sets:
+        return text
+    known = " AND ".join(f"{batch.name(group.name)} IS NOT NULL" for group in block.group)
+    return f"SELECT * FROM ({text}) AS __v WHERE {known}"
+
+
+def _by(block: Block, keys: list[str], batch: Batch) -> str:
+    if not keys:
+        return ""
+    if not block.sets:
+        return f" GROUP BY {', '.join(keys)}"
+    windows = keys[len(block.group or ()) :]
+    sets = [[*(keys[place] for place in each), *windows] for each in block.sets]
+    listed = [f"({', '.join(each)})" for each in sets]
+    return f" GROUP BY GROUPING SETS ({', '.join(listed)})"

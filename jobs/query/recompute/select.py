@@ -1,0 +1,100 @@
+"""A whole query as one plain SELECT over its relations: what a view must hold, said without stages and rules.
+
+It is the oracle of the incremental engine (run by DuckDB), and a recomputation in one go. The relations are read by
+their names and have their visible, meta and hidden columns. The text follows SQL's order of evaluation, one subquery
+inside the next:
+
+    FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODE    batch_from
+    WINDOW …              a row for each window, late rows left out                                    batch_windows
+    GROUP BY … HAVING …   groups and calls by their plain names                          batch_groups, batch_calls
+    OVER …, QUALIFY       a column for each call, and a WHERE over them                                batch_analytic
+    SELECT [DISTINCT] …   the outputs
+
+    SELECT k, COUNT(*) AS n FROM s GROUP BY k
+    -> SELECT CAST("k" AS VARCHAR) AS "k", CAST("__a0" AS BIGINT) AS "n" FROM (
+         SELECT "k", CAST(COUNT(*) AS BIGINT) AS "__a0" FROM (
+           SELECT CAST("s.k" AS VARCHAR) AS "k" FROM (
+             SELECT "s"."k" AS "s.k" FROM "s" AS "s")) GROUP BY "k")
+"""
+
+from __future__ import annotations
+
+from jobs.engines.engine import Dialect, engine
+from jobs.model.stage import Output
+from jobs.query.clauses.logical import Block, Query, Semantics, SetOperation
+from jobs.query.recompute.from_where import identity, meta_column, rows
+from jobs.query.recompute.groups import event_order, grouped
+from jobs.query.recompute.over import analytic
+from jobs.query.recompute.text import Batch, FrozenJoin
+from jobs.query.recompute.windows import clock, in_windows
+
+# Partitions of the branches of a UNION ALL are kept apart as the planner does it, so that events have one order.
+PARTITIONS_EACH = 65_536
+
+_SET_WORDS = {"union all": "UNION ALL", "union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}
+
+
+def batch_sql(query: Query, dialect: Dialect, *, semantics: Semantics = "sql", frozen: FrozenJoin | None = None) -> str:
+    """The query as text for an engine.
+
+    Args:
+        semantics: of the view. With `ksql` rows with a null in a group key are left out. A group that fell to zero is
+            not in the result with either: that it was there once is history, and not in the relations.
+        frozen: the condition that a row of a frozen input was there when an event came; None: all of them were.
+
+    Raises:
+        NotSupported: the engine has no words of its own for an aggregate function.
+    """
+    return _query(query, Batch(engine(dialect), semantics, frozen, _query))
+
+
+def _query(query: Query, batch: Batch, more: tuple[str, ...] = ()) -> str:
+    """`more` are meta columns wanted beside the outputs."""
+    return _set_operation(query, batch, more) if isinstance(query, SetOperation) else _block(query, batch, more)
+
+
+def _set_operation(query: SetOperation, batch: Batch, more: tuple[str, ...]) -> str:
+    texts = []
+    for number, branch in enumerate(_branches(query), 1):
+        names = [each.name if isinstance(each, Output) else each[0] for each in branch.outputs]
+        columns = [
+            f"{batch.engine.cast(batch.name(own), kind)} AS {batch.name(name)}"
+            for own, (name, kind) in zip(names, query.outputs, strict=True)
+        ]
+        columns += [f"{name} + {number * PARTITIONS_EACH} AS {name}" if name == "_partition" else name for name in more]
+        texts.append(f"SELECT {', '.join(columns)} FROM ({_query(branch, batch, more)}) AS __b")
+    text = texts[0]
+    for each in texts[1:]:
+        text = f"({text}) {_SET_WORDS[query.operation]} ({each})"
+    return text
+
+
+def _branches(query: SetOperation) -> list[Query]:
+    """The branches; those of a UNION ALL within one are its own."""
+    found: list[Query] = []
+    for branch in query.branches:
+        nested = isinstance(branch, SetOperation) and branch.operation == query.operation == "union all"
+        found += _branches(branch) if nested and isinstance(branch, SetOperation) else [branch]
+    return found
+
+
+def _block(block: Block, batch: Batch, more: tuple[str, ...]) -> str:
+    meta = {name: column for name in more if (column := meta_column(block, name)) is not None}
+    groups = block.group is not None or bool(block.calls)
+    order = event_order(block).values()
+    apart = identity(block) if block.analytic and not groups else []
+    clocks = [clock(block.time)] if block.time is not None else []
+    text = rows(block, batch, (*meta.values(), *order, *apart, *clocks))
+    if block.window is not None:
+        text = in_windows(text, block, batch)
+    if groups:
+        text = grouped(text, block, batch)
+    if block.analytic:
+        names = [batch.name(group.name) for group in block.group or ()]
+        names += ["windowstart", "windowend"] if block.window is not None else []
+        text = analytic(text, block, batch, names if groups else [batch.after(each) for each in apart])
+    if block.qualify is not None:
+        text = f"SELECT * FROM ({text}) AS __q WHERE {batch.after(block.qualify)}"
+    outputs = [batch.value(each) for each in block.outputs]
+    outputs += [f"{batch.after(column)} AS {batch.name(name)}" for name, column in meta.items()]
+    return f"SELECT {'DISTINCT ' if block.distinct else ''}{', '.join(outputs)} FROM ({text}) AS __s"

@@ -1,0 +1,83 @@
+"""Windows of time in a batch recomputation: which windows a row belongs to, and which windows are closed.
+
+TUMBLING (SIZE 10 s), rowtime 00:00:07    windowstart 0 ms      windowend 10000 ms
+HOPPING (10 s, ADVANCE BY 5 s)            windowstart 0, 5000   windowend 10000, 15000
+SESSION (10 s)                            first and last rowtime of rows no further than 10 s apart
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.engines.engine import Dialect
+from jobs.query.clauses.logical import Block, TimeWindow
+from jobs.query.recompute.text import Batch
+
+MILLIS = "__millis"
+CLOCK = "__clock"
+
+_SERIES: dict[Dialect, str] = {
+    "duckdb": "range({first}, {last} + 1, {step})",
+    # Spark's would count down.
+    "spark": "IF({first} <= {last}, sequence({first}, {last}, {step}), CAST(array() AS ARRAY<BIGINT>))",
+}
+
+
+def in_windows(rows: str, block: Block, batch: Batch) -> str:
+    """The rows with `__millis`, and with `windowstart` and `windowend`, once for each window; without the late ones."""
+    window = block.window
+    assert window is not None
+    assert block.time is not None
+    now = batch.millis(clock(block.time))
+    timed = f"SELECT *, {batch.millis(block.time)} AS {MILLIS}, {now} AS {CLOCK} FROM ({rows}) AS __f"
+    if window.kind == "session":
+        kept = f" WHERE {CLOCK} - {MILLIS} <= {window.size + window.grace}" if window.grace is not None else ""
+        return f"SELECT * FROM ({timed}) AS __t{kept}"
+    expanded = batch.engine.expand([("windowstart", _starts(window, batch))])
+    placed = f"SELECT __t.*, CAST(windowstart AS BIGINT) AS windowstart FROM ({timed}) AS __t {expanded}"
+    late = f" WHERE windowstart + {window.size + window.grace} > {CLOCK}" if window.grace is not None else ""
+    return f"SELECT *, windowstart + {window.size} AS windowend FROM ({placed}) AS __p{late}"
+
+
+def in_sessions(rows: str, partition: list[str], window: TimeWindow) -> str:
+    """The rows with `__session`, a number for each session of a group.
+
+    A row begins one when the row before is too far away, or its session had closed when the row came.
+    """
+    by = f"PARTITION BY {', '.join(partition)} " if partition else ""
+    before = f"LAG({MILLIS}) OVER ({by}ORDER BY {MILLIS}, {CLOCK})"
+    still = f" AND {CLOCK} <= {before} + {window.size + window.grace}" if window.grace is not None else ""
+    begins = f"CASE WHEN {MILLIS} - {before} <= {window.size}{still} THEN 0 ELSE 1 END"
+    begun = f"SELECT *, {begins} AS __begins FROM ({rows}) AS __g"
+    return f"SELECT *, SUM(__begins) OVER ({by}ORDER BY {MILLIS}) AS __session FROM ({begun}) AS __h"
+
+
+def closed(block: Block, batch: Batch) -> str:
+    """EMIT FINAL: the condition that no row can come into the window any more."""
+    window = block.window
+    assert window is not None
+    assert isinstance(block.time, exp.Column)
+    source = next(part.source for part in block.inputs if part.alias == block.time.table)
+    stream_time = batch.millis(exp.column("_stream_time"))
+    open_for = (window.grace or 0) + (window.size if window.kind == "session" else 0)
+    return (
+        f"windowend + {open_for} <= (SELECT MAX({stream_time}) FROM {batch.source(source, ('_stream_time',))} AS __s)"
+    )
+
+
+def clock(time: exp.Expression) -> exp.Expression:
+    """The stream's time of the row whose time that is."""
+    made = exp.Paren(this=time.copy())
+    for node in list(made.find_all(exp.Column)):
+        node.set("this", exp.to_identifier("_stream_time", quoted=True))
+    found = made.this
+    assert isinstance(found, exp.Expression)
+    return found
+
+
+def _starts(window: TimeWindow, batch: Batch) -> str:
+    """The array of the windows' starts: the multiples of the advance after `time - size`, none before 1970."""
+    first = (
+        f"GREATEST(CAST(FLOOR(({MILLIS} - {window.size}) / {window.advance}.0) AS BIGINT) + 1, 0) * {window.advance}"
+    )
+    return _SERIES[batch.engine.dialect].format(first=first, last=MILLIS, step=window.advance)
