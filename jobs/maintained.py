@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
+from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import RefreshFailed
 from jobs.model.stage import Plan, Stage, inputs_of
-from jobs.sql.plan import plan
 from state_store.layout import is_shared
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
-    from jobs.ivm.choose import RefreshOption
-    from jobs.ivm.guarded_refresh import ErrorPolicy
+    from jobs.ivm.refresh.choose import RefreshOption
+    from jobs.ivm.refresh.error_policy import ErrorPolicy
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jobs.ivm.guarded_refresh import refresh_guarded
-from jobs.ivm.refresh import StageResult, refresh_stage
+from jobs.ivm.refresh.error_policy import refresh_guarded
+from jobs.ivm.refresh.refresh import StageResult, refresh_stage
 from jobs.maintained import Maintained, maintained
 from jobs.model.errors import RefreshFailed
 from state_store import reader

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.plan.plan import plan
 from jobs.model.settings import load_settings
-from jobs.sql.plan import plan
 from orchestration.assets import pipeline_assets, topics
 from orchestration.launch import DrainClient
 from orchestration.roles import identifier

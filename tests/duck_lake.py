@@ -20,14 +20,14 @@ import duckdb
 
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import TOMBSTONE, event_log, relation_of
-from jobs.ivm.core import relations
-from jobs.ivm.rules import maintenance
-from jobs.ivm.stored import stored_columns
+from jobs.ivm.plan.plan import plan
+from jobs.ivm.rules.delta_join import relations
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.stored import stored_columns
 from jobs.model.definitions import Definition, InsertQuery, Source
 from jobs.model.relation import Relation
 from jobs.model.stage import Stage, inputs_of
 from jobs.model.stage_columns import key_names, kind_of
-from jobs.sql.plan import plan
 from tests import oracle
 from tests.duck_apply import append, path, settle
 from tests.duck_store import FROM, TO, Store, quoted

@@ -15,6 +15,7 @@ from sqlglot import exp
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import Column, Source, View
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, Output, Plan
@@ -22,7 +23,6 @@ from jobs.model.stage_columns import relation_of as relation_of_stage
 from jobs.model.types import SqlType
 from jobs.query.clauses.logical import Block, From
 from jobs.sql.dialect import parse_expression
-from jobs.sql.plan import plan
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake, Row
 from tests.duck_store import quoted

@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from jobs.engines.engine import engine
 from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.ivm.net import net_changes
-from jobs.ivm.rules import maintenance
-from jobs.ivm.stored import stored_columns
+from jobs.ivm.rules.consolidate import net_changes
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.stored import stored_columns
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, Core, Input, MapStage, Output, Stage, inputs_of

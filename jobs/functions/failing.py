@@ -7,7 +7,8 @@ As the front end makes them, such an expression is NULL where SQL says error. Fr
     lenient(a + b)   TRY_ADD(a, b): NULL where it fails
 
 A view runs the strict form. Only when that fails does it run again with the rows that fail kept out, which go to its
-dead letters (`jobs.ivm.guard`). So rows that do not fail cost nothing, and one that does is never a NULL.
+dead letters (`jobs.ivm.refresh.guarded_stage`). So rows that do not fail cost nothing, and one that does is never a
+NULL.
 
 What is not evaluated does not fail: of `b <> 0 AND a / b > 1`, and of CASE, only the branches that are taken count.
 """

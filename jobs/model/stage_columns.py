@@ -1,7 +1,7 @@
 """The columns of a stage's table: which are visible, which are kept in `__state` and can be read by name, which are the
 key; and the stage's table as another stage reads it.
 
-What `__state` keeps beside them for the rule alone, `jobs.ivm.stored` says.
+What `__state` keeps beside them for the rule alone, `jobs.ivm.rules.stored` says.
 """
 
 from __future__ import annotations

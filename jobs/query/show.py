@@ -64,7 +64,7 @@ def description(definition: Definition, lake: Lake, *, extended: bool) -> Docume
 
 def explanation(statement: Explain, catalog: Catalog) -> str:
     """`EXPLAIN name|SELECT …`: how it is maintained, and why so."""
-    from jobs.sql.explain import explain
+    from jobs.ivm.explain.view import explain
 
     return explain(statement, catalog)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from jobs.model.stage import MapStage, Plan
@@ -16,7 +17,6 @@ from jobs.query.clauses.logical import Query
 from jobs.query.clauses.read import read_query
 from jobs.sql.define_view import inputs_of, makes_stream
 from jobs.sql.dialect import sql_of
-from jobs.sql.plan import plan
 from jobs.sql.syntax import InsertSelect
 
 

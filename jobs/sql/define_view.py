@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import cast
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.plan.builder import State
+from jobs.ivm.plan.event_time import with_rowtime
+from jobs.ivm.plan.incremental import check_incremental
+from jobs.ivm.plan.plan import plan_of_query
 from jobs.model.definitions import META_COLUMNS, Column, InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery
 from jobs.model.relation import Relation
@@ -17,10 +21,6 @@ from jobs.query.clauses.read import read_query
 from jobs.sql.define_source import check_name
 from jobs.sql.dialect import sql_of
 from jobs.sql.options import timestamp_column
-from jobs.sql.plan import plan_of_query
-from jobs.sql.plan_incremental import check_incremental
-from jobs.sql.plan_stages import State
-from jobs.sql.rowtime import with_rowtime
 from jobs.sql.syntax import CreateView
 from jobs.sql.view_options import check_formats, view_options
 from state_store.layout import event_log_of

@@ -1,7 +1,7 @@
 """What WITH (…) may say of a view: how it is maintained, and what ksqlDB says of its topic.
 
 A view is a table of the lake. The options of a topic are remembered for its changelog topic, and change no row;
-TIMESTAMP changes the time that the rows have (`jobs.sql.rowtime`).
+TIMESTAMP changes the time that the rows have (`jobs.ivm.plan.event_time`).
 """
 
 from __future__ import annotations

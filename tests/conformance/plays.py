@@ -107,7 +107,7 @@ def produced(program: Program, name: str, rows: list[Row]) -> list[Row]:
     return rows
 
 
-# Below it are the partitions of topics: see `jobs.sql.plan`.
+# Below it are the partitions of topics: see `jobs.ivm.plan.plan`.
 _FIRST_OF_QUERIES = 65_536
 
 

@@ -10,13 +10,13 @@ from typing import TypeVar
 from sqlglot import exp
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.settings import load_settings
 from jobs.model.stage import inputs_of
 from jobs.query.ddl import drop
 from jobs.query.inserts import insert
 from jobs.sql.analyze import define
-from jobs.sql.plan import plan
 from jobs.sql.statements import CreateSource, CreateView, Drop, InsertSelect, InsertValues, Option, Statement, parse
 from state_store.layout import Lake
 from tests.conformance.cases import Case

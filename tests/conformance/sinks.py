@@ -6,10 +6,10 @@ several key columns stand in the order of GROUP BY, and `SELECT * … PARTITION 
 
 from __future__ import annotations
 
+from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.stage import AggregateStage, Stage, kind_of_body
 from jobs.model.stage_columns import kind_of
-from jobs.sql.plan import plan
 from tests.conformance.compare import Sink
 from tests.conformance.program import Program
 

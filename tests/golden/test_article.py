@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 
 from jobs.catalog.catalog import Catalog
 from jobs.ingest.produce import insert_rows
-from jobs.ivm.rules import maintenance
+from jobs.ivm.plan.plan import plan
+from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings
 from jobs.model.stage import inputs_of
 from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
-from jobs.sql.plan import plan
 from state_store import reader
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake

@@ -14,7 +14,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log
-from jobs.ivm import refresh
+from jobs.ivm.refresh import refresh
 from jobs.model.definitions import Source
 from jobs.views import maintained, refresh_all
 from state_store.layout import Lake

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from jobs.ivm.core import relations
-from jobs.ivm.rules import maintenance
-from jobs.ivm.stored import stored_columns
+from jobs.ivm.rules.delta_join import relations
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.stored import stored_columns
 from tests.aggregate_cases import CALLS, called
 from tests.rule_harness import RuleBench, multiset
 from tests.unit.test_aggregates_retraction import Table, body, some_operations, stage_of

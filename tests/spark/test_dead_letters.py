@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from jobs.ivm.guarded_refresh import refresh_guarded
-from jobs.ivm.refresh import refresh_stage
+from jobs.ivm.refresh.error_policy import refresh_guarded
+from jobs.ivm.refresh.refresh import refresh_stage
 from jobs.model import types as t
 from jobs.model.errors import RowFailed
 from jobs.model.stage import AggregateStage

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from jobs.functions.python.declared import registered
 from jobs.functions.python.register import Library
-from jobs.ivm.rules import maintenance
-from jobs.ivm.stored import stored_columns
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.stored import stored_columns
 from jobs.model import types as t
 from jobs.model.errors import FunctionFailed, ViewsStopped, revive
 from jobs.model.settings import FunctionSettings, Settings

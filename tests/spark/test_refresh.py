@@ -16,8 +16,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from jobs.ivm import choose
-from jobs.ivm.refresh import StageResult, refresh_stage
+from jobs.ivm.refresh import choose
+from jobs.ivm.refresh.refresh import StageResult, refresh_stage
 from jobs.model import types as t
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.errors import RefreshFailed

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from jobs.ivm.core import relations
-from jobs.ivm.rules import maintenance
-from jobs.ivm.stored import stored_columns
+from jobs.ivm.rules.delta_join import relations
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.stored import stored_columns
 from jobs.model.stage import Stage
 from jobs.model.stage_columns import kind_of, visible_columns
 from tests.rule_harness import RuleBench, multiset

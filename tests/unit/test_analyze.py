@@ -7,6 +7,7 @@ from duckdb import DuckDBPyConnection
 
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import relation
+from jobs.ivm.plan.plan import plan
 from jobs.model import types as t
 from jobs.model.definitions import Column, InsertQuery, Source, View
 from jobs.model.errors import (
@@ -21,7 +22,6 @@ from jobs.model.errors import (
 )
 from jobs.model.stage import MapStage
 from jobs.sql.dialect import sql_of
-from jobs.sql.plan import plan
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake
 from tests.statements import catalog_of, run

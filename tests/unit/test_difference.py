@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.engines.engine import engine
-from jobs.ivm.difference import difference
+from jobs.ivm.rules.recompute_diff import difference
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import MapStage

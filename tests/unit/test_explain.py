@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.explain.view import explain
 from jobs.model.errors import NotSupported, UnknownName
-from jobs.sql.explain import explain
 from jobs.sql.statements import Explain, parse_one
 from state_store.layout import Lake
 from tests.statements import catalog_of
@@ -134,7 +134,8 @@ def test_an_unknown_view_is_an_error(catalog: Catalog) -> None:
 def test_nothing_of_it_loads_spark(lake: Lake) -> None:
     """The prompt answers EXPLAIN and DESCRIBE within a second: no JVM, no pyspark, no pandas."""
     code = (
-        "import sys, jobs.sql.explain, jobs.sql.explain_stage, jobs.ivm.choose, jobs.ivm.rules, jobs.sql.analyze;"
+        "import sys, jobs.ivm.explain.view, jobs.ivm.explain.stage, jobs.ivm.refresh.choose;"
+        "import jobs.ivm.rules.maintenance, jobs.sql.analyze;"
         "print({'pyspark', 'pandas', 'pyarrow'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,9 +19,9 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 
+from jobs.ivm.plan.plan import plan
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source, View
-from jobs.sql.plan import plan
 from orchestration import assets as assets_module
 from orchestration.assets import pipeline_assets
 from orchestration.launch import DrainClient

@@ -6,7 +6,8 @@ import pytest
 from sqlglot import exp
 
 from jobs.catalog.catalog import Catalog
-from jobs.ivm.rules import maintenance
+from jobs.ivm.plan.plan import plan
+from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.errors import InvalidQuery, SqlError
 from jobs.model.stage import (
@@ -23,7 +24,6 @@ from jobs.model.stage import (
 )
 from jobs.model.stage_columns import hidden_columns, kind_of, relation_of, visible_columns
 from jobs.sql.dialect import sql_of
-from jobs.sql.plan import plan
 from state_store.layout import Lake
 from tests.statements import catalog_of, run
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from jobs.ivm.plan.key import key_of
 from jobs.model import types as t
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import Input, JoinKind
-from jobs.sql.plan_key import key_of
 from tests.plan_bench import e
 
 ORDERS = Relation("orders", (("id", t.INT), ("who", t.INT), ("big", t.BIGINT)), "keyed", ("id",))

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.plan.plan import plan
 from jobs.model.stage import AggregateStage, MapStage
-from jobs.sql.plan import plan
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake
 from tests.rule_harness import multiset

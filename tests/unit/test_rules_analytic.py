@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.engines.engine import engine
-from jobs.ivm.analytic_rule import analytic_rule
+from jobs.ivm.rules.analytic import analytic_rule
 from jobs.model import types as t
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation

@@ -9,7 +9,7 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ivm.rules import maintenance
+from jobs.ivm.rules.maintenance import maintenance
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, Input, JoinKind, MapStage, Output

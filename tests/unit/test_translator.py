@@ -9,10 +9,10 @@ import dagster as dg
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.plan.plan import plan
 from jobs.model import types as t
 from jobs.model.definitions import Column, Definition, InsertQuery, Source, View
 from jobs.model.settings import Settings
-from jobs.sql.plan import plan
 from orchestration.definitions import build
 from orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, VISIBLE_LINEAGE
 from orchestration.roles import Role, identifier, role_of, table_of

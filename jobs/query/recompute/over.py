@@ -1,5 +1,5 @@
 """Functions OVER a window in a batch recomputation. Ties are broken by what tells the rows apart, so that the value is
-the same as the rule's; see `jobs.ivm.analytic_text` for where SQL counts tied rows together.
+the same as the rule's; see `jobs.ivm.rules.analytic_text` for where SQL counts tied rows together.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""EXPLAIN: a view's stages in words."""

@@ -1,0 +1,175 @@
+"""One stage in words: its rule, what it reads and computes, and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from jobs.ivm.plan.incremental import why_not
+from jobs.ivm.refresh.choose import in_words
+from jobs.ivm.rules.aggregate import recomputed
+from jobs.ivm.rules.stored import state_type
+from jobs.model.stage import (
+    JOIN_WORDS,
+    AggregateCall,
+    AggregateStage,
+    AnalyticCall,
+    AnalyticStage,
+    Core,
+    Input,
+    LatestStage,
+    MapStage,
+    Output,
+    Stage,
+    body_of,
+)
+from jobs.model.stage_columns import hidden_columns, key_names, kind_of
+from jobs.sql.dialect import quote, sql_of
+
+if TYPE_CHECKING:
+    from jobs.ivm.refresh.choose import RefreshOption
+
+Fact = tuple[str, str]
+"""What it is about, and the text."""
+
+
+def rule(stage: Stage) -> str:
+    """How the stage is maintained."""
+    match stage:
+        case LatestStage():
+            return "the newest event of each key; a null value takes the row away"
+        case AggregateStage() if stage.session is not None:
+            return "the touched groups are cut into sessions again"
+        case AggregateStage() if not stage.aggregates:
+            return "distinct rows: a row is there while any of its copies is"
+        case AggregateStage():
+            return "changes are folded per group and merged with what the group's row keeps"
+        case AnalyticStage():
+            return f"{'the touched partitions are' if stage.partition else 'all rows are'} computed again"
+        case MapStage():
+            return _map_rule(stage)
+
+
+def facts(stage: Stage, option: RefreshOption) -> Iterator[Fact]:
+    """What the stage reads, does and keeps."""
+    body = body_of(stage)
+    for number, core in enumerate(body, 1):
+        if len(body) > 1:
+            yield f"branch {number}", ""
+        yield from _core(core, with_columns=not isinstance(stage, LatestStage))
+    yield from _top(stage)
+    yield "writes", f"{quote(stage.table)} ({', '.join(_shown(stage))}), {_kind(stage)}"
+    yield "key", _key(stage)
+    yield "keeps", _state(stage)
+    yield "refresh", in_words(stage, option)
+    reason = why_not(stage)
+    if reason is not None:
+        yield "because", f"not incremental: {reason}"
+
+
+def _map_rule(stage: MapStage) -> str:
+    joins = any(len(core.inputs) > 1 for core in stage.body)
+    if kind_of(stage) == "append":
+        return f"new events are {'joined, ' if joins else ''}filtered and projected, and appended"
+    if joins:
+        return "changes of each input are joined with the others' rows, filtered and projected, by key"
+    return "changed rows are filtered and projected, by key"
+
+
+def _core(core: Core, *, with_columns: bool) -> Iterator[Fact]:
+    for each in core.inputs:
+        yield ("reads" if each is core.inputs[0] else "", _input(each, first=each is core.inputs[0]))
+    for items in core.expand:
+        yield "repeats", f"each row for each {_output(items)}"
+    if core.where is not None:
+        yield "where", sql_of(core.where)
+    if with_columns:
+        yield "columns", ", ".join(_output(column) for column in core.columns)
+
+
+def _input(each: Input, *, first: bool) -> str:
+    name = quote(each.relation.name)
+    alias = f" AS {quote(each.alias)}" if each.alias != each.relation.name else ""
+    text = f"{name}{alias} ({_input_kind(each)})"
+    if first:
+        return text
+    on = f" ON {sql_of(each.on)}" if each.on is not None else ", which is one row"
+    return f"{JOIN_WORDS[each.join]} {text}{on}"
+
+
+def _input_kind(each: Input) -> str:
+    if each.as_of:
+        return "as it was at the event's time"
+    if each.frozen:
+        return "as it is when the event comes"
+    return "append-only" if each.relation.kind == "append" else "rows change and go"
+
+
+def _top(stage: Stage) -> Iterator[Fact]:
+    match stage:
+        case AggregateStage():
+            yield "groups", ", ".join(_output(group) for group in stage.group) or "one, of all rows"
+            if stage.session is not None:
+                grace = f", late after {stage.session.grace} ms" if stage.session.grace is not None else ""
+                yield "sessions", f"rows of a group no further apart than {stage.session.gap} ms{grace}"
+            for call in stage.aggregates:
+                yield "call", _call(call, stage)
+        case AnalyticStage():
+            yield "parts", ", ".join(_output(each) for each in stage.partition) or "one, of all rows"
+            for over in stage.calls:
+                yield "call", _over(over)
+            if stage.keep is not None:
+                yield "keeps if", sql_of(stage.keep)
+        case _:
+            return
+
+
+def _output(output: Output) -> str:
+    if isinstance(output.expression, exp.Column) and output.expression.name == output.name:
+        return sql_of(output.expression)
+    return f"{sql_of(output.expression)} AS {quote(output.name)}"
+
+
+def _call(call: AggregateCall, stage: AggregateStage) -> str:
+    arguments = ", ".join([*(sql_of(a) for a in call.arguments), *(str(p) for p in call.parameters)]) or "*"
+    distinct = "DISTINCT " if call.distinct else ""
+    chosen = f" FILTER (WHERE {sql_of(call.filter)})" if call.filter is not None else ""
+    if stage.session is not None:
+        way = "computed again for touched groups"
+    elif call in recomputed(stage):
+        way = "a group that loses the row which decided it is computed again"
+    else:
+        way = "merged"
+    return f"{call.name} = {call.function}({distinct}{arguments}){chosen} {call.type}, {way}"
+
+
+def _over(call: AnalyticCall) -> str:
+    arguments = ", ".join(sql_of(each) for each in call.arguments)
+    order = ", ".join(
+        f"{sql_of(each)}{' DESC' if down else ''}{' NULLS FIRST' if nulls else ''}" for each, down, nulls in call.order
+    )
+    inside = " ".join(part for part in (f"ORDER BY {order}" if order else "", call.frame or "") if part)
+    return f"{call.name} = {call.function}({arguments}) OVER ({inside}) {call.type}"
+
+
+def _shown(stage: Stage) -> list[str]:
+    if isinstance(stage, MapStage):
+        return [quote(name) for name in stage.visible]
+    return [_output(output) for output in stage.outputs]
+
+
+def _kind(stage: Stage) -> str:
+    return "append-only" if kind_of(stage) == "append" else "by key"
+
+
+def _key(stage: Stage) -> str:
+    hidden = {name for name, _ in hidden_columns(stage)}
+    names = [f"{quote(name)} (hidden)" if name in hidden else quote(name) for name in key_names(stage)]
+    return ", ".join(names) or "none"
+
+
+def _state(stage: Stage) -> str:
+    kept = state_type(stage)
+    return f"__state {kept}" if kept is not None else "nothing beside its rows"

@@ -1,0 +1,56 @@
+"""EXPLAIN: how a view is maintained, in words; EXPLAIN MAINTENANCE adds the SQL that does it. Starts no JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from jobs.catalog.catalog import Catalog
+from jobs.ivm.explain.stage import facts, rule
+from jobs.ivm.plan.plan import plan, plan_of_query
+from jobs.ivm.rules.maintenance import maintenance as maintenance_text
+from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.stage import Plan
+from jobs.query.clauses.read import read_query
+from jobs.sql.dialect import quote
+from jobs.sql.syntax import Explain
+
+if TYPE_CHECKING:
+    from jobs.ivm.refresh.choose import RefreshOption
+
+
+def explain(statement: Explain, catalog: Catalog) -> str:
+    """The stages of a view, of a query that inserts into a stream, or of a SELECT as if it were a view.
+
+    Raises:
+        UnknownName: there is no such view.
+        SqlError: the SELECT cannot be maintained; the message says why.
+    """
+    if statement.query is not None:
+        made = plan_of_query("query", read_query(statement.query, catalog))
+        return _text("the query, as a view", made, "auto", maintenance=statement.maintenance)
+    assert statement.name is not None
+    definition = catalog.get(statement.name)
+    if isinstance(definition, Source) and definition.kind == "stream":
+        return f"{_title(definition)}\n  its event log is written by ingest from the topic '{definition.topic}'"
+    option = definition.options.get("REFRESH", "auto") if isinstance(definition, View) else "auto"
+    made = plan(definition, catalog)
+    return _text(_title(definition), made, cast("RefreshOption", option), maintenance=statement.maintenance)
+
+
+def _title(definition: Definition) -> str:
+    if isinstance(definition, Source):
+        return f"source {definition.kind} {quote(definition.name)} (pipeline '{definition.pipeline}')"
+    what = f"query into {quote(definition.target)}" if isinstance(definition, InsertQuery) else definition.kind
+    text = f"{what} {quote(definition.name)} (pipeline '{definition.pipeline}', fingerprint {definition.fingerprint})"
+    return f"{text}\n  {definition.query}"
+
+
+def _text(title: str, of: Plan, option: RefreshOption, *, maintenance: bool) -> str:
+    lines = [title]
+    for number, stage in enumerate(of.stages, 1):
+        lines += ["", f"stage {number} of {len(of.stages)}: {rule(stage)}"]
+        lines += [f"  {name:<9}{value}" for name, value in facts(stage, option)]
+        if maintenance:
+            lines += ["", *(f"    {line}" for line in maintenance_text(stage, "spark").splitlines())]
+    lines += [f"\nnote: {note}" for note in of.notes]
+    return "\n".join(lines)

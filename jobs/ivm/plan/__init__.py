@@ -1,0 +1,1 @@
+"""From a query to the stages that maintain it."""

@@ -1,0 +1,158 @@
+"""Functions OVER a window, and the conditions on them.
+
+SELECT id FROM (SELECT id, dept, ROW_NUMBER() OVER (PARTITION BY dept ORDER BY pay) AS n FROM emp) WHERE n <= 2
+
+    body   id, __c0 = emp.dept, __c1 = emp.pay     partition  __p0 = __c0     calls  __w0     keep  __w0 <= 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from jobs.ivm.plan.builder import Stages
+from jobs.ivm.plan.inputs import is_plain, outputs_of
+from jobs.ivm.plan.map import keyed_columns, map_stage
+from jobs.ivm.plan.rows import Rows, Selected, all_columns, of_relation
+from jobs.ivm.plan.trees import Place, all_of, columns_in, named, place_of, replaced
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.errors import NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import AnalyticCall, AnalyticStage, Output
+from jobs.model.types import SqlType
+from jobs.query.clauses.logical import Block
+from jobs.sql.dialect import sql_of
+from jobs.sql.types_text import type_of
+
+_OVER = "rows"
+"""Alias of a UNION ALL that has a table of its own."""
+
+
+def fused(block: Block) -> Block:
+    """A filter or projection of a subquery with analytic functions, as that subquery with QUALIFY."""
+    if not is_plain(block) or block.expand or len(block.inputs) != 1:
+        return block
+    source = block.inputs[0].source
+    if not isinstance(source, Block):
+        return block
+    below = fused(source)
+    if not below.analytic or below.distinct:
+        return block
+    meant = {(block.inputs[0].alias, output.name): output.expression for output in below.outputs}
+    wanted = [output.expression for output in block.outputs] + ([block.where] if block.where is not None else [])
+    if not {(c.table, c.name) for each in wanted for c in columns_in(each)} <= set(meant):
+        return block
+    where = replaced(block.where, meant) if block.where is not None else None
+    outputs = tuple(replace(each, expression=replaced(each.expression, meant)) for each in block.outputs)
+    return replace(below, outputs=outputs, qualify=all_of(below.qualify, where), key=block.key)
+
+
+def analytic_stage(branches: Sequence[Rows], block: Block, stages: Stages) -> AnalyticStage:
+    """The stage of a block with analytic functions over those rows.
+
+    Raises:
+        NotSupported: the rows cannot be told apart; PARTITION BY something whose type is not known.
+    """
+    places = _places(block)
+    if len(branches) > 1:
+        branches = (_united(branches, places, block, stages),)
+    rows = branches[0]
+    shown = tuple(rows.output(each) for each in block.outputs if place_of(each.expression) in places)
+    key, hidden = keyed_columns(rows, shown)
+    names: dict[Place, exp.Expression] = {}
+    for each in block.outputs:
+        place = place_of(each.expression)
+        if place is not None and place in places:
+            names.setdefault(place, named(each.name))
+    others = tuple(place for place in places if place not in names)
+    names.update({place: named(f"__c{at}") for at, place in enumerate(others)})
+    inner = tuple(
+        Output(f"__c{at}", rows.read(named(place[1], place[0])), _type_at(place, rows, block))
+        for at, place in enumerate(others)
+    )
+    outputs = tuple(replace(each, expression=replaced(each.expression, names)) for each in block.outputs)
+    return AnalyticStage(
+        table="",
+        body=(rows.core((*shown, *inner, *hidden), key),),
+        partition=_partition(block, outputs, names, rows),
+        calls=tuple(_over(call, names) for call in block.analytic),
+        outputs=outputs,
+        keep=replaced(block.qualify, names) if block.qualify is not None else None,
+        key=key,
+    )
+
+
+def _places(block: Block) -> tuple[Place, ...]:
+    """The columns that a block reads behind WHERE and grouping, in the order of the text."""
+    calls = {("", call.name) for call in block.analytic}
+    trees = [each.expression for each in block.outputs] + list(block.partition)
+    for call in block.analytic:
+        trees += [*call.arguments, *(each for each, _, _ in call.order)]
+    trees += [block.qualify] if block.qualify is not None else []
+    found = dict.fromkeys((column.table, column.name) for tree in trees for column in columns_in(tree))
+    return tuple(place for place in found if place not in calls)
+
+
+def _united(branches: Sequence[Rows], places: tuple[Place, ...], block: Block, stages: Stages) -> Rows:
+    """A UNION ALL as one relation: its rows get a key there."""
+    parts = [
+        Selected(
+            rows,
+            tuple(
+                Output(f"__u{at}", rows.read(named(place[1], place[0])), _type_at(place, rows, block))
+                for at, place in enumerate(places)
+            ),
+        )
+        for rows in branches
+    ]
+    rows = of_relation(stages.add(map_stage(parts)), _OVER)
+    return replace(rows, values={place: named(f"__u{at}", _OVER) for at, place in enumerate(places)})
+
+
+def _type_at(place: Place, rows: Rows, block: Block) -> SqlType:
+    """The type of a column that the block reads."""
+    column = place_of(rows.read(named(place[1], place[0])))
+    for each in rows.inputs:
+        if column is not None and column[0] == each.alias:
+            return each.relation.type_of(column[1])
+    item = next((each.type for each in block.expand if place == ("", each.name)), None)
+    if item is not None:
+        return item
+    source = next((each.source for each in block.inputs if each.alias == place[0]), None)
+    if isinstance(source, Relation):
+        return dict(all_columns(source))[place[1]]
+    known = {output.name: output.type for output in outputs_of(source)} if source is not None else {}
+    return known.get(place[1]) or dict(META_COLUMNS)[place[1]]
+
+
+def _partition(
+    block: Block, outputs: tuple[Output, ...], names: dict[Place, exp.Expression], rows: Rows
+) -> tuple[Output, ...]:
+    made = []
+    for at, each in enumerate(block.partition):
+        expression = replaced(each, names)
+        shown = next((o for o in outputs if sql_of(o.expression) == sql_of(expression)), None)
+        kind = shown.type if shown is not None else _type_of(each, rows, block)
+        made.append(Output(shown.name if shown is not None else f"__p{at}", expression, kind))
+    return tuple(made)
+
+
+def _type_of(node: exp.Expression, rows: Rows, block: Block) -> SqlType:
+    place = place_of(node)
+    if place is not None:
+        return _type_at(place, rows, block)
+    if isinstance(node, exp.Cast):
+        return type_of(node.to)
+    raise NotSupported(
+        f"PARTITION BY {sql_of(node)} is not maintained", hint="compute it in a subquery and partition by its column"
+    )
+
+
+def _over(call: AnalyticCall, names: dict[Place, exp.Expression]) -> AnalyticCall:
+    return replace(
+        call,
+        arguments=tuple(replaced(each, names) for each in call.arguments),
+        order=tuple((replaced(each, names), down, nulls) for each, down, nulls in call.order),
+    )

@@ -1,0 +1,76 @@
+"""The stages of one plan while it is made: their tables' names, and that equal ones are built once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from jobs.ivm.plan.arrangements import arrangement
+from jobs.ivm.plan.map import marked_stage
+from jobs.ivm.plan.normal_form import digest_of
+from jobs.model.relation import Relation
+from jobs.model.stage import Plan, Stage
+from jobs.model.stage_columns import relation_of
+from state_store.layout import shared_table, stage_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobs.ivm.plan.rows import Rows
+    from jobs.query.clauses.logical import Query, Semantics
+
+State = Literal["full", "shared"]
+
+
+@dataclass
+class Stages:
+    """Collects the inner stages of a view.
+
+    Attributes:
+        build: gives the stage that maintains a query.
+        pipeline: views of one pipeline share stages; a table has one writer.
+        made: the inner stages, each after what it reads.
+        notes: why something is as it is.
+    """
+
+    view: str
+    build: Callable[[Query, Stages], Stage]
+    semantics: Semantics = "sql"
+    state: State = "full"
+    pipeline: str = ""
+    made: list[Stage] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    _known: dict[str, Relation] = field(default_factory=dict)
+
+    def stored(self, query: Query) -> Relation:
+        """The table of an inner stage that maintains `query`."""
+        return self.add(self.build(query, self))
+
+    def marked(self, relation: Relation) -> Relation:
+        """The relation with a column in its key that is never NULL."""
+        self.note("FULL JOIN: an inner stage marks the rows of one side, since a key of theirs may be NULL")
+        return self.add(marked_stage(relation))
+
+    def arranged(self, rows: Rows) -> Rows:
+        """Rows of a join, read from a table that holds the join when views share such tables."""
+        return arrangement(rows, self) if self.state == "shared" and len(rows.inputs) > 1 else rows
+
+    def add(self, stage: Stage) -> Relation:
+        """The table of an inner stage; an equal one that is there already serves."""
+        digest = digest_of(stage, self.pipeline)
+        found = self._known.get(digest)
+        if found is not None:
+            return found
+        table = shared_table(digest) if self.state == "shared" else stage_of(self.view, len(self.made) + 1)
+        stored = replace(stage, table=table)
+        self.made.append(stored)
+        self._known[digest] = relation_of(stored)
+        return self._known[digest]
+
+    def note(self, text: str) -> None:
+        """Keep a reason for EXPLAIN."""
+        self.notes[text] = None
+
+    def plan(self, last: Stage) -> Plan:
+        """The plan whose last stage maintains the view's own table."""
+        return Plan(self.view, (*self.made, replace(last, table=self.view)), tuple(self.notes))

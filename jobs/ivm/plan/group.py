@@ -1,0 +1,150 @@
+"""GROUP BY and DISTINCT: the body holds what is grouped by and aggregated, the top groups it.
+
+SELECT area, SUM(n) / COUNT(*) AS x FROM s GROUP BY area
+
+    body    __g0 = s.area, __x0 = s.n           group   area = __g0
+    calls   __a0 = SUM(__x0), __a1 = COUNT(*)   outputs area, x = __a0 / __a1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.ivm.plan.builder import Stages
+from jobs.ivm.plan.inputs import rows_of_block
+from jobs.ivm.plan.ksql_groups import counting, marked, with_events
+from jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
+from jobs.ivm.plan.trees import named
+from jobs.ivm.plan.windows import Windowed, closed, group_in_sets, in_sets, in_window, set_column
+from jobs.model import types as t
+from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
+from jobs.model.errors import NotSupported
+from jobs.model.stage import AggregateCall, AggregateStage, Output
+from jobs.model.stage_columns import WINDOW_BOUNDS
+from jobs.model.types import SqlType
+from jobs.query.clauses.logical import Block
+from jobs.sql.dialect import sql_of
+
+_OVER = "groups"
+"""Alias of an inner aggregate in the stage above it."""
+
+
+def grouped_stage(block: Block, stages: Stages) -> AggregateStage:
+    """One aggregate: no HAVING, nothing above it."""
+    return _aggregate(block, block.outputs, stages)
+
+
+def over_groups(block: Block, stages: Stages) -> Rows:
+    """The groups as rows of an inner aggregate that shows all keys and calls; HAVING and EMIT FINAL filter them.
+
+    Every group is kept there, whatever HAVING says, so that one can come back without being computed again.
+    """
+    assert block.group is not None
+    bounds = [(name, t.BIGINT) for name in WINDOW_BOUNDS] if block.window is not None else []
+    known = [*((e.name, e.type) for e in block.group), *bounds, *((e.name, e.type) for e in block.calls)]
+    shown = tuple(Output(name, named(name), kind) for name, kind in known)
+    relation = stages.add(_aggregate(block, shown, stages))
+    rows = of_relation(relation, _OVER)
+    rows = replace(rows, values={("", name): named(name, _OVER) for name, _ in known})
+    if block.having is not None:
+        stages.note("HAVING: an inner stage keeps all groups, so that one can come back without recomputing it")
+        rows = rows.filtered(rows.read(block.having))
+    return closed(rows, block, stages) if block.window is not None and block.window.final else rows
+
+
+def distinct_stage(parts: Sequence[Selected]) -> AggregateStage:
+    """The distinct rows of what is selected: each is a group, kept while it has rows."""
+    group = tuple(Output(each.name, named(each.name), each.type) for each in parts[0].outputs)
+    body = tuple(part.rows.core(part.outputs) for part in apart(parts))
+    return AggregateStage("", body, group, (), group, tuple(each.name for each in group))
+
+
+class _Columns:
+    """The columns of one body, by what they hold: the same expression, asked for twice, is one column."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, SqlType], Output] = {}
+
+    def of(self, prefix: str, expression: exp.Expression, kind: SqlType) -> exp.Column:
+        """The plain name of the column that holds `expression`, which is in the words of the block."""
+        place = (sql_of(expression), kind)
+        if place not in self.found:
+            count = sum(1 for each in self.found.values() if each.name.startswith(prefix))
+            self.found[place] = Output(f"{prefix}{count}", expression, kind)
+        return named(self.found[place].name)
+
+
+def _aggregate(block: Block, outputs: tuple[Output, ...], stages: Stages) -> AggregateStage:
+    assert block.group is not None
+    branches = [in_window(rows, block) for rows in rows_of_block(block, stages)]
+    columns = _Columns()
+    group = tuple(Output(g.name, columns.of("__g", g.expression, g.type), g.type) for g in block.group)
+    calls = tuple(_call(each, columns) for each in block.calls)
+    if block.sets:
+        name = set_column(branches)
+        branches = [in_sets(branch, block.sets, name) for branch in branches]
+        group = tuple(group_in_sets(each, place, block.sets, name) for place, each in enumerate(group))
+    group = (*group, *branches[0].group)
+    parts = [_part(each, block, columns) for each in branches]
+    if stages.semantics == "ksql" and len(branches) == 1 and not block.sets:
+        parts, calls = _lasting(parts[0], calls)
+    return AggregateStage(
+        table="",
+        body=tuple(part.rows.core(part.outputs) for part in apart(parts)),
+        group=group,
+        aggregates=calls,
+        outputs=outputs,
+        key=tuple(each.name for each in group),
+        drop_empty=stages.semantics == "sql",
+        skip_null_keys=stages.semantics == "ksql" and not block.sets,
+        session=branches[0].session,
+    )
+
+
+def _lasting(part: Selected, calls: tuple[AggregateCall, ...]) -> tuple[list[Selected], tuple[AggregateCall, ...]]:
+    """The same groups, lasting: those of a source table's events beside those of its rows."""
+    events = with_events(part.rows)
+    if events is None:
+        return [part], calls
+    return [
+        Selected(part.rows, (*part.outputs, marked(counted=True))),
+        Selected(events, (*part.outputs, marked(counted=False))),
+    ], tuple(counting(each) for each in calls)
+
+
+def _call(call: AggregateCall, columns: _Columns) -> AggregateCall:
+    arguments = tuple(
+        columns.of("__x", argument, kind) for argument, kind in zip(call.arguments, call.argument_types, strict=True)
+    )
+    condition = columns.of("__f", call.filter, t.BOOLEAN) if call.filter is not None else None
+    return replace(call, arguments=arguments, filter=condition)
+
+
+def _part(branch: Windowed, block: Block, columns: _Columns) -> Selected:
+    rows = branch.rows
+    made = [rows.output(column) for column in columns.found.values()]
+    made += [column for column in branch.columns if column.name not in {each.name for each in made}]
+    made += _order(rows, block.calls, {each.name for each in made})
+    return Selected(rows, tuple(made))
+
+
+def _order(rows: Rows, calls: Sequence[AggregateCall], there: set[str]) -> list[Output]:
+    """The place of each row in the order of events, where a function asks for it and the rows have one."""
+    asking = [call for call in calls if (found := FUNCTIONS.get(call.function)) and found.ordered]
+    if not asking:
+        return []
+    meta, kinds = rows.meta(), dict(META_COLUMNS)
+    if not set(EVENT_ORDER) <= set(meta):
+        strict = next((call for call in asking if FUNCTIONS[call.function].needs_order), None)
+        if strict is None:
+            return []
+        names = ", ".join(f"'{each.relation.name}'" for each in rows.inputs)
+        raise NotSupported(
+            f"{strict.function} needs the order of events, and the rows of {names} have none",
+            hint="aggregate streams or source tables by it, or use MIN, MAX, MIN_BY or MAX_BY over a column",
+        )
+    return [Output(name, meta[name], kinds[name]) for name in EVENT_ORDER if name not in there]

@@ -1,0 +1,48 @@
+"""Groups that last, as ksqlDB's do: one that a table's row was ever in stays, with its zeros, when the row has gone.
+
+A table's changes are netted over an epoch, so a row that came and went within one is never seen. Its event is: the
+groups of all events of the source's log are taken in as well, by rows that no call counts.
+
+    users (the rows there are)   __in TRUE    ┐
+    users__log (all events)      __in FALSE   ┘  UNION ALL    COUNT(*) FILTER (WHERE __in)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from jobs.catalog.relations import TOMBSTONE
+from jobs.ivm.plan.rows import Rows
+from jobs.ivm.plan.trees import all_of, named
+from jobs.model import types as t
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateCall, Input, Output
+from jobs.model.stage_columns import PLACE
+from state_store.layout import event_log_of
+
+_IN = "__in"
+
+
+def with_events(rows: Rows) -> Rows | None:
+    """The events of a source table as rows of the same block; None when the rows are not those of one source table."""
+    (source, *others) = rows.inputs
+    relation = source.relation
+    if others or rows.expand or relation.kind != "keyed" or relation.hidden != PLACE:
+        return None
+    columns = (*relation.columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN))
+    log = Relation(event_log_of(relation.name), columns, "append", relation.key)
+    kept = exp.Not(this=named(TOMBSTONE, source.alias))
+    return replace(rows, inputs=(Input(source.alias, log),), where=all_of(rows.where, kept))
+
+
+def marked(*, counted: bool) -> Output:
+    """The column that says whether calls count the rows."""
+    return Output(_IN, exp.Boolean(this=counted), t.BOOLEAN)
+
+
+def counting(call: AggregateCall) -> AggregateCall:
+    """The call over the rows that count."""
+    return replace(call, filter=all_of(named(_IN), call.filter))

@@ -1,0 +1,136 @@
+"""Filter, project, join, UNION ALL: rows as they are, stored.
+
+| rows | stored |
+| --- | --- |
+| only ever added | appended, with the meta columns of their events |
+| change and go | by key; the key columns that nobody selected are hidden: `__k0`, … |
+| events joined so that they may change and go | by key, time and place of the event hidden as well |
+| branches of a UNION ALL, all only ever added | appended; a branch's events have partitions of their own |
+| branches of which one changes | by `__branch` and the branch's key, all hidden |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from jobs.ivm.plan.key import KeyColumn
+from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
+from jobs.ivm.plan.trees import named, number, place_of
+from jobs.model import types as t
+from jobs.model.definitions import META_COLUMNS
+from jobs.model.relation import Relation
+from jobs.model.stage import Core, MapStage, Output
+from jobs.model.stage_columns import WINDOW_BOUNDS
+from jobs.model.types import SqlType
+
+BRANCH = "__branch"
+_HERE = "__here"
+
+# Stored beside the rows of events that may change and go: their time and place.
+_EVENT = ("_timestamp", "_stream_time", "_partition", "_offset")
+
+
+def map_stage(parts: Sequence[Selected], *, with_events: bool = False) -> MapStage:
+    """The stage that stores those rows; each part is a branch of a UNION ALL.
+
+    Args:
+        with_events: keep time and place of events also where the rows are those of tables.
+
+    Raises:
+        NotSupported: the rows of an input cannot be told apart.
+    """
+    parts = apart(parts)
+    visible = tuple(output.name for output in parts[0].outputs)
+    if all(part.rows.is_append for part in parts):
+        body = tuple(part.rows.core((*part.outputs, *appended(part.rows))) for part in parts)
+        return MapStage("", body, (*visible, *(name for name, _ in META_COLUMNS)))
+    with_events = with_events or all(part.rows.is_of_events() for part in parts)
+    if len(parts) == 1:
+        core = _keyed(parts[0], with_events=with_events)
+        return MapStage("", (core,), visible, core.key)
+    return _union(parts, visible, with_events=with_events)
+
+
+def marked_stage(relation: Relation) -> MapStage:
+    """A keyed relation as it is, with a column in its key that is never NULL."""
+    rows = of_relation(relation, "rows")
+    columns = tuple(Output(name, named(name, "rows"), kind) for name, kind in all_columns(relation))
+    key = (*relation.key, _HERE)
+    core = rows.core((*columns, Output(_HERE, exp.Boolean(this=True), t.BOOLEAN)), key)
+    return MapStage("", (core,), tuple(name for name, _ in relation.columns), key)
+
+
+def appended(rows: Rows) -> tuple[Output, ...]:
+    """The meta columns of rows that are only ever added."""
+    meta = rows.meta()
+    return tuple(Output(name, meta[name], kind) for name, kind in META_COLUMNS)
+
+
+def keyed_columns(rows: Rows, outputs: tuple[Output, ...]) -> tuple[tuple[str, ...], tuple[Output, ...]]:
+    """The names of the key, and the columns that must be hidden for it: a key column that is selected is visible.
+
+    A window's bounds keep their names, hidden if need be, so that what reads the rows can ask for them.
+    """
+    taken = {each.name for each in outputs}
+    names, hidden = [], []
+    for place, column in enumerate(rows.key()):
+        bound = column.name in WINDOW_BOUNDS
+        named_so = (o for o in outputs if not bound or o.name == column.name)
+        shown = next((o.name for o in named_so if place_of(o.expression) in column.same), None)
+        if shown is None:
+            name = column.name if bound and column.name not in taken else f"__k{place}"
+            taken.add(name)
+            hidden.append(Output(name, column.expression, column.type))
+        names.append(shown or name)
+    return tuple(names), tuple(hidden)
+
+
+def _keyed(part: Selected, *, with_events: bool) -> Core:
+    key, hidden = keyed_columns(part.rows, part.outputs)
+    return part.rows.core((*part.outputs, *hidden, *(_events([part.rows])[0] if with_events else ())), key)
+
+
+def _events(branches: Sequence[Rows]) -> list[tuple[Output, ...]]:
+    """Time and place of the events, as far as all branches know them."""
+    kinds = dict(META_COLUMNS)
+    known = [rows.meta() for rows in branches]
+    names = [name for name in _EVENT if all(name in meta for meta in known)]
+    return [tuple(Output(name, meta[name], kinds[name]) for name in names) for meta in known]
+
+
+def _union(parts: Sequence[Selected], visible: tuple[str, ...], *, with_events: bool) -> MapStage:
+    keys = [part.rows.key() for part in parts]
+    slots = _slots(keys)
+    events = _events([part.rows for part in parts]) if with_events else [()] * len(parts)
+    key = (BRANCH, *(f"__k{place}" for place in range(len(slots))))
+    body = []
+    for place, (part, own, event) in enumerate(zip(parts, keys, events, strict=True), 1):
+        branch = Output(BRANCH, number(place), t.INT)
+        values = _filled(own, slots)
+        hidden = (Output(f"__k{at}", value, kind) for at, (value, kind) in enumerate(zip(values, slots, strict=True)))
+        body.append(part.rows.core((*part.outputs, branch, *hidden, *event), key))
+    return MapStage("", tuple(body), visible, key)
+
+
+def _slots(keys: Sequence[tuple[KeyColumn, ...]]) -> list[SqlType]:
+    """Types of as many columns as hold the key of any branch."""
+    slots: list[SqlType] = []
+    for key in keys:
+        kinds = [column.type for column in key]
+        for kind in dict.fromkeys(kinds):
+            slots += [kind] * (kinds.count(kind) - slots.count(kind))
+    return slots
+
+
+def _filled(key: tuple[KeyColumn, ...], slots: Sequence[SqlType]) -> list[exp.Expression]:
+    """A value for each slot; NULL where this branch has none."""
+    left = list(key)
+    values: list[exp.Expression] = []
+    for kind in slots:
+        column = next((each for each in left if each.type == kind), None)
+        if column is not None:
+            left.remove(column)
+        values.append(column.expression if column is not None else exp.Null())
+    return values

@@ -1,0 +1,103 @@
+"""From a definition to the stages that maintain it.
+
+| definition | stages |
+| --- | --- |
+| keyed source | newest event of each key, over its event log |
+| CREATE … AS SELECT | those of the query (`jobs.ivm.plan.query`), the last one in the view's table |
+| INSERT INTO … SELECT | the same, the last one appends to the target |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobs.catalog.relations import event_log
+from jobs.ivm.plan.builder import Stages, State
+from jobs.ivm.plan.event_time import with_rowtime
+from jobs.ivm.plan.query import stage_of_query
+from jobs.ivm.plan.rows import shifted
+from jobs.ivm.plan.trees import named
+from jobs.model.definitions import InsertQuery, Source, View
+from jobs.model.errors import NotSupported
+from jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
+from jobs.model.stage_columns import kind_of
+from jobs.query.clauses.logical import Query, Semantics
+from jobs.query.clauses.read import read_query
+from jobs.sql.dialect import parse_query
+
+if TYPE_CHECKING:
+    from jobs.catalog.catalog import Catalog
+    from jobs.model.definitions import Column
+
+
+def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
+    """The stages of a view, a query that inserts into a stream, or a keyed source.
+
+    Raises:
+        ValueError: a source stream, whose event log is written by ingest alone.
+        SqlError: an input has changed so that the query no longer fits.
+    """
+    if isinstance(definition, Source):
+        if definition.kind == "stream":
+            message = f"the stream '{definition.name}' has no plan: its event log is written by ingest"
+            raise ValueError(message)
+        return Plan(definition.name, (_latest(definition),))
+    if isinstance(definition, InsertQuery):
+        target = catalog.get(definition.target)
+        assert not isinstance(target, InsertQuery)
+        return _insert(definition, read_query(parse_query(definition.query), catalog, kind="stream"), target)
+    semantics: Semantics = "ksql" if definition.options.get("SEMANTICS") == "ksql" else "sql"
+    state: State = "shared" if definition.options.get("STATE") == "shared" else "full"
+    kind = None if definition.materialized else definition.kind
+    query = read_query(parse_query(definition.query), catalog, semantics=semantics, kind=kind)
+    made = plan_of_query(definition.name, query, semantics, state, pipeline=definition.pipeline)
+    return with_rowtime(made, definition.options)
+
+
+def plan_of_query(
+    name: str, query: Query, semantics: Semantics = "sql", state: State = "full", *, pipeline: str = ""
+) -> Plan:
+    """The stages that maintain `query` in the table `name`.
+
+    Args:
+        state: `shared`: joins and inner stages have tables that all views of the pipeline share.
+
+    Raises:
+        NotSupported: no stage can maintain it; the message says why.
+    """
+    stages = Stages(name, stage_of_query, semantics, state, pipeline)
+    return stages.plan(stage_of_query(query, stages))
+
+
+def _latest(source: Source) -> LatestStage:
+    outputs = tuple(Output(c.name, named(c.name), c.type) for c in source.columns)
+    return LatestStage(source.name, event_log(source), outputs, source.key)
+
+
+def _insert(definition: InsertQuery, query: Query, target: Source | View) -> Plan:
+    stages = Stages(definition.name, stage_of_query)
+    last = stage_of_query(query, stages)
+    if kind_of(last) != "append":
+        raise NotSupported(
+            f"'{target.name}' is a stream, and the rows of the query change and go",
+            hint="CREATE TABLE … AS SELECT keeps them",
+        )
+    assert isinstance(last, MapStage)
+    made = stages.plan(_into(last, definition.number, target.columns))
+    made = replace(made, stages=(*made.stages[:-1], replace(made.stages[-1], table=target.name)))
+    return with_rowtime(made, target.options) if isinstance(target, View) else made
+
+
+def _into(stage: MapStage, number: int, columns: tuple[Column, ...]) -> Stage:
+    """The stage with the target's names and types, and partitions of its own."""
+    body = []
+    for core in stage.body:
+        chosen = zip(columns, core.columns, strict=False)
+        outputs = tuple(Output(column.name, output.expression, column.type) for column, output in chosen)
+        meta = tuple(
+            replace(each, expression=shifted(each.expression, number)) if each.name == "_partition" else each
+            for each in core.columns[len(columns) :]
+        )
+        body.append(replace(core, columns=(*outputs, *meta)))
+    return replace(stage, body=tuple(body), visible=tuple(each.name for each in body[0].columns))

@@ -1,0 +1,184 @@
+"""WINDOW and GROUPING SETS: a row stands in one group, or in several.
+
+| window | the row is grouped by |
+| --- | --- |
+| TUMBLING | `windowstart`, a function of its time |
+| HOPPING | each of the starts whose window holds it: the row is repeated |
+| SESSION | nothing here: the top cuts the groups by the rows' times |
+| GROUPING SETS | the number of each set: the row is repeated, and a group column is NULL in the sets without it |
+
+A window's bounds are milliseconds, its end is the first that is not in it. They are part of the key, hidden where they
+are not selected, so that what reads the view can ask for them. Windows begin at 0, as Kafka's do. A row for
+which the stream's time has passed a window's end by the grace period is left out of that window: what is late is a
+property of the row, so that the groups do not depend on when they are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from jobs.ivm.plan.builder import Stages
+from jobs.ivm.plan.inputs import rows_of_block
+from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
+from jobs.ivm.plan.trees import all_of, named, number, place_of
+from jobs.model import types as t
+from jobs.model.errors import NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import AggregateCall, AggregateStage, Input, Output, Session
+from jobs.model.stage_columns import WINDOW_BOUNDS
+from jobs.query.clauses.logical import Block, TimeWindow
+from jobs.sql.trees import call
+
+_SET = "__set"
+_STARTS = "__window"
+_CLOCK = "clock"
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """Rows in their windows.
+
+    Attributes:
+        group: what they are grouped by beside the block's groups, over the columns of the body.
+        columns: the columns of the body that this needs, over the columns of the inputs.
+    """
+
+    rows: Rows
+    group: tuple[Output, ...] = ()
+    columns: tuple[Output, ...] = ()
+    session: Session | None = None
+
+
+def in_window(rows: Rows, block: Block) -> Windowed:
+    """The rows of a block with the windows that they fall into.
+
+    Raises:
+        NotSupported: a hopping window over rows that are exploded already.
+    """
+    window = block.window
+    if window is None:
+        return Windowed(rows)
+    assert block.time is not None
+    time = rows.read(block.time)
+    clock = _clock(rows, time)
+    if window.kind == "session":
+        columns = (Output("_timestamp", time, t.TIMESTAMP), Output("_stream_time", clock or time, t.TIMESTAMP))
+        session = Session(window.size, window.grace if clock is not None else None, "_timestamp", "_stream_time")
+        return Windowed(rows, (), columns, session)
+    millis = call("UNIX_TIMESTAMP", time)
+    start = _floor(millis, window.size)
+    if window.kind == "hopping":
+        rows = _repeated(rows, Output(_STARTS, _starts(millis, window), t.BIGINT), "a hopping window")
+        start = named(_STARTS)
+        holds = exp.GT(this=_plus(start, window.size), expression=millis)
+        rows = rows.filtered(all_of(holds, exp.GTE(this=start.copy(), expression=number(0))))
+    if window.grace is not None and clock is not None:
+        ends = _plus(start, window.size + window.grace)
+        rows = rows.filtered(exp.GT(this=ends, expression=call("UNIX_TIMESTAMP", clock)))
+    values = {"windowstart": start, "windowend": _plus(start, window.size)}
+    return Windowed(
+        rows,
+        tuple(Output(bound, named(bound), t.BIGINT) for bound in WINDOW_BOUNDS),
+        tuple(Output(bound, values[bound], t.BIGINT) for bound in WINDOW_BOUNDS),
+    )
+
+
+def set_column(branches: Sequence[Windowed]) -> str:
+    """The name of the column with the number of a row's set: what is read may be grouped in sets itself."""
+    relations = [each.relation for branch in branches for each in branch.rows.inputs]
+    taken = {name for relation in relations for name, _ in all_columns(relation)}
+    return next(name for at in range(1, len(taken) + 2) if (name := _SET if at == 1 else f"{_SET}_{at}") not in taken)
+
+
+def in_sets(branch: Windowed, sets: Sequence[tuple[int, ...]], name: str) -> Windowed:
+    """The rows once for each of the grouping sets, with the set's number in the column `name`."""
+    numbers = exp.Array(expressions=[number(place) for place in range(1, len(sets) + 1)])
+    of = Output(name, named(name), t.INT)
+    rows = _repeated(branch.rows, Output(name, numbers, t.INT), "GROUPING SETS")
+    return replace(branch, rows=rows, group=(*branch.group, of), columns=(*branch.columns, of))
+
+
+def group_in_sets(group: Output, place: int, sets: Sequence[tuple[int, ...]], name: str) -> Output:
+    """A group column: NULL in the sets that lack it; `name` is the column with the set's number."""
+    within = [number(at) for at, indexes in enumerate(sets, 1) if place in indexes]
+    if len(within) == len(sets):
+        return group
+    if not within:
+        return replace(group, expression=exp.Null())
+    chosen = exp.If(this=exp.In(this=named(name), expressions=within), true=group.expression.copy())
+    return replace(group, expression=exp.Case(ifs=[chosen]))
+
+
+def closed(rows: Rows, block: Block, stages: Stages) -> Rows:
+    """EMIT FINAL: the groups whose windows no row can come into any more.
+
+    The stream's time is the greatest of all partitions; it is a row of an inner stage, so that its progress is a
+    change like any other.
+    """
+    window = block.window
+    assert window is not None
+    relation = stages.add(_time_of_streams(block, stages))
+    stages.note("EMIT FINAL: an inner stage keeps the stream's time; a window is shown once that has passed it")
+    slack = (window.grace or 0) + (window.size if window.kind == "session" else 0)
+    ends = _plus(rows.read(named("windowend")), slack)
+    passed = exp.LTE(this=ends, expression=call("UNIX_TIMESTAMP", named(_CLOCK, _CLOCK)))
+    return replace(rows, inputs=(*rows.inputs, Input(_CLOCK, relation, on=passed)))
+
+
+def _time_of_streams(block: Block, stages: Stages) -> AggregateStage:
+    assert block.time is not None
+    found: dict[str, Relation] = {}
+    for rows in rows_of_block(block, stages):
+        place = place_of(rows.read(block.time))
+        for each in rows.inputs:
+            if (place is None or place[0] == each.alias) and "_stream_time" in dict(all_columns(each.relation)):
+                found[each.relation.name] = each.relation
+    parts = apart(
+        Selected(of_relation(relation, _CLOCK), (Output("__x0", named("_stream_time", _CLOCK), t.TIMESTAMP),))
+        for relation in found.values()
+    )
+    latest = AggregateCall("__a0", "MAX", (named("__x0"),), (t.TIMESTAMP,), t.TIMESTAMP)
+    output = Output(_CLOCK, named("__a0"), t.TIMESTAMP)
+    return AggregateStage("", tuple(part.rows.core(part.outputs) for part in parts), (), (latest,), (output,), ())
+
+
+def _clock(rows: Rows, time: exp.Expression) -> exp.Expression | None:
+    """The time of the stream when the row came; None where the rows have none."""
+    place = place_of(time)
+    source = next((each for each in rows.inputs if place is not None and each.alias == place[0]), None)
+    if source is not None and "_stream_time" in dict(all_columns(source.relation)):
+        return named("_stream_time", source.alias)
+    return rows.meta().get("_stream_time")
+
+
+def _repeated(rows: Rows, items: Output, what: str) -> Rows:
+    if rows.expand:
+        raise NotSupported(
+            f"{what} over rows that are repeated already is not maintained",
+            hint="explode in a view of its own, and group that",
+        )
+    return replace(rows, expand=(items,))
+
+
+def _floor(value: exp.Expression, size: int) -> exp.Expression:
+    """The greatest multiple of `size` that is not above `value`, also below zero."""
+    rest = exp.Mod(this=value.copy(), expression=number(size))
+    positive = exp.Mod(this=exp.Paren(this=exp.Add(this=rest, expression=number(size))), expression=number(size))
+    return exp.Paren(this=exp.Sub(this=value.copy(), expression=exp.Paren(this=positive)))
+
+
+def _starts(millis: exp.Expression, window: TimeWindow) -> exp.Expression:
+    """The starts that can hold the time, from the last one back."""
+    last = _floor(millis, window.advance)
+    count = -(-window.size // window.advance)
+    return exp.Array(expressions=[_plus(last, -place * window.advance) for place in range(count)])
+
+
+def _plus(value: exp.Expression, millis: int) -> exp.Expression:
+    if millis == 0:
+        return value.copy()
+    kind = exp.Add if millis > 0 else exp.Sub
+    return exp.Paren(this=kind(this=value.copy(), expression=number(abs(millis))))

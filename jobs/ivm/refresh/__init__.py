@@ -1,0 +1,1 @@
+"""One refresh of one stage: from one version vector to the next, in one commit."""

@@ -1,0 +1,115 @@
+"""The choice of each refresh: take in the changes, or compute everything anew and store the difference.
+
+Measured (docs/design/0004): an epoch of few changes costs its planning and commit, whatever the history; beyond a part
+of the input's rows, reading everything once is cheaper than looking up what each change touches. Which part depends on
+the stage: a linear aggregate reads nothing but the changes; a join, or a group that must be computed again, reads the
+other inputs. The commit's reason says what was chosen and why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from jobs.ivm.rules.aggregate import recomputed
+from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
+from jobs.model.stage_columns import kind_of
+from state_store import reader
+from state_store.deltalog import read_commit
+from state_store.digest import Digest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobs.ivm.refresh.on_spark import Span
+    from jobs.model.stage import Stage
+    from state_store.commits import Head
+    from state_store.layout import Lake
+
+RefreshOption = Literal["auto", "incremental", "full"]
+
+# The keys of so many changes are some ten MB in memory, in each of the refreshes side by side. Beyond, sorting the
+# stored rows is worth its time anyway.
+_MAX_BROADCAST_CHANGES = 300_000
+
+# From this part of the inputs' rows on, changes cost more than everything: a change is read twice (old and new), looked
+# up, and settled against the stored row, a row of a recomputation once. Peers' crossings lie between 5 and 50 %
+# (OpenIVM, pg_trickle); a change that only adds to a sum has none.
+_CROSSING = 0.3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a refresh is done, and why.
+
+    Attributes:
+        few_changes: the changes are small enough to be sent to every task.
+    """
+
+    mode: Literal["full", "delta"]
+    reason: str
+    few_changes: bool
+
+
+def first_refresh(spans: Sequence[Span]) -> Choice:
+    """All rows: the table has none of these inputs yet."""
+    rows = ", ".join(f"'{span.relation.name}' at version {span.upto}" for span in spans)
+    return Choice("full", f"first refresh: all rows of {rows}", few_changes=False)
+
+
+def choose(lake: Lake, stage: Stage, spans: Sequence[Span], head: Head, option: RefreshOption) -> Choice:
+    """The cheaper way, unless the view's REFRESH says which."""
+    moved = [span for span in spans if span.after != span.upto]
+    said = ", ".join(f"'{span.relation.name}' from version {span.after} to {span.upto}" for span in moved)
+    changed = _rows_changed(lake, moved)
+    few = changed is not None and changed <= _MAX_BROADCAST_CHANGES
+    if kind_of(stage) == "append" or isinstance(stage, LatestStage):
+        return Choice("delta", f"changes of {said}", few)
+    if option == "full":
+        return Choice("full", f"REFRESH = 'full': all rows after changes of {said}", few_changes=False)
+    if option == "auto" and changed is not None and _reads_more_than_changes(stage):
+        rows = sum(_rows(lake, span) for span in spans)
+        if changed > _CROSSING * rows:
+            return Choice("full", f"all rows: {changed} of {rows} changed, {said}", few_changes=False)
+    return Choice("delta", f"changes of {said}", few)
+
+
+def _reads_more_than_changes(stage: Stage) -> bool:
+    match stage:
+        case AggregateStage():
+            return stage.session is not None or bool(recomputed(stage)) or len(inputs_of(stage)) > 1
+        case AnalyticStage():
+            return True
+        case _:
+            return len(inputs_of(stage)) > 1
+
+
+def _rows_changed(lake: Lake, spans: Sequence[Span]) -> int | None:
+    """Rows that the commits to take in say they changed; None when one does not say."""
+    total = 0
+    for span in spans:
+        assert span.after is not None
+        for version in range(span.after + 1, span.upto + 1):
+            record = read_commit(lake.table(span.relation.name), version).record
+            if record is None:
+                return None
+            total += record.inserted + record.deleted
+    return total
+
+
+def _rows(lake: Lake, span: Span) -> int:
+    head = reader.head(lake.table(span.relation.name))
+    return Digest.parse(head.record.digest).count if head is not None else 0
+
+
+def in_words(stage: Stage, option: RefreshOption) -> str:
+    """What `choose` will do, for EXPLAIN."""
+    if kind_of(stage) == "append" or isinstance(stage, LatestStage):
+        return "its changes: rows are only ever added to what it reads"
+    if option == "full":
+        return "full: all rows, stored as a difference"
+    if option == "incremental":
+        return "incremental: the changes, whatever they cost"
+    if not _reads_more_than_changes(stage):
+        return "auto: the changes, which are all that it reads"
+    return f"auto: the changes; all rows, as a difference, when more than {_CROSSING:.0%} of the inputs' rows changed"

@@ -1,0 +1,1 @@
+"""From a stage to the SQL that turns its inputs' changes into its own."""

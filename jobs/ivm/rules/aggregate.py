@@ -1,0 +1,243 @@
+"""The rule of GROUP BY: fold the changes per group, merge with the accumulators of the stored row, show the result.
+
+    self_old (__state)      Δ (weight)              settled                      (k, COUNT(*), SUM(v) GROUP BY k)
+    a 2 9  (2, 9:2)         a 5 (−1), a 1 (+1)      a 2 5 (2, 5:2)  exists=true  old=(a 2 9)
+    b 1 7  (1, 7:1)         b 7 (−1)                b     (0, 0:0)  exists=false old=(b 1 7)
+                            c NULL (+1)             c 1 NULL (1, 0:0)            old=NULL
+
+    __e  what is grouped by and aggregated, per change     __d  one accumulator per touched group and call
+    __m  merged with the stored row                        __r  the visible results
+
+A function such as MAX cannot take a row back from its accumulator. When one that could have decided the result was
+taken away, its group, and only that, is computed again from the body's rows as they are now:
+
+    __f  the groups to compute again     __g  one accumulator per such group and call
+
+Over a body that only grows nothing is taken away, and that part of the text is left out.
+
+A group whose weights sum below zero is an upstream fault: the query fails with `NEGATIVE_WEIGHT` and nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jobs.engines.engine import NEGATIVE_WEIGHT, Engine
+from jobs.functions.aggregates.contract import ORDER_TYPE
+from jobs.functions.aggregates.registry import Changes, function_of
+from jobs.ivm.rules.delta_join import ctes
+from jobs.ivm.rules.settled import (
+    EXISTS,
+    OLD,
+    WEIGHT,
+    before,
+    columns,
+    old_row,
+    render,
+    same_key,
+    state_column,
+    typed,
+    value_of,
+)
+from jobs.ivm.rules.stored import ROWS
+from jobs.model.definitions import EVENT_ORDER
+from jobs.model.stage import AggregateCall, AggregateStage, Output, kind_of_body
+from jobs.model.stage_columns import hidden_columns
+from jobs.model.types import BIGINT
+from state_store.tablespec import STATE
+
+_ORDER = "__at"
+_AGAIN = "__again"
+
+
+def aggregate_rule(stage: AggregateStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The settled form. A global aggregate (no key) settles its one row even when there are no changes."""
+    again = recomputed(stage) if changed is not None else ()
+    groups = [engine.name(group.name) for group in stage.group]
+    results = [f"{shown(call, engine)} AS {engine.name(call.name)}" for call in stage.aggregates]
+    passed = [*groups, ROWS, *(_kept(call, engine) for call in stage.aggregates), EXISTS, OLD]
+    merged = [*(f"__d.{group}" for group in groups), *_merged(stage, again, engine), old_row(stage, engine)]
+    texts = [
+        *ctes(stage, engine, changed, rows=bool(again)),
+        f"""__e AS (
+  SELECT
+    {columns(evaluated(stage, engine, WEIGHT))}
+  FROM delta{chosen(stage, engine)}
+)""",
+        f"""__d AS (
+  SELECT
+    {columns([*groups, _rows(engine), *folded(stage, WEIGHT, engine), *_lost(again, engine)])}
+  FROM __e{_grouped(groups)}
+)""",
+        before(stage, engine),
+        f"""__m AS (
+  SELECT
+    {columns(merged)}
+  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
+)""",
+        *_computed_again(stage, again, engine),
+        f"""__x AS (
+  SELECT *, {_exists(stage, engine)} AS {EXISTS}
+  FROM {"__w" if again else "__m"}
+)""",
+        f"""__r AS (
+  SELECT
+    {columns([*passed, *results])}
+  FROM __x
+)""",
+    ]
+    return f"""WITH {", ".join(texts)}
+SELECT
+    {columns(_settled(stage, engine))}
+  FROM __r
+  WHERE {EXISTS} OR {OLD} IS NOT NULL"""
+
+
+def recomputed(stage: AggregateStage) -> tuple[AggregateCall, ...]:
+    """The calls whose groups may have to be computed again: they cannot take rows back, and rows can go."""
+    if kind_of_body(stage.body) == "append":
+        return ()
+    return tuple(call for call in stage.aggregates if function_of(call).lost_type(call) is not None)
+
+
+def evaluated(stage: AggregateStage, engine: Engine, weight: str) -> list[str]:
+    """What is grouped by and aggregated, as columns over the body's: `__e`."""
+    parts = [typed(group, engine) for group in stage.group]
+    for call in stage.aggregates:
+        for number, (argument, kind) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
+            parts.append(f"{engine.cast(render(argument, engine), kind)} AS {_argument(call, number, engine)}")
+        if call.filter is not None:
+            parts.append(f"{render(call.filter, engine)} AS {_filter(call, engine)}")
+    if any(function_of(call).ordered for call in stage.aggregates):
+        # Rows that are no events, such as groups, have no place in the order of events.
+        events = {column.name for column in stage.body[0].columns}.issuperset(EVENT_ORDER)
+        place = engine.struct([(name, engine.name(name)) for name in EVENT_ORDER]) if events else "NULL"
+        parts.append(f"{engine.cast(place, ORDER_TYPE)} AS {_ORDER}")
+    return [*parts, f"{weight} AS {WEIGHT}" if weight != WEIGHT else weight]
+
+
+def chosen(stage: AggregateStage, engine: Engine) -> str:
+    """The WHERE clause of `__e`: ksqlDB leaves out rows with a null in the group key."""
+    if not stage.skip_null_keys or not stage.group:
+        return ""
+    return f"\n  WHERE {' AND '.join(f'({value_of(group, engine)}) IS NOT NULL' for group in stage.group)}"
+
+
+def folded(stage: AggregateStage, weight: str, engine: Engine) -> list[str]:
+    """An accumulator per call, over the columns of `evaluated`."""
+    return [
+        f"{function_of(call).add(engine, call, _changes(call, weight, engine))} AS {_kept(call, engine)}"
+        for call in stage.aggregates
+    ]
+
+
+def _grouped(groups: list[str]) -> str:
+    return f"\n  GROUP BY {', '.join(groups)}" if groups else ""
+
+
+def _changes(call: AggregateCall, weight: str, engine: Engine) -> Changes:
+    arguments = tuple(_argument(call, number, engine) for number in range(len(call.arguments)))
+    return Changes(arguments=arguments, weight=weight, order=_ORDER, where=_filter(call, engine))
+
+
+def _argument(call: AggregateCall, number: int, engine: Engine) -> str:
+    return engine.name(f"{call.name}_{number}")
+
+
+def _filter(call: AggregateCall, engine: Engine) -> str | None:
+    return engine.name(f"{call.name}_filter") if call.filter is not None else None
+
+
+def _kept(call: AggregateCall, engine: Engine) -> str:
+    return engine.name(f"{call.name}_kept")
+
+
+def _lost_name(call: AggregateCall, engine: Engine) -> str:
+    return engine.name(f"{call.name}_lost")
+
+
+def _rows(engine: Engine) -> str:
+    return f"{engine.cast(f'COALESCE(SUM({WEIGHT}), 0)', BIGINT)} AS {ROWS}"
+
+
+def _lost(again: tuple[AggregateCall, ...], engine: Engine) -> list[str]:
+    return [
+        f"{function_of(call).lost(engine, call, _changes(call, WEIGHT, engine))} AS {_lost_name(call, engine)}"
+        for call in again
+    ]
+
+
+def _merged(stage: AggregateStage, again: tuple[AggregateCall, ...], engine: Engine) -> list[str]:
+    """The columns of `__m` beside groups and `__old`: rows, accumulators after the epoch, and what was lost."""
+    parts = [f"COALESCE(__o.{STATE}.{ROWS}, 0) + __d.{ROWS} AS {ROWS}"]
+    for call in stage.aggregates:
+        function = function_of(call)
+        old = f"__o.{STATE}.{engine.name(call.name)}"
+        merged = function.merge(engine, call, old, f"__d.{_kept(call, engine)}")
+        parts.append(f"{engine.cast(merged, function.accumulator(call))} AS {_kept(call, engine)}")
+    return [*parts, *(f"__d.{_lost_name(call, engine)}" for call in again)]
+
+
+def _computed_again(stage: AggregateStage, again: tuple[AggregateCall, ...], engine: Engine) -> list[str]:
+    """`__w`: as `__m`, the accumulators of groups that lost what decided them taken from the body's rows."""
+    if not again:
+        return []
+    flags = [
+        function_of(call).must_recompute(engine, call, _kept(call, engine), _lost_name(call, engine)) for call in again
+    ]
+    groups = [engine.name(group.name) for group in stage.group]
+    fresh = [_fresh(call, engine) if call in again else f"__n.{_kept(call, engine)}" for call in stage.aggregates]
+    return [
+        f"__n AS (\n  SELECT *, {' OR '.join(f'({flag})' for flag in flags)} AS {_AGAIN}\n  FROM __m\n)",
+        f"__f AS (SELECT {', '.join(groups) or 'TRUE AS __any'} FROM __n WHERE {_AGAIN} AND {ROWS} > 0)",
+        f"""__b AS (
+  SELECT
+    {columns(evaluated(stage, engine, "CAST(1 AS BIGINT)"))}
+  FROM body_new{chosen(stage, engine)}
+)""",
+        f"""__g AS (
+  SELECT /*+ BROADCAST(__f) */
+    {columns([*(f"__b.{group}" for group in groups), *folded(stage, "1", engine)])}
+  FROM __b SEMI JOIN __f ON {_same(groups, "__b", "__f")}{_grouped([f"__b.{group}" for group in groups])}
+)""",
+        f"""__w AS (
+  SELECT
+    {columns([*(f"__n.{group}" for group in groups), f"__n.{ROWS}", *fresh, f"__n.{OLD}"])}
+  FROM __n LEFT JOIN __g ON __n.{_AGAIN} AND {_same(groups, "__n", "__g")}
+)""",
+    ]
+
+
+def _fresh(call: AggregateCall, engine: Engine) -> str:
+    name = _kept(call, engine)
+    computed = engine.cast(f"__g.{name}", function_of(call).accumulator(call))
+    return f"CASE WHEN __n.{_AGAIN} THEN {computed} ELSE __n.{name} END AS {name}"
+
+
+def _same(groups: list[str], left: str, right: str) -> str:
+    return " AND ".join(f"{left}.{group} IS NOT DISTINCT FROM {right}.{group}" for group in groups) or "TRUE"
+
+
+def _exists(stage: AggregateStage, engine: Engine) -> str:
+    lasting = not stage.drop_empty or not stage.key
+    return f"CASE WHEN {ROWS} < 0 THEN {engine.fail(NEGATIVE_WEIGHT)} ELSE {'TRUE' if lasting else f'{ROWS} > 0'} END"
+
+
+def shown(call: AggregateCall, engine: Engine) -> str:
+    """The visible value of the accumulator that `folded` gives."""
+    return engine.cast(function_of(call).result(engine, call, _kept(call, engine)), call.type)
+
+
+def _settled(stage: AggregateStage, engine: Engine) -> list[str]:
+    """The columns of the result."""
+    fields = [(name, engine.name(name)) for name, _ in hidden_columns(stage)]
+    fields += [(ROWS, ROWS), *((call.name, _kept(call, engine)) for call in stage.aggregates)]
+    outputs = [_output(stage, output, engine) for output in stage.outputs]
+    return [*outputs, *state_column(stage, fields, engine), EXISTS, OLD]
+
+
+def _output(stage: AggregateStage, output: Output, engine: Engine) -> str:
+    """Only the key is computed for a group that goes away: `100 / COUNT(*)` has no value there, and would fail."""
+    if output.name in stage.key:
+        return typed(output, engine)
+    return f"CASE WHEN {EXISTS} THEN {value_of(output, engine)} END AS {engine.name(output.name)}"

@@ -1,0 +1,100 @@
+"""How a function OVER a window is written, so that both engines give the same and ties cannot be broken by chance.
+
+Rows that the query's ORDER BY does not tell apart are ordered by the row's key, except where SQL counts them together:
+
+| function | ORDER BY | frame |
+| --- | --- | --- |
+| RANK, DENSE_RANK | the query's | - |
+| ROW_NUMBER, NTILE, LAG, LEAD | the query's, then the key | - |
+| COUNT, SUM, AVG, MIN, MAX over RANGE (also the default) | the query's: peers count together | the query's |
+| COUNT, SUM, AVG, MIN, MAX over ROWS | the query's, then the key | the query's |
+| FIRST_VALUE, LAST_VALUE | the query's, then the key | the query's; for LAST_VALUE's default see `_last_peer` |
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.engines.engine import Engine
+from jobs.ivm.rules.settled import render
+from jobs.model.errors import NotSupported
+from jobs.model.stage import AnalyticCall, AnalyticStage
+from jobs.model.types import DOUBLE
+
+_RANKS = ("RANK", "DENSE_RANK")
+_AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+_ENDS = ("FIRST_VALUE", "LAST_VALUE")
+_ALL_ROWS = "BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+
+
+def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
+    """The value of the call, as exactly its type.
+
+        ROW_NUMBER() OVER (PARTITION BY dept ORDER BY pay DESC), key id
+        -> CAST(row_number() OVER (PARTITION BY __p0 ORDER BY "pay" DESC NULLS LAST, "id" ASC NULLS FIRST) AS BIGINT)
+
+    Args:
+        partition: the columns that hold the partition's values.
+
+    Raises:
+        NotSupported: FIRST_VALUE or LAST_VALUE over RANGE with a distance, where ties have no order.
+    """
+    if call.function == "LAST_VALUE" and call.frame is None:
+        return engine.cast(_last_peer(stage, call, partition, engine), call.type)
+    window = _window(stage, call, partition, engine)
+    arguments = [render(argument, engine) for argument in call.arguments]
+    if call.function == "AVG":
+        total = engine.cast(f"SUM({arguments[0]}) OVER {window}", DOUBLE)
+        return engine.cast(f"{total} / NULLIF(COUNT({arguments[0]}) OVER {window}, 0)", call.type)
+    if call.function == "COUNT" and not arguments:
+        arguments = ["*"]
+    if call.function in ("LAG", "LEAD"):
+        # The value and its default must be of one type.
+        arguments = [engine.cast(a, call.type) if at in (0, 2) else a for at, a in enumerate(arguments)]
+    return engine.cast(f"{call.function}({', '.join(arguments)}) OVER {window}", call.type)
+
+
+def _window(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
+    order = [_ordered(each, engine) for each in call.order]
+    if call.function in _RANKS:
+        # A rank without an order is 1 for all rows; Spark wants an order all the same.
+        return _over(partition, order or ["TRUE"], None)
+    key = [_ordered((name, False, True), engine) for name in stage.key]
+    frame = call.frame.upper() if call.frame is not None else None
+    if call.function in _AGGREGATES:
+        by_row = frame is not None and frame.startswith("ROWS")
+        return _over(partition, [*order, *key] if by_row else order, frame)
+    if call.function not in _ENDS:
+        return _over(partition, [*order, *key] or ["TRUE"], None)
+    if frame is not None and not frame.startswith("ROWS") and frame != f"RANGE {_ALL_ROWS}":
+        raise NotSupported(
+            f"{call.function} over {call.frame} has no definite value where rows tie", hint="write ROWS BETWEEN …"
+        )
+    return _over(partition, [*order, *key] or ["TRUE"], frame)
+
+
+def _last_peer(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
+    """LAST_VALUE over the default frame: the value of the last of the rows that tie with this one.
+
+    The default frame ends with the row's peers, so it is the last one, by key, of a partition by the order as well.
+    Without an order all rows of the partition tie.
+    """
+    peers = (*partition, *(render(expression, engine) for expression, _, _ in call.order))
+    key = [_ordered((name, False, True), engine) for name in stage.key] or ["TRUE"]
+    value = render(call.arguments[0], engine)
+    return f"LAST_VALUE({value}) OVER {_over(peers, key, f'ROWS {_ALL_ROWS}')}"
+
+
+def _ordered(by: tuple[exp.Expression | str, bool, bool], engine: Engine) -> str:
+    expression, descending, nulls_first = by
+    text = engine.name(expression) if isinstance(expression, str) else render(expression, engine)
+    return f"{text} {'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+
+
+def _over(partition: tuple[str, ...], order: list[str], frame: str | None) -> str:
+    parts = [
+        f"PARTITION BY {', '.join(partition)}" if partition else "",
+        f"ORDER BY {', '.join(order)}" if order else "",
+        frame or "",
+    ]
+    return f"({' '.join(part for part in parts if part)})"

@@ -1,0 +1,58 @@
+"""The rule of a keyed source: of each key the newest event, unless it is a tombstone.
+
+self_old (place)    Δ (place, tombstone)       settled
+a 1 (10)            a 2 (11), a 3 (12)         a 3    exists=true  old=(a 1)
+b 5 (9)             b NULL (13, true)          b NULL exists=false old=(b 5)
+c 7 (8)             c 6 (4)                    (nothing: older than what is stored)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jobs.engines.engine import Engine
+from jobs.ivm.rules.delta_join import ctes
+from jobs.ivm.rules.settled import EXISTS, before, columns, old_row, same_key, state_column, typed
+from jobs.model.stage import LatestStage
+from jobs.model.stage_columns import PLACE
+from jobs.model.types import struct
+from state_store.tablespec import STATE
+
+
+def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The settled form.
+
+    Preconditions:
+        1. The input is an event log: append-only, with the meta columns and `_tombstone`.
+        2. All events of a key are in one partition, as with any keyed producer. Offsets then only grow within a key,
+           so that nothing needs to be remembered of a key that went away. Where a key's events are spread, its newest
+           row still wins, but an event older than a tombstone that comes after it in another epoch brings the key back.
+    """
+    keys = [engine.name(name) for name in stage.key]
+    rest = [output for output in stage.outputs if output.name not in stage.key]
+    # The fields of the order come first: the time, last, never decides.
+    place = engine.cast(engine.struct([(name, engine.name(name)) for name, _ in PLACE]), struct(*PLACE))
+    evaluated = [*(typed(output, engine) for output in stage.outputs), f"{place} AS __at", "_tombstone AS __gone"]
+    parts = [(name, engine.name(name)) for name in (*(output.name for output in rest), "__at", "__gone")]
+    newest = f"{engine.newest(engine.struct(parts), '__at')} AS __newest"
+    unpacked = [f"{engine.field('__newest', name)} AS {quoted}" for name, quoted in parts]
+    final = [f"__d.{engine.name(output.name)}" for output in stage.outputs]
+    state = state_column(stage, [(name, f"__d.__at.{engine.name(name)}") for name, _ in PLACE], engine)
+    delta = ", ".join(ctes(stage, engine, changed, rows=False))
+    return f"""WITH {delta}, __e AS (
+  SELECT
+    {columns(evaluated)}
+  FROM delta
+), __k AS (
+  SELECT {", ".join(keys)}, {newest}
+  FROM __e
+  GROUP BY {", ".join(keys)}
+), __d AS (
+  SELECT
+    {columns([*keys, *unpacked])}
+  FROM __k
+), {before(stage, engine)}
+SELECT
+    {columns([*final, *state, f"NOT __d.__gone AS {EXISTS}", old_row(stage, engine)])}
+  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
+  WHERE CASE WHEN __o.__present THEN __d.__at > __o.{STATE} ELSE NOT __d.__gone END"""

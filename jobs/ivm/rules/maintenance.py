@@ -1,0 +1,40 @@
+"""From a stage to the SQL that maintains it: the one entry to the rules, and what `EXPLAIN` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jobs.engines.engine import Dialect, engine
+from jobs.ivm.rules.aggregate import aggregate_rule
+from jobs.ivm.rules.analytic import analytic_rule
+from jobs.ivm.rules.latest import latest_rule
+from jobs.ivm.rules.map import append_rule, keyed_rule
+from jobs.ivm.rules.session import session_rule
+from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, MapStage, Stage, inputs_of
+from jobs.model.stage_columns import kind_of
+
+
+def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None = ()) -> str:
+    """One SELECT over the relations `delta_…`, `old_…`, `new_…` of the stage's inputs and `self_old`.
+
+    It gives the rows to append for an append stage, else the settled form (see `jobs.ivm.rules.settled`).
+
+    Args:
+        changed: the aliases of the inputs that moved; empty, the default, stands for all of them. None: the first
+            refresh, which takes in all rows there are.
+    """
+    writer = engine(dialect)
+    moved = changed if changed is None else frozenset(changed) or {each.alias for each in inputs_of(stage)}
+    match stage:
+        case MapStage() if kind_of(stage) == "append":
+            return append_rule(stage, writer, moved)
+        case MapStage():
+            return keyed_rule(stage, writer, moved)
+        case LatestStage():
+            return latest_rule(stage, writer, moved)
+        case AggregateStage() if stage.session is not None:
+            return session_rule(stage, writer, moved)
+        case AggregateStage():
+            return aggregate_rule(stage, writer, moved)
+        case AnalyticStage():
+            return analytic_rule(stage, writer, moved)

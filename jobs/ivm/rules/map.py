@@ -1,0 +1,58 @@
+"""The rules of filter, project, join and union all: the body's changes, as they are or settled by key.
+
+append: visit ⋈ category by name              keyed: table (k, v), WHERE v > 1, SELECT k, v * 2 AS w
+Δ (product, n)      appended                  Δ (k, v, weight)          self_old   settled
+Apple 10            Apple 10 Fruit            a 3 (−1), a 1 (+1)        a 6        a     exists=false old=(a 6)
+Banana 40           Banana 40 Fruit           b 2 (+1)                             b 4   exists=true  old=NULL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from jobs.engines.engine import Engine
+from jobs.ivm.rules.delta_join import all_rows, ctes
+from jobs.ivm.rules.delta_join import changes as changes_of
+from jobs.ivm.rules.settled import EXISTS, STEP, WEIGHT, before, columns, old_row, same_key, state_column
+from jobs.model.stage import MapStage
+from jobs.model.stage_columns import hidden_columns, key_names, visible_columns
+
+
+def append_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The rows to append: every change of an append body is a row that came."""
+    names = [engine.name(name) for name, _ in visible_columns(stage)]
+    text = all_rows(stage.body, engine) if changed is None else changes_of(stage.body, engine, changed)
+    return f"SELECT {', '.join(names)} FROM (\n{text}\n) AS __rows"
+
+
+def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
+    """The settled form: of each key the last row to speak of it, by (step, weight)."""
+    keys = [engine.name(name) for name in key_names(stage)]
+    rest = [column.name for column in stage.body[0].columns if column.name not in stage.key]
+    place = engine.struct([("step", STEP), ("weight", WEIGHT)])
+    row = engine.struct([("__came", f"{WEIGHT} > 0"), *((name, engine.name(name)) for name in rest)])
+    # The one row of a body without a key; without changes it must not look as if it had gone.
+    grouped = f"GROUP BY {', '.join(keys)}" if keys else "HAVING COUNT(*) > 0"
+    kept = [f"{engine.field('__row', name)} AS {engine.name(name)}" for name in rest]
+    final = [f"__d.{engine.name(name)}" for name, _ in visible_columns(stage)]
+    hidden = [(name, f"__d.{engine.name(name)}") for name, _ in hidden_columns(stage)]
+    texts = [
+        *ctes(stage, engine, changed, rows=False),
+        f"""__last AS (
+  SELECT
+    {columns([*keys, f"{engine.newest(row, place)} AS __row"])}
+  FROM delta
+  {grouped}
+)""",
+        f"""__d AS (
+  SELECT
+    {columns([*keys, *kept, f"{engine.field('__row', '__came')} AS {EXISTS}"])}
+  FROM __last
+)""",
+        before(stage, engine),
+    ]
+    return f"""WITH {", ".join(texts)}
+SELECT
+    {columns([*final, *state_column(stage, hidden, engine), f"__d.{EXISTS}", old_row(stage, engine)])}
+  FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
+  WHERE __d.{EXISTS} OR __o.__present"""

@@ -1,0 +1,89 @@
+"""The difference between rows computed anew and the rows stored: the settled form of whatever is not merged.
+
+    fresh (k, v)     self_old (k, v)      settled
+    a 1              a 1                  -                             equal: nothing to do
+    b 5              b 2                  b 5     exists=true   old=(b 2)
+    c 7                                   c 7     exists=true   old=NULL
+                     d 9                  d NULL  exists=false  old=(d 9)
+
+Rules that compute touched parts again compare those parts only; a refresh that computes everything compares all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.engines.arrays import has_map
+from jobs.engines.engine import Engine
+from jobs.ivm.rules.settled import EXISTS, OLD, PRESENT, columns
+from jobs.ivm.rules.stored import stored_columns
+from jobs.model.stage import Stage
+from jobs.model.stage_columns import key_names, key_path
+from state_store.tablespec import STATE
+
+
+def difference(stage: Stage, fresh: str, engine: Engine) -> str:
+    """The settled form of all rows: those that differ, are missing or are new.
+
+    Args:
+        fresh: a relation (a name, or a query in parentheses) of the stored columns of all rows, computed anew.
+    """
+    return f"""WITH {marked("__n", f"SELECT * FROM {fresh} AS __f")}, {marked("__o", "SELECT * FROM self_old")}
+{settled(stage, engine)}"""
+
+
+def marked(name: str, rows: str) -> str:
+    """The relation `name`: rows with a mark, so that a row that is not there can be told from one of NULLs."""
+    return f"{name} AS (\n  SELECT *, TRUE AS {PRESENT} FROM (\n  {rows}\n  ) AS __rows_of{name}\n)"
+
+
+def only_touched(alias: str, names: Sequence[str], values: Sequence[str] | None = None) -> str:
+    """The semi join that keeps the rows of touched parts: those in the relation `__t` of distinct `names`.
+
+    NULL is a part like any other.
+
+    Args:
+        values: where the rows of `alias` hold the `names`, when they do not call them the same.
+    """
+    pairs = zip(values or names, names, strict=True)
+    same = [f"{alias}.{value} IS NOT DISTINCT FROM __t.{name}" for value, name in pairs]
+    return f" SEMI JOIN __t ON {' AND '.join(same)}"
+
+
+def settled(stage: Stage, engine: Engine) -> str:
+    """The SELECT that compares the marked relations `__n` (the rows as they are to be) and `__o` (as they are stored).
+
+    Both hold the stored columns; `__o` has all stored rows that `__n` may replace, and those that are to go.
+    """
+    stored = stored_columns(stage)
+    parts = [_column(stage, name, engine) for name, _ in stored]
+    row = engine.struct([(name, f"__o.{engine.name(name)}") for name, _ in stored])
+    parts.append(f"COALESCE(__n.{PRESENT}, FALSE) AS {EXISTS}")
+    parts.append(f"CASE WHEN __o.{PRESENT} THEN {row} END AS {OLD}")
+    return f"""SELECT
+    {columns(parts)}
+  FROM __n FULL JOIN __o ON {_same_key(stage, engine)}{_where_differs(stage, engine)}"""
+
+
+def _column(stage: Stage, name: str, engine: Engine) -> str:
+    """A row that goes away holds its key, and nothing else that is visible."""
+    quoted = engine.name(name)
+    if name in key_names(stage) or name == STATE:
+        return f"CASE WHEN __n.{PRESENT} THEN __n.{quoted} ELSE __o.{quoted} END AS {quoted}"
+    return f"__n.{quoted} AS {quoted}"
+
+
+def _same_key(stage: Stage, engine: Engine) -> str:
+    """NULL is a key like any other; without a key there is one row."""
+    paths = [".".join(engine.name(step) for step in key_path(stage, name)) for name in key_names(stage)]
+    return " AND ".join(f"__n.{path} IS NOT DISTINCT FROM __o.{path}" for path in paths) or "TRUE"
+
+
+def _where_differs(stage: Stage, engine: Engine) -> str:
+    """Leaves out rows that stay as they are, unless they hold a MAP: the store finds those equal by itself."""
+    stored = stored_columns(stage)
+    if any(has_map(kind) for _, kind in stored):
+        return ""
+    names = [engine.name(name) for name, _ in stored]
+    differs = [f"__n.{name} IS DISTINCT FROM __o.{name}" for name in names]
+    return f"\n  WHERE {' OR '.join([f'__n.{PRESENT} IS NULL', f'__o.{PRESENT} IS NULL', *differs])}"
