@@ -94,7 +94,7 @@ def changelog(view: View, settings: Settings) -> Rows:
 
 
 def _has_events(targets: set[str], interpreter: Interpreter) -> bool:
-    from jobs.ingest.open import open_log
+    from jobs.ingest.logs.open import open_log
     from jobs.model.definitions import Source
 
     log = open_log(interpreter.settings, interpreter.lake)

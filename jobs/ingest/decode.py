@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from jobs.ingest.formats import Format
     from jobs.ingest.formats.columns import Errors
-    from jobs.ingest.logs import Records
+    from jobs.ingest.logs.log import Records
     from jobs.model.definitions import Source
 
 _NEVER = np.iinfo(np.int64).min

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest.progress import committed_offsets, log_table
+from jobs.ingest.offsets import committed_offsets, log_table
 from jobs.model import types as t
 from jobs.model.definitions import DEAD_LETTER_COLUMNS, META_COLUMNS
 from state_store.commits import CommitRecord

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from jobs.ingest.formats import open_format
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.encoding import wire_value
-from jobs.ingest.logs import Record
-from jobs.ingest.open import open_log
+from jobs.ingest.logs.log import Record
+from jobs.ingest.logs.open import open_log
 from jobs.model import types as t
 from jobs.model.errors import EncodeFailed
 
@@ -48,7 +48,7 @@ def encode_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: 
     """The records of `rows`; see `insert_rows`."""
 
     def registry() -> Any:
-        from jobs.ingest.registry import open_registry
+        from jobs.ingest.formats.registry import open_registry
 
         return open_registry(settings, lake)
 

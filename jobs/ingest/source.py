@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from jobs.ingest.decode import Decoder, decoded_schema
-from jobs.ingest.open import open_log
-from jobs.ingest.progress import Offsets, as_text, check_kept, cut, not_before, start_offsets, topics_of
+from jobs.ingest.logs.open import open_log
+from jobs.ingest.offsets import Offsets, as_text, check_kept, cut, not_before, start_offsets, topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from jobs.ingest.logs import Log
+    from jobs.ingest.logs.log import Log
     from jobs.model.definitions import Source
     from jobs.model.settings import Settings
     from state_store.layout import Lake
@@ -159,7 +159,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield decoder.close(partition.partition, partition.end)
 
     def _registry(self) -> Any:
-        from jobs.ingest.registry import open_registry
+        from jobs.ingest.formats.registry import open_registry
 
         return open_registry(self._settings, self._lake)
 

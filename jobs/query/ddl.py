@@ -77,7 +77,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
 
 def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None:
     """Create the topic of a source when it is not there. Raises SourceUnavailable: the broker does not answer."""
-    from jobs.ingest.open import open_log
+    from jobs.ingest.logs.open import open_log
 
     if isinstance(definition, Source):
         log = open_log(settings, lake)

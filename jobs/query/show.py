@@ -92,7 +92,7 @@ def _queries(catalog: Catalog) -> Rows:
 
 
 def _topics(settings: Settings, lake: Lake) -> Rows:
-    from jobs.ingest.open import open_log
+    from jobs.ingest.logs.open import open_log
 
     log = open_log(settings, lake)
     rows = []

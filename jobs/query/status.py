@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
-from jobs.ingest.open import open_log
+from jobs.ingest.logs.open import open_log
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SourceError
 from jobs.query.results import Rows
@@ -15,7 +15,7 @@ from state_store.layout import Lake, dead_letters_of, event_log_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.ingest.logs import Log
+    from jobs.ingest.logs.log import Log
     from jobs.model.settings import Settings
 
 _NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit")

@@ -20,8 +20,8 @@ from jobs.ingest.decode import Decoder
 from jobs.ingest.formats import json_text
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.primitive import PrimitiveFormat
-from jobs.ingest.logs import Records
-from jobs.ingest.progress import log_table
+from jobs.ingest.logs.log import Records
+from jobs.ingest.offsets import log_table
 from jobs.model import types as t
 from jobs.model.definitions import META_COLUMNS, Column, Source
 from jobs.model.errors import EncodeFailed

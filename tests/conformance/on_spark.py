@@ -19,7 +19,7 @@ from deltalake import CommitProperties, write_deltalake
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.ingest.event_logs import log_spec
-from jobs.ingest.progress import log_table
+from jobs.ingest.offsets import log_table
 from jobs.model.settings import SparkSettings
 from jobs.views import Maintained, maintained, refresh_all
 from state_store import reader

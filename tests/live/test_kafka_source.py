@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from jobs.ingest import event_logs, source
-from jobs.ingest.kafka_log import KafkaLog, client_options
-from jobs.ingest.logs import Record
-from jobs.ingest.partitioner import partition_for
+from jobs.ingest.logs.kafka_log import KafkaLog, client_options
+from jobs.ingest.logs.log import Record
+from jobs.ingest.logs.partitioner import partition_for
 from jobs.ingest.produce import insert_rows
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
@@ -277,7 +277,7 @@ def test_a_record_keeps_headers_key_and_time(log: KafkaLog) -> None:
 
 
 def test_brokers_that_do_not_answer_are_an_error_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.ingest.kafka_log.TIMEOUT", 1.0)
+    monkeypatch.setattr("jobs.ingest.logs.kafka_log.TIMEOUT", 1.0)
     with pytest.raises(SourceUnavailable) as caught:
         KafkaLog(KafkaSettings(bootstrap_servers="127.0.0.1:9")).end_offsets("t")
     assert caught.value.action == "retry"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.ingest import event_logs, source
-from jobs.ingest.local_log import LocalLog
-from jobs.ingest.logs import Record
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.ingest.logs.log import Record
 from jobs.ingest.produce import insert_rows
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source

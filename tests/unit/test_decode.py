@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.ingest.decode import Decoder
-from jobs.ingest.logs import Records
+from jobs.ingest.logs.log import Records
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
 from jobs.model.types import SqlType

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.ingest import produce
-from jobs.ingest.open import open_log
+from jobs.ingest.logs.open import open_log
 from jobs.model import types as t
 from jobs.model.errors import (
     InvalidQuery,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ingest import segment
-from jobs.ingest.local_log import LocalLog
-from jobs.ingest.logs import CHUNK, Record, Records
+from jobs.ingest.logs import segment
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.ingest.logs.log import CHUNK, Record, Records
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
 from state_store.layout import Lake
@@ -149,7 +149,7 @@ def test_ten_thousand_small_files_read_in_seconds(lake: Lake) -> None:
 
 
 def test_keyed_records_go_where_kafka_sends_them(lake: Lake) -> None:
-    from jobs.ingest.partitioner import partition_for
+    from jobs.ingest.logs.partitioner import partition_for
 
     log = LocalLog(lake)
     log.ensure_topic("t", partitions=5)

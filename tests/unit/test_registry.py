@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
 
-from jobs.ingest.registry import LocalRegistry, open_registry
+from jobs.ingest.formats.registry import LocalRegistry, open_registry
 from jobs.model.settings import RegistrySettings, Settings
 from state_store.layout import Lake
 

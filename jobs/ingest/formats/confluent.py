@@ -21,7 +21,7 @@ from httpx2 import HTTPError
 
 from jobs.ingest.formats import columns, json_text, schemas
 from jobs.ingest.formats.json_format import JsonFormat, from_objects
-from jobs.ingest.registry import NOT_FOUND
+from jobs.ingest.formats.registry import NOT_FOUND
 from jobs.model.errors import SourceUnavailable
 
 if TYPE_CHECKING:

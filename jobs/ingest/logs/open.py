@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jobs.ingest.logs import Log
+    from jobs.ingest.logs.log import Log
     from jobs.model.settings import Settings
     from state_store.layout import Lake
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 def open_log(settings: Settings, lake: Lake) -> Log:
     """The log of this installation: Kafka when brokers are set, else the files in the lake."""
     if settings.kafka.bootstrap_servers:
-        from jobs.ingest.kafka_log import KafkaLog
+        from jobs.ingest.logs.kafka_log import KafkaLog
 
         return KafkaLog(settings.kafka)
-    from jobs.ingest.local_log import LocalLog
+    from jobs.ingest.logs.local_log import LocalLog
 
     return LocalLog(lake)

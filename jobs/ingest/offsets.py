@@ -14,7 +14,7 @@ from state_store.layout import event_log_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from jobs.ingest.logs import Log
+    from jobs.ingest.logs.log import Log
     from state_store.layout import Lake
 
 Offsets = dict[str, dict[str, int]]

@@ -14,14 +14,14 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from jobs.ingest.logs import Records
+from jobs.ingest.logs.log import Records
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from jobs.ingest.logs import Header, Record
+    from jobs.ingest.logs.log import Header, Record
 
 _MAGIC = b"STL1"
 _FIXED = struct.Struct("<4sIQI")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from jobs.ingest import kafka_range
-from jobs.ingest.kafka_range import TIMEOUT
+from jobs.ingest.logs import kafka_range
+from jobs.ingest.logs.kafka_range import TIMEOUT
 from jobs.model.errors import SourceUnavailable, TopicMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from concurrent.futures import Future
 
-    from jobs.ingest.logs import Record, Records
+    from jobs.ingest.logs.log import Record, Records
     from jobs.model.settings import KafkaSettings
 
 _PRODUCER: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """What a log is: topics of partitions of records with dense or growing offsets, whoever keeps them.
 
-Log ── LocalLog   a directory of append-only files (jobs.ingest.local_log)
-    └─ KafkaLog   Kafka brokers (jobs.ingest.kafka_log)
+Log ── LocalLog   a directory of append-only files (jobs.ingest.logs.local_log)
+    └─ KafkaLog   Kafka brokers (jobs.ingest.logs.kafka_log)
 """
 
 from __future__ import annotations

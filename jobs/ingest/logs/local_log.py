@@ -1,7 +1,7 @@
 """The embedded log: a directory per topic, append-only files, no broker. Safe for many writing processes at once.
 
     <lake>/topics/<topic>/topic.json                     its name and number of partitions
-    <lake>/topics/<topic>/<partition>/<base offset>.log  one immutable segment (jobs.ingest.segment)
+    <lake>/topics/<topic>/<partition>/<base offset>.log  one immutable segment (jobs.ingest.logs.segment)
 
 A writer writes and syncs a temporary file, then links it to the name of the next offset. Linking fails when the name
 is taken; then it steps past that segment and tries again. So offsets are dense, a segment appears whole or not at
@@ -16,10 +16,10 @@ from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from jobs.ingest import segment
-from jobs.ingest.claim import claim
-from jobs.ingest.logs import CHUNK, Records
-from jobs.ingest.partitioner import partition_for
+from jobs.ingest.logs import segment
+from jobs.ingest.logs.claim import claim
+from jobs.ingest.logs.log import CHUNK, Records
+from jobs.ingest.logs.partitioner import partition_for
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from jobs.ingest.logs import Record
+    from jobs.ingest.logs.log import Record
     from state_store.layout import Lake
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient, SchemaRegistryError
 
-from jobs.ingest.claim import claim
+from jobs.ingest.logs.claim import claim
 from state_store.layout import safe_name
 
 if TYPE_CHECKING:

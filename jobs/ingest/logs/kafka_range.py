@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from jobs.ingest.logs import CHUNK, Records
+from jobs.ingest.logs.log import CHUNK, Records
 from jobs.model.errors import OffsetsVanished, SourceUnavailable
 
 if TYPE_CHECKING:

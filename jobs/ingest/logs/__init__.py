@@ -1,0 +1,1 @@
+"""Topics and their records, in Kafka or in the lake's own files."""
