@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jobs.model.report import RunReport
     from jobs.model.settings import Settings
     from jobs.query.interpreter import Interpreter
-    from jobs.query.results import Result
+    from jobs.serve.results import Result
 
 USER_ERROR = 2
 INTERRUPTED = 130
@@ -128,7 +128,7 @@ def _execute(interpreter: Interpreter, output: Output, text: str) -> None:
 
 
 def _write(output: Output, result: Result) -> None:
-    from jobs.query.results import LiveRows
+    from jobs.serve.results import LiveRows
 
     try:
         output.write(result)

@@ -16,7 +16,7 @@ from jobs.model.settings import IngestSettings, KafkaSettings, load_settings
 from jobs.query.files import apply, pipeline_of, read_text
 from jobs.query.interpreter import Interpreter
 from jobs.query.output import Output
-from jobs.query.results import Rows
+from jobs.serve.results import Rows
 from jobs.sql.statements import parse
 from jobs.sql.syntax import InsertValues
 from state_store import reader

@@ -15,7 +15,7 @@ from typing import Any
 
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import Kind, SqlType
-from jobs.query.format import cell
+from jobs.serve.format import cell
 
 _LIMITS = {Kind.INT: 2**31, Kind.BIGINT: 2**63}
 # Twice the 38 digits of a DECIMAL: a value with 38 on either side of the point is still rounded exactly.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.functions.define import function_of
 from jobs.model.errors import NameTaken, UnknownName
-from jobs.query.format import Table, cell
-from jobs.query.results import Document
+from jobs.serve.format import Table, cell
+from jobs.serve.results import Document
 
 if TYPE_CHECKING:
     from collections.abc import Collection

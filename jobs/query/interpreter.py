@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
 from jobs.query import ddl
-from jobs.query.results import Document, Message, Result
 from jobs.query.session import Session
+from jobs.serve.results import Document, Message, Result
 from jobs.sql.statements import parse
 from jobs.sql.syntax import (
     CreateFunction,
@@ -120,10 +120,10 @@ class Interpreter:
 
         functions = Library(self.catalog.functions.values(), self.settings.functions.modules)
         if statement.emit is None:
-            from jobs.query.pull import pull
+            from jobs.serve.pull import pull
 
             return pull(statement, self.catalog, self.lake, functions)
-        from jobs.query.push import push
+        from jobs.serve.push import push
 
         return push(statement, self.catalog, self.lake, functions, from_latest=self.session.from_latest)
 

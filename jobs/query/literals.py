@@ -17,7 +17,7 @@ from sqlglot import exp
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
 from jobs.model.types import MAX_PRECISION
 from jobs.query.coerce import assign, convert
-from jobs.query.format import cell
+from jobs.serve.format import cell
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.types_text import type_of
 

@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.query.format import Table, cell, json_line, to_json
-from jobs.query.results import Document, LiveRows, Message, Result, Rows, Tombstone
+from jobs.serve.format import Table, cell, json_line, to_json
+from jobs.serve.results import Document, LiveRows, Message, Result, Rows, Tombstone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.query.ddl import described
-from jobs.query.format import Table, cell
-from jobs.query.results import Document, Rows
+from jobs.serve.format import Table, cell
+from jobs.serve.results import Document, Rows
 from jobs.sql.view_options import TOPIC_OPTIONS
 from state_store import reader
 

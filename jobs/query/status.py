@@ -8,7 +8,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.ingest.logs.open import open_log
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SourceError
-from jobs.query.results import Rows
+from jobs.serve.results import Rows
 from state_store import reader
 from state_store.layout import Lake, dead_letters_of, event_log_of
 

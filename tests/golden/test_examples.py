@@ -15,7 +15,7 @@ import jobs.demo
 from jobs.model.settings import KafkaSettings, Settings
 from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
-from jobs.query.results import Rows
+from jobs.serve.results import Rows
 from tests.invariants import assert_correct
 from tests.kafka_broker import KafkaBroker
 

@@ -29,8 +29,8 @@ from jobs.query.coerce import assign
 from jobs.query.files import apply
 from jobs.query.interpreter import Interpreter
 from jobs.query.literals import evaluate
-from jobs.query.results import Document, Message, Result, Rows
 from jobs.query.status import status
+from jobs.serve.results import Document, Message, Result, Rows
 from jobs.sql.dialect import parse_expression
 from state_store.errors import WriterBusy
 from state_store.layout import Lake

@@ -10,7 +10,7 @@ import pytest
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.settings import Settings
 from jobs.query.interpreter import Interpreter
-from jobs.query.results import Rows
+from jobs.serve.results import Rows
 from state_store.layout import Lake
 from tests.lake_tables import NOON, append, delete, events, update
 

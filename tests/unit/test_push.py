@@ -12,7 +12,7 @@ import pytest
 from jobs.model.errors import NotSupported
 from jobs.model.settings import Settings
 from jobs.query.interpreter import Interpreter
-from jobs.query.results import LiveRows, Tombstone
+from jobs.serve.results import LiveRows, Tombstone
 from state_store.errors import TableMissing
 from state_store.layout import Lake
 from tests.lake_tables import append, delete, events, update

@@ -21,14 +21,14 @@ from sqlglot import exp
 from jobs.functions.python.declared import attach
 from jobs.functions.render import lower
 from jobs.model.errors import NotSupported
-from jobs.query.duck import Duck
-from jobs.query.elaborate import elaborate
-from jobs.query.format import json_line
-from jobs.query.pull import distinct_names
-from jobs.query.pushdown import natural_order, order_by, row_by_row
-from jobs.query.resolve import resolve
-from jobs.query.results import LiveRows, Tombstone
-from jobs.query.values import python_rows
+from jobs.serve.duck import Duck
+from jobs.serve.elaborate import elaborate
+from jobs.serve.format import json_line
+from jobs.serve.pull import distinct_names
+from jobs.serve.pushdown import natural_order, order_by, row_by_row
+from jobs.serve.resolve import resolve
+from jobs.serve.results import LiveRows, Tombstone
+from jobs.serve.values import python_rows
 from state_store import reader
 from state_store.changelog import VERSION, WEIGHT
 from state_store.errors import TableMissing
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from jobs.functions.python.register import Library
     from jobs.model.relation import Relation
     from jobs.model.types import SqlType
-    from jobs.query.resolve import Resolved
+    from jobs.serve.resolve import Resolved
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
 

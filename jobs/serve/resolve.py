@@ -18,7 +18,7 @@ from sqlglot.schema import MappingSchema
 from jobs.model.definitions import META_COLUMNS, PSEUDO_COLUMNS
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.relation import Relation
-from jobs.query.readable import readable
+from jobs.serve.readable import readable
 from jobs.sql.dialect import Strandline, position_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from jobs.sql.types_text import data_type
 
 if TYPE_CHECKING:
     from jobs.model.types import SqlType
-    from jobs.query.resolve import Resolved
+    from jobs.serve.resolve import Resolved
 
 Outputs = list[tuple[str, "SqlType"]]
 

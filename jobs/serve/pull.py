@@ -18,13 +18,13 @@ from sqlglot import exp
 
 from jobs.functions.python.declared import attach
 from jobs.functions.render import lower
-from jobs.query import snapshot
-from jobs.query.duck import Duck
-from jobs.query.elaborate import elaborate
-from jobs.query.pushdown import key_predicate, natural_order, order_by, row_by_row
-from jobs.query.resolve import resolve
-from jobs.query.results import Rows
-from jobs.query.values import python_rows
+from jobs.serve import snapshot
+from jobs.serve.duck import Duck
+from jobs.serve.elaborate import elaborate
+from jobs.serve.pushdown import key_predicate, natural_order, order_by, row_by_row
+from jobs.serve.resolve import resolve
+from jobs.serve.results import Rows
+from jobs.serve.values import python_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
-    from jobs.query.resolve import Resolved
+    from jobs.serve.resolve import Resolved
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jobs.model.relation import Relation
-    from jobs.query.resolve import Resolved
+    from jobs.serve.resolve import Resolved
 
 _WHOLE = (Kind.INT, Kind.BIGINT)
 
