@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.histories import History, refresh
 from jobs.model.settings import load_settings
-from jobs.spark import spark_session
+from jobs.run.spark import spark_session
 
 AIM = 1.3
 # The first epochs pay for code that the JVM has not compiled yet.

@@ -20,7 +20,7 @@ from jobs.ingest.event_logs import log_spec
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings, load_settings
 from jobs.query.interpreter import Interpreter
-from jobs.views import Maintained, maintained, refresh_all
+from jobs.run.refresh_views import Maintained, maintained, refresh_all
 from state_store.commits import CommitRecord
 from state_store.layout import Lake
 

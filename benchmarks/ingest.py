@@ -31,7 +31,7 @@ from jobs.ingest import event_logs, source
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
 from jobs.model.settings import KafkaSettings, Settings, load_settings
-from jobs.spark import spark_session
+from jobs.run.spark import spark_session
 from state_store.layout import Lake
 from tests.kafka_broker import KafkaBroker
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.histories import History, refresh
 from jobs.model.settings import load_settings
-from jobs.spark import spark_session
+from jobs.run.spark import spark_session
 from state_store import reader
 
 AIM = 3.0

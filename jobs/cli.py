@@ -69,7 +69,7 @@ def run(
     with _exit_codes():
         settings = load_settings()
         pipeline = _applied(what, settings)
-        from jobs import pipeline as jobs_pipeline
+        from jobs.run import pipeline as jobs_pipeline
 
         # A drain says in the end what it did; a continuous run tells each epoch.
         level = logging.INFO if mode is Mode.CONTINUOUS else logging.WARNING

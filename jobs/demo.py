@@ -42,7 +42,7 @@ def main() -> int:
     try:
         for file in PIPELINES:
             define(file, settings)
-        from jobs.spark import spark_session
+        from jobs.run.spark import spark_session
 
         print("Starting Spark …", file=sys.stderr)
         with spark_session(settings.spark) as spark:
@@ -68,7 +68,7 @@ def define(file: Path, settings: Settings) -> None:
 
 def show(file: Path, settings: Settings, spark: SparkSession) -> None:
     """Drain a pipeline and print its projections with their changelogs."""
-    from jobs.pipeline import drain
+    from jobs.run.pipeline import drain
 
     name = pipeline_of(file)
     report = drain(settings, name, spark)

@@ -2,7 +2,7 @@
 
 Dagster's own subprocess client leaves children alive: on cancel it sends SIGINT to one process, waits, and gives up.
 This one ends the child's whole session (the JVM is in it), by SIGTERM and then SIGKILL; and when the process that
-watches the child is itself killed, the child's lifeline (`jobs.lifeline`) closes and it ends itself.
+watches the child is itself killed, the child's lifeline (`jobs.run.lifeline`) closes and it ends itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import dagster as dg
 
-from jobs.lifeline import LIFELINE_FD
+from jobs.run.lifeline import LIFELINE_FD
 from orchestration.processes import ProcessGroup
 from state_store.errors import Action
 
@@ -185,4 +185,4 @@ def _fenced(text: str) -> dg.MetadataValue[Any]:
 
 def drain_command(pipeline: str) -> list[str]:
     """How the drain of a pipeline is started: the interpreter that runs us has the packages."""
-    return [sys.executable, "-m", "jobs.pipes", pipeline]
+    return [sys.executable, "-m", "jobs.run.dagster_child", pipeline]

@@ -19,7 +19,7 @@ hypothesis_settings.load_profile("strandline")
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
     """The one session: a JVM takes 10–15 s to start."""
-    from jobs.spark import spark_session
+    from jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-tests") as session:
         yield session

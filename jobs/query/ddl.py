@@ -140,7 +140,7 @@ def _shared_by_none(definition: Definition, catalog: Catalog) -> frozenset[str]:
 
     None when some plan cannot be made, as after a change of an input: a table too many is no fault, one too few is.
     """
-    from jobs.maintained import shared_tables
+    from jobs.run.schedule import shared_tables
 
     try:
         kept = [shared_tables(d, catalog) for d in catalog.pipeline(definition.pipeline) if d.name != definition.name]

@@ -21,7 +21,7 @@ from jobs.catalog.relations import event_log, relation_of
 from jobs.ingest.event_logs import log_spec
 from jobs.ingest.offsets import log_table
 from jobs.model.settings import SparkSettings
-from jobs.views import Maintained, maintained, refresh_all
+from jobs.run.refresh_views import Maintained, maintained, refresh_all
 from state_store import reader
 from state_store.commits import CommitRecord, Head
 from state_store.layout import Lake
@@ -46,7 +46,7 @@ _WRITER = "conformance/1"
 
 def run(cases: Sequence[Case], modes: Sequence[str], cuts: int) -> Iterator[Outcome]:
     """The outcomes of the cases; one Spark session for all."""
-    from jobs.spark import spark_session
+    from jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=1), "conformance") as spark:
         for start in range(0, len(cases), _CHUNK):

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import jobs.demo
 from jobs.model.settings import KafkaSettings, Settings
-from jobs.pipeline import drain
 from jobs.query.interpreter import Interpreter
+from jobs.run.pipeline import drain
 from jobs.serve.results import Rows
 from tests.invariants import assert_correct
 from tests.kafka_broker import KafkaBroker

@@ -16,7 +16,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log
 from jobs.ivm.refresh import refresh
 from jobs.model.definitions import Source
-from jobs.views import maintained, refresh_all
+from jobs.run.refresh_views import maintained, refresh_all
 from state_store.layout import Lake
 from tests import lake_tables
 from tests.invariants import assert_correct
@@ -96,7 +96,7 @@ def _killed(lake: Lake, failpoint: str) -> None:
 def main(root: str) -> None:
     """Refresh the views of a lake once, in this process."""
     from jobs.model.settings import SparkSettings
-    from jobs.spark import spark_session
+    from jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-child") as spark:
         refreshed(spark, Lake(Path(root)))

@@ -15,12 +15,13 @@ from typing import IO
 import pytest
 from typer.testing import CliRunner
 
-from jobs import cli, pipeline
+from jobs import cli
 from jobs.model.report import RunReport
 from jobs.model.settings import Settings
 from jobs.query.interpreter import Interpreter
 from jobs.query.output import Output
 from jobs.query.prompt import answer, complete
+from jobs.run import pipeline
 from state_store.layout import Lake
 from tests.lake_tables import append, delete
 

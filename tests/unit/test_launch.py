@@ -1,6 +1,6 @@
 """A drain that Dagster starts: what it reports, how it fails, and that nothing of it outlives its step.
 
-The children here are real processes that run `jobs.pipes` with a pipeline that needs no JVM.
+The children here are real processes that run `jobs.run.dagster_child` with a pipeline that needs no JVM.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ STANDS_AND_REFUSES = """
 
 
 def child(body: str, pids: Path | None = None) -> list[str]:
-    """The command of a child whose `jobs.pipeline.drain` is `body`'s."""
+    """The command of a child whose `jobs.run.pipeline.drain` is `body`'s."""
     head = f"""
     import sys, types
     from pathlib import Path
@@ -94,10 +94,10 @@ def child(body: str, pids: Path | None = None) -> list[str]:
         pipeline: str; epochs: int; seconds: float; tables: tuple
     """
     tail = """
-    module = types.ModuleType('jobs.pipeline')
+    module = types.ModuleType('jobs.run.pipeline')
     module.drain = drain
-    sys.modules['jobs.pipeline'] = module
-    from jobs.pipes import main
+    sys.modules['jobs.run.pipeline'] = module
+    from jobs.run.dagster_child import main
     sys.exit(main(['packages']))
     """
     return [sys.executable, "-c", "".join(textwrap.dedent(part) for part in (head, body, tail))]

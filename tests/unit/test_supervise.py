@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.supervise import _started, end_orphan
+from jobs.run.orphans import _started, end_orphan
 
 
 @pytest.fixture

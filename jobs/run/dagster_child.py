@@ -1,4 +1,4 @@
-"""The child that Dagster starts to drain a pipeline: `python -m jobs.pipes PIPELINE`.
+"""The child that Dagster starts to drain a pipeline: `python -m jobs.run.dagster_child PIPELINE`.
 
 It runs the same drain as `strandline run`, then says through Dagster Pipes what became of each asset it was asked for.
 Which table an asset shows comes from the parent, in the session's extras under `tables`:
@@ -14,8 +14,8 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
-from jobs.lifeline import hold_lifeline
 from jobs.model.settings import load_settings
+from jobs.run.lifeline import hold_lifeline
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         The exit code: 0, `EXIT_FAILED` when the drain failed, `EXIT_USAGE` when called wrongly.
     """
     if len(arguments) != 1:
-        print("usage: python -m jobs.pipes PIPELINE", file=sys.stderr)
+        print("usage: python -m jobs.run.dagster_child PIPELINE", file=sys.stderr)
         return EXIT_USAGE
     hold_lifeline()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _drain(pipeline: str) -> RunReport:
-    from jobs.pipeline import drain
+    from jobs.run.pipeline import drain
 
     return drain(load_settings(), pipeline)
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from jobs.ingest import event_logs, source
 from jobs.model.definitions import Definition, Source
-from jobs.tallies import Tallies
-from jobs.views import Maintained, refresh_all
+from jobs.run.refresh_views import Maintained, refresh_all
+from jobs.run.tallies import Tallies
 from state_store import reader
 from state_store.layout import event_log_of
 

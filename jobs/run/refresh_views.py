@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from jobs.ivm.refresh.error_policy import refresh_guarded
 from jobs.ivm.refresh.refresh import StageResult, refresh_stage
-from jobs.maintained import Maintained, maintained
 from jobs.model.errors import RefreshFailed
+from jobs.run.schedule import Maintained, maintained
 from state_store import reader
 from state_store.errors import StrandlineError
 from state_store.layout import dead_letters_of

@@ -11,7 +11,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, InsertQuery, Source
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport, TableReport
-from jobs.supervise import end_orphan, noted_jvm
+from jobs.run.orphans import end_orphan, noted_jvm
 from state_store.layout import Lake, dead_letters_of, event_log_of
 from state_store.lock import writer_lock
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from jobs.model.settings import Settings
-    from jobs.stream import PipelineStream
+    from jobs.run.stream import PipelineStream
 
 
 def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> RunReport:
@@ -61,7 +61,7 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
         missing = UnknownName.among("pipeline", name, catalog.pipelines())
         raise PipelineMissing(missing.message, hint=missing.hint or "register one: strandline apply FILE.sql")
     # Planning needs no session: a definition that cannot run is refused before a JVM starts.
-    from jobs.views import maintained
+    from jobs.run.refresh_views import maintained
 
     levels = maintained(definitions, catalog)
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
@@ -71,7 +71,7 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
         with _session(settings, spark) as session, noted_jvm(session, note):
             from jobs.functions.python.register import Library
             from jobs.ingest import source
-            from jobs.stream import PipelineStream
+            from jobs.run.stream import PipelineStream
 
             source.register(session)
             functions = Library(catalog.functions.values(), settings.functions.modules)
@@ -83,7 +83,7 @@ def _session(settings: Settings, spark: SparkSession | None) -> Iterator[SparkSe
     if spark is not None:
         yield spark
         return
-    from jobs.spark import spark_session
+    from jobs.run.spark import spark_session
 
     with spark_session(settings.spark) as session:
         yield session
