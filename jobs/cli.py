@@ -26,8 +26,8 @@ from state_store.errors import StrandlineError
 if TYPE_CHECKING:
     from jobs.model.report import RunReport
     from jobs.model.settings import Settings
-    from jobs.query.interpreter import Interpreter
     from jobs.serve.results import Result
+    from jobs.session.interpreter import Interpreter
 
 USER_ERROR = 2
 INTERRUPTED = 130
@@ -54,7 +54,7 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object for each row
 @app.command()
 def apply(file: SqlFile) -> None:
     """Check the definitions of FILE.sql and register them as the pipeline named after the file."""
-    from jobs.query.files import apply as apply_file
+    from jobs.session.apply import apply as apply_file
 
     with _exit_codes():
         say(str(apply_file(file, load_settings())))
@@ -95,8 +95,8 @@ def sql(
     if text is not None and file is not None:
         raise typer.BadParameter("give -e or -f, not both")
     with _exit_codes():
-        from jobs.query.files import pipeline_of, read_text
-        from jobs.query.interpreter import DEFAULT_PIPELINE, Interpreter
+        from jobs.session.apply import pipeline_of, read_text
+        from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 
         output = Output(json)
         interpreter = Interpreter(load_settings(), pipeline_of(file) if file else DEFAULT_PIPELINE)
@@ -111,7 +111,7 @@ def sql(
 @app.command()
 def status(json: Json = False) -> None:
     """Where every pipeline stands: versions, epochs, rows and lag, from the tables' commits."""
-    from jobs.query.status import status as all_tables
+    from jobs.session.status import status as all_tables
 
     with _exit_codes():
         Output(json).write(all_tables(load_settings()))
@@ -145,7 +145,7 @@ def _applied(what: str, settings: Settings) -> str:
         return what
     if not path.is_file():
         raise typer.BadParameter(f"there is no file '{what}'")
-    from jobs.query.files import apply as apply_file
+    from jobs.session.apply import apply as apply_file
 
     applied = apply_file(path, settings)
     say(str(applied))

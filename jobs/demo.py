@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from jobs.model.definitions import View
 from jobs.model.settings import IngestSettings, KafkaSettings, load_settings
-from jobs.query.files import apply, pipeline_of, read_text
-from jobs.query.interpreter import Interpreter
 from jobs.query.output import Output
 from jobs.serve.results import Rows
+from jobs.session.apply import apply, pipeline_of, read_text
+from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
 from jobs.sql.syntax import InsertValues
 from state_store import reader

@@ -9,9 +9,9 @@ from jobs.model.relation import Relation
 from jobs.model.stage import Output
 from jobs.query.clauses.logical import Block, From, Query, Semantics
 from jobs.query.clauses.read import read_query
+from jobs.session.define.view_options import view_options
 from jobs.sql.dialect import sql_of
 from jobs.sql.statements import CreateView, parse_one
-from jobs.sql.view_options import view_options
 
 
 def read(text: str, catalog: Catalog) -> Query:

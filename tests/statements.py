@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition
-from jobs.sql.analyze import define
+from jobs.session.define.analyze import define
 from jobs.sql.statements import CreateSource, CreateView, InsertSelect, parse
 from state_store.layout import Lake
 

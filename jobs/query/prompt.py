@@ -17,8 +17,8 @@ from jobs.sql.dialect import tokenize
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from jobs.query.interpreter import Interpreter
     from jobs.query.output import Output
+    from jobs.session.interpreter import Interpreter
 
 HELP = """Statements end with a semicolon:
   SHOW STREAMS; SHOW TABLES; SHOW QUERIES; SHOW TOPICS; SHOW FUNCTIONS; SHOW PROPERTIES;

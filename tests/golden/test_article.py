@@ -20,8 +20,8 @@ from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings
 from jobs.model.stage import inputs_of
-from jobs.query.interpreter import Interpreter
 from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
 from state_store import reader
 from state_store.layout import Lake
 from tests.duck_lake import DuckLake

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 import jobs.demo
 from jobs.model.settings import KafkaSettings, Settings
-from jobs.query.interpreter import Interpreter
 from jobs.run.pipeline import drain
 from jobs.serve.results import Rows
+from jobs.session.interpreter import Interpreter
 from tests.invariants import assert_correct
 from tests.kafka_broker import KafkaBroker
 

@@ -16,7 +16,7 @@ from benchmarks.nexmark.amendments import amended
 from benchmarks.nexmark.generator import Event, Generator, side_input
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, View
-from jobs.sql.analyze import define
+from jobs.session.define.analyze import define
 from jobs.sql.statements import CreateSource, CreateView, parse
 from tests.duck_lake import DuckLake
 from tests.nexmark.expected import EXPECTED

@@ -15,9 +15,9 @@ from benchmarks.nexmark.generator import Event, side_input
 from jobs.ingest.produce import insert_rows
 from jobs.model.definitions import Source, View
 from jobs.model.settings import Settings
-from jobs.query.files import apply
-from jobs.query.interpreter import Interpreter
 from jobs.run.pipeline import drain
+from jobs.session.apply import apply
+from jobs.session.interpreter import Interpreter
 from state_store import reader
 from tests.nexmark.expected import EXPECTED
 from tests.nexmark.house import HOUSE, from_scratch, statements, with_amendments

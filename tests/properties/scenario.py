@@ -17,7 +17,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import NotSupported
-from jobs.sql.analyze import define
+from jobs.session.define.analyze import define
 from jobs.sql.statements import CreateView, parse_one
 from tests.duck_lake import DuckLake
 from tests.memory_catalog import MemoryCatalog

@@ -12,8 +12,8 @@ from jobs.ivm.rules.stored import stored_columns
 from jobs.model import types as t
 from jobs.model.errors import FunctionFailed, ViewsStopped, revive
 from jobs.model.settings import FunctionSettings, Settings
-from jobs.query.interpreter import Interpreter
 from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
 from state_store import reader
 from tests.own_rules import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, function
 

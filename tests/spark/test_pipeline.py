@@ -12,8 +12,8 @@ from jobs.ingest.produce import insert_rows
 from jobs.model.definitions import Source
 from jobs.model.errors import PipelineMissing
 from jobs.model.settings import IngestSettings, Settings
-from jobs.query.interpreter import Interpreter
 from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
 from state_store import reader
 from state_store.errors import StrandlineError
 from tests.invariants import assert_correct

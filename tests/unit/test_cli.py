@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 from jobs import cli
 from jobs.model.report import RunReport
 from jobs.model.settings import Settings
-from jobs.query.interpreter import Interpreter
 from jobs.query.output import Output
 from jobs.query.prompt import answer, complete
 from jobs.run import pipeline
+from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
 from tests.lake_tables import append, delete
 

@@ -135,7 +135,7 @@ def test_nothing_of_it_loads_spark(lake: Lake) -> None:
     """The prompt answers EXPLAIN and DESCRIBE within a second: no JVM, no pyspark, no pandas."""
     code = (
         "import sys, jobs.ivm.explain.view, jobs.ivm.explain.stage, jobs.ivm.refresh.choose;"
-        "import jobs.ivm.rules.maintenance, jobs.sql.analyze;"
+        "import jobs.ivm.rules.maintenance, jobs.session.define.analyze;"
         "print({'pyspark', 'pandas', 'pyarrow'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -25,12 +25,12 @@ from jobs.model.errors import (
 )
 from jobs.model.settings import Settings
 from jobs.model.types import SqlType
-from jobs.query.coerce import assign
-from jobs.query.files import apply
-from jobs.query.interpreter import Interpreter
-from jobs.query.literals import evaluate
-from jobs.query.status import status
 from jobs.serve.results import Document, Message, Result, Rows
+from jobs.session.apply import apply
+from jobs.session.conversions import assign
+from jobs.session.interpreter import Interpreter
+from jobs.session.literals import evaluate
+from jobs.session.status import status
 from jobs.sql.dialect import parse_expression
 from state_store.errors import WriterBusy
 from state_store.layout import Lake

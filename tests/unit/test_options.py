@@ -7,9 +7,9 @@ import pytest
 from jobs.model import types as t
 from jobs.model.definitions import Column
 from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from jobs.sql.options import SourceOptions, source_options
+from jobs.session.define.options import SourceOptions, source_options
+from jobs.session.define.view_options import view_options
 from jobs.sql.syntax import Option
-from jobs.sql.view_options import view_options
 
 COLUMNS = (
     Column("id", t.BIGINT, key=True),

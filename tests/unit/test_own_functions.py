@@ -32,8 +32,8 @@ from jobs.model.errors import (
     UnknownName,
 )
 from jobs.model.settings import FunctionSettings, Settings, load_settings
-from jobs.query.interpreter import Interpreter
 from jobs.serve.results import Document, Message, Rows
+from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
 from tests.own_rules import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call, function
 from tests.rule_harness import RuleBench, multiset

@@ -9,8 +9,8 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
-from jobs.query.ddl import drop
 from jobs.run.schedule import maintained, shared_tables
+from jobs.session.catalog_changes import drop
 from jobs.sql.statements import Drop, parse_one
 from state_store.layout import Lake, is_shared
 from tests.duck_lake import DuckLake

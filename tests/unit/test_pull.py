@@ -9,8 +9,8 @@ import pytest
 
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.settings import Settings
-from jobs.query.interpreter import Interpreter
 from jobs.serve.results import Rows
+from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
 from tests.lake_tables import NOON, append, delete, events, update
 

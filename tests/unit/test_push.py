@@ -11,8 +11,8 @@ import pytest
 
 from jobs.model.errors import NotSupported
 from jobs.model.settings import Settings
-from jobs.query.interpreter import Interpreter
 from jobs.serve.results import LiveRows, Tombstone
+from jobs.session.interpreter import Interpreter
 from state_store.errors import TableMissing
 from state_store.layout import Lake
 from tests.lake_tables import append, delete, events, update

@@ -8,7 +8,7 @@ from jobs.model.definitions import Column, Source
 from jobs.model.errors import InvalidQuery
 from jobs.model.types import Kind
 from jobs.query.clauses.select_list import RESERVED
-from jobs.sql.options import source_options
+from jobs.session.define.options import source_options
 from jobs.sql.syntax import CreateSource, DeclaredColumn
 
 # Tables of the lake that belong to a definition have its name and one of these endings.

@@ -1,7 +1,7 @@
 """The values of `INSERT INTO … VALUES`: constant expressions become Python values of the columns' types.
 
 Two steps, as everywhere in SQL: an expression has a value of its own type (1.5 is a DECIMAL, 1e0 a DOUBLE), and
-assigning it to a column widens it or is an error (`jobs.query.coerce`).
+assigning it to a column widens it or is an error (`jobs.session.conversions`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from sqlglot import exp
 
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
 from jobs.model.types import MAX_PRECISION
-from jobs.query.coerce import assign, convert
 from jobs.serve.format import cell
+from jobs.session.conversions import assign, convert
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.types_text import type_of
 

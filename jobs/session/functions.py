@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobs.functions.define import function_of
 from jobs.model.errors import NameTaken, UnknownName
 from jobs.serve.format import Table, cell
 from jobs.serve.results import Document
+from jobs.session.define.function import function_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from jobs.catalog.catalog import Catalog
     from jobs.model.definitions import Function
-    from jobs.query.ddl import Outcome
+    from jobs.session.catalog_changes import Outcome
     from jobs.sql.syntax import CreateFunction, DropFunction
 
 

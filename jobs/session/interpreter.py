@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
-from jobs.query import ddl
-from jobs.query.session import Session
 from jobs.serve.results import Document, Message, Result
+from jobs.session import catalog_changes as ddl
+from jobs.session.properties import Session
 from jobs.sql.statements import parse
 from jobs.sql.syntax import (
     CreateFunction,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.model.settings import Settings
-    from jobs.query.functions import FunctionChange
+    from jobs.session.functions import FunctionChange
 
 DEFAULT_PIPELINE = "default"
 
@@ -94,12 +94,12 @@ class Interpreter:
 
     def register_function(self, statement: CreateFunction) -> FunctionChange:
         """Define a function written in Python."""
-        from jobs.query import functions
+        from jobs.session import functions
 
         return functions.register(statement, self.catalog, self.settings.functions.modules)
 
     def _function(self, statement: CreateFunction | DropFunction | DescribeFunction) -> Result:
-        from jobs.query import functions
+        from jobs.session import functions
 
         match statement:
             case CreateFunction():
@@ -110,7 +110,7 @@ class Interpreter:
                 return functions.description(statement.name, self.catalog)
 
     def _insert(self, statement: InsertValues) -> Message:
-        from jobs.query.inserts import insert
+        from jobs.session.inserts import insert
 
         count = insert(statement, self.catalog, self.settings, self.lake)
         return Message(f"{count} row{'' if count == 1 else 's'} inserted into '{statement.target}'")
@@ -128,7 +128,7 @@ class Interpreter:
         return push(statement, self.catalog, self.lake, functions, from_latest=self.session.from_latest)
 
     def _show(self, statement: Show | Describe | Explain) -> Result:
-        from jobs.query import show
+        from jobs.session import show
 
         match statement:
             case Show():

@@ -15,7 +15,7 @@ from jobs.query.clauses.fingerprint import fingerprint
 from jobs.query.clauses.keys import outputs_of
 from jobs.query.clauses.logical import Query
 from jobs.query.clauses.read import read_query
-from jobs.sql.define_view import inputs_of, makes_stream
+from jobs.session.define.view import inputs_of, makes_stream
 from jobs.sql.dialect import sql_of
 from jobs.sql.syntax import InsertSelect
 

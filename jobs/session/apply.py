@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import SqlSyntaxError
-from jobs.query import ddl
-from jobs.query.functions import FunctionChange
-from jobs.query.functions import register as register_function
-from jobs.query.interpreter import Interpreter
+from jobs.session import catalog_changes as ddl
+from jobs.session.functions import FunctionChange
+from jobs.session.functions import register as register_function
+from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
 from jobs.sql.syntax import CreateFunction, CreateSource, CreateView, InsertSelect, Statement
 from state_store.layout import Lake

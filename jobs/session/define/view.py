@@ -18,11 +18,11 @@ from jobs.query.clauses.keys import grows_by_groups, outputs_of
 from jobs.query.clauses.ksql_projection import check_projection
 from jobs.query.clauses.logical import Block, From, Query, Semantics, SetOperation, relations_of
 from jobs.query.clauses.read import read_query
-from jobs.sql.define_source import check_name
+from jobs.session.define.options import timestamp_column
+from jobs.session.define.source import check_name
+from jobs.session.define.view_options import check_formats, view_options
 from jobs.sql.dialect import sql_of
-from jobs.sql.options import timestamp_column
 from jobs.sql.syntax import CreateView
-from jobs.sql.view_options import check_formats, view_options
 from state_store.layout import event_log_of
 
 

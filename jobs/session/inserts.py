@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jobs.model import types as t
 from jobs.model.definitions import Source
 from jobs.model.errors import InvalidQuery, UnknownName
-from jobs.query.literals import evaluate
+from jobs.session.literals import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

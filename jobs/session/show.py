@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.query.ddl import described
 from jobs.serve.format import Table, cell
 from jobs.serve.results import Document, Rows
-from jobs.sql.view_options import TOPIC_OPTIONS
+from jobs.session.catalog_changes import described
+from jobs.session.define.view_options import TOPIC_OPTIONS
 from state_store import reader
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from jobs.catalog.catalog import Catalog
     from jobs.model.settings import Settings
-    from jobs.query.session import Session
+    from jobs.session.properties import Session
     from jobs.sql.syntax import Explain, Show
     from state_store.layout import Lake
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
-from jobs.sql.define_insert import insert_query_of
-from jobs.sql.define_source import source_of
-from jobs.sql.define_view import view_of
+from jobs.session.define.insert import insert_query_of
+from jobs.session.define.source import source_of
+from jobs.session.define.view import view_of
 from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
 
 

@@ -56,7 +56,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
         SqlError: the definition cannot be accepted, or its formats cannot hold it; the catalog is as it was.
     """
-    from jobs.sql.analyze import define
+    from jobs.session.define.analyze import define
 
     definition = define(statement, catalog, pipeline)
     if isinstance(definition, Source):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from jobs.model.definitions import Column
 from jobs.model.errors import NotSupported, OptionRefused
-from jobs.sql.options import allowed, check_columns, check_topic, count_of, error, format_of
+from jobs.session.define.options import allowed, check_columns, check_topic, count_of, error, format_of
 from jobs.sql.syntax import Option
 
 _CHOICES = {

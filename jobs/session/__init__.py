@@ -1,0 +1,1 @@
+"""Statements at work: what each asks for, done against catalog, topics and tables."""

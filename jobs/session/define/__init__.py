@@ -1,0 +1,1 @@
+"""From a CREATE statement to a definition that the catalog can take."""
