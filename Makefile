@@ -16,7 +16,7 @@ $(STAMP): requirements.lock pyproject.toml infra/setup.sh infra/jars.py
 setup: $(STAMP) ## make the virtual environment from the lock file, and fetch Delta's jars
 
 demo: $(STAMP) ## the pattern catalogue's examples, end to end on the local log
-	@$(BIN)/python -m jobs.demo
+	@$(BIN)/python -m jobs.cli.demo
 
 up: $(STAMP) ## Dagster's web server and daemon on loopback, over the same lake
 	@$(BIN)/python -m orchestration.up

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import SqlSyntaxError
-from jobs.session import catalog_changes as ddl
+from jobs.session import catalog_changes
 from jobs.session.functions import FunctionChange
 from jobs.session.functions import register as register_function
 from jobs.session.interpreter import Interpreter
@@ -38,7 +38,7 @@ class Applied:
 
     pipeline: str
     functions: tuple[FunctionChange, ...]
-    changes: tuple[ddl.Change, ...]
+    changes: tuple[catalog_changes.Change, ...]
     missing: tuple[str, ...]
     skipped: dict[str, int]
 
@@ -83,7 +83,7 @@ def apply(path: Path, settings: Settings) -> Applied:
 
 
 def _rehearse(
-    functions: Sequence[CreateFunction], statements: Sequence[ddl.Defining], interpreter: Interpreter
+    functions: Sequence[CreateFunction], statements: Sequence[catalog_changes.Defining], interpreter: Interpreter
 ) -> None:
     """Register the statements in a copy of the catalog: the first one that fails fails here."""
     with TemporaryDirectory(prefix="strandline-") as scratch:
@@ -94,7 +94,7 @@ def _rehearse(
         for function in functions:
             register_function(function, catalog, interpreter.settings.functions.modules)
         for statement in statements:
-            ddl.register(statement, catalog, interpreter.pipeline, interpreter.lake)
+            catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake)
 
 
 def _kind(statement: Statement) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
 from jobs.serve.results import Document, Message, Result
-from jobs.session import catalog_changes as ddl
+from jobs.session import catalog_changes
 from jobs.session.properties import Session
 from jobs.sql.statements import parse
 from jobs.sql.syntax import (
@@ -71,7 +71,7 @@ class Interpreter:
             case InsertValues():
                 return self._insert(statement)
             case Drop():
-                return Message(ddl.drop(statement, self.catalog, self.lake))
+                return Message(catalog_changes.drop(statement, self.catalog, self.lake))
             case Select():
                 return self._select(statement)
             case Show() | Describe() | Explain():
@@ -85,11 +85,11 @@ class Interpreter:
             case _:
                 raise AssertionError(statement)
 
-    def register(self, statement: ddl.Defining) -> ddl.Change:
+    def register(self, statement: catalog_changes.Defining) -> catalog_changes.Change:
         """Define a source, a view or a query into a stream; a source's topic is created when it is not there."""
-        change = ddl.register(statement, self.catalog, self.pipeline, self.lake)
+        change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake)
         if isinstance(statement, CreateSource):
-            ddl.ensure_topic(change.definition, self.settings, self.lake)
+            catalog_changes.ensure_topic(change.definition, self.settings, self.lake)
         return change
 
     def register_function(self, statement: CreateFunction) -> FunctionChange:

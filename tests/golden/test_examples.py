@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import jobs.demo
+import jobs.cli.demo
 from jobs.model.settings import KafkaSettings, Settings
 from jobs.run.pipeline import drain
 from jobs.serve.results import Rows
@@ -19,7 +19,7 @@ from jobs.session.interpreter import Interpreter
 from tests.invariants import assert_correct
 from tests.kafka_broker import KafkaBroker
 
-PIPELINES = {file.stem: file for file in jobs.demo.PIPELINES}
+PIPELINES = {file.stem: file for file in jobs.cli.demo.PIPELINES}
 
 EXPECTED: dict[str, dict[str, set[tuple[Any, ...]]]] = {
     "movie_tickets": {
@@ -40,7 +40,7 @@ def _query(settings: Settings, text: str) -> set[tuple[Any, ...]]:
 
 
 def _check(name: str, settings: Settings, spark: SparkSession) -> None:
-    jobs.demo.define(PIPELINES[name], settings)
+    jobs.cli.demo.define(PIPELINES[name], settings)
     report = drain(settings, name, spark)
     assert report.epochs >= 1
     for view, rows in EXPECTED[name].items():

@@ -15,11 +15,11 @@ from typing import IO
 import pytest
 from typer.testing import CliRunner
 
-from jobs import cli
+from jobs.cli import main as cli
+from jobs.cli.output import Output
+from jobs.cli.prompt import answer, complete
 from jobs.model.report import RunReport
 from jobs.model.settings import Settings
-from jobs.query.output import Output
-from jobs.query.prompt import answer, complete
 from jobs.run import pipeline
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
@@ -195,7 +195,7 @@ def test_queries_and_inserts_load_neither_spark_nor_pandas_nor_the_prompt(filled
     """What keeps the command fast: none of the heavy libraries is even imported."""
     text = "SELECT * FROM package_locations; INSERT INTO package_checkins (package_id) VALUES (9); SHOW TABLES;"
     program = (
-        "import sys\nfrom jobs.cli import app\n"
+        "import sys\nfrom jobs.cli.main import app\n"
         f"app(['sql', '--json', '-e', {text!r}], standalone_mode=False)\n"
         "sys.exit(str([m for m in ('pyspark', 'pandas', 'prompt_toolkit') if m in sys.modules]))"
     )

@@ -1,4 +1,4 @@
-"""What WITH (…) may say of a source: an allow-list, with the defaults. Those of a view are `jobs.session.define.view_options`.
+"""The WITH (…) of a source: an allow-list, with the defaults. That of a view is `jobs.session.define.view_options`.
 
 Everything else is refused. That is not pedantry: Kafka's client options can load classes and run code in the reader
 (`sasl.jaas.config`, callback handlers, interceptors), so none is ever taken from SQL; they belong into the settings.

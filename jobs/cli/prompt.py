@@ -10,14 +10,14 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 
+from jobs.cli.completion import CatalogCompleter
+from jobs.cli.output import say
 from jobs.model.errors import SqlSyntaxError
-from jobs.query.completion import CatalogCompleter
-from jobs.query.output import say
 from jobs.sql.dialect import tokenize
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from jobs.query.output import Output
+    from jobs.cli.output import Output
     from jobs.session.interpreter import Interpreter
 
 HELP = """Statements end with a semicolon:

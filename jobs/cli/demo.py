@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.cli.output import Output
 from jobs.model.definitions import View
 from jobs.model.settings import IngestSettings, KafkaSettings, load_settings
-from jobs.query.output import Output
 from jobs.serve.results import Rows
 from jobs.session.apply import apply, pipeline_of, read_text
 from jobs.session.interpreter import Interpreter

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.cli.output import Output, say
 from jobs.model.settings import load_settings
-from jobs.query.output import Output, say
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def sql(
         output = Output(json)
         interpreter = Interpreter(load_settings(), pipeline_of(file) if file else DEFAULT_PIPELINE)
         if text is None and file is None and sys.stdin.isatty():
-            from jobs.query.prompt import converse
+            from jobs.cli.prompt import converse
 
             converse(interpreter, output)
             return

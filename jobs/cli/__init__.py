@@ -1,0 +1,1 @@
+"""The command `strandline`, its prompt and its output."""
