@@ -84,14 +84,14 @@ class Table:
         self._check_version(upto)
         if after is None:
             rows = self.read(upto).withColumn(WEIGHT, F.lit(1).cast("bigint"))
-            return rows if self.spec.kind == "append" else rows.withColumn(VERSION, F.lit(upto).cast("bigint"))
+            return rows if self.spec.storage == "append" else rows.withColumn(VERSION, F.lit(upto).cast("bigint"))
         if after > upto:
             raise VersionGone(
                 f"'{self.spec.name}' is at version {upto}, but version {after} was read before: it was made anew",
                 where=str(self.path),
                 hint="drop the views that read it and create them again",
             )
-        if self.spec.kind == "append":
+        if self.spec.storage == "append":
             return self._added_rows(after, upto).withColumn(WEIGHT, F.lit(1).cast("bigint"))
         return self._change_feed(after, upto)
 

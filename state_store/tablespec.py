@@ -24,7 +24,7 @@ class TableSpec:
     Attributes:
         name: the table's name in the lake.
         columns: the visible columns in order, (name, Spark DDL type).
-        kind: `append`: rows are only added. `keyed`: at most one row per key; rows change and go.
+        storage: `append`: rows are only added. `keyed`: at most one row per key; rows change and go.
         key: the columns that identify a row, `__state.<field>` for one that is not visible. Empty for an append table,
             and for a keyed one that holds a single row.
         state: the Spark DDL type of the `__state` struct, or None.
@@ -32,7 +32,7 @@ class TableSpec:
 
     name: str
     columns: tuple[tuple[str, str], ...]
-    kind: Literal["append", "keyed"]
+    storage: Literal["append", "keyed"]
     key: tuple[str, ...] = ()
     state: str | None = None
 
@@ -56,7 +56,7 @@ class TableSpec:
         """The Delta properties of the table."""
         horizon = f"interval {RECOVERY_HORIZON_DAYS} days"
         # An update marks the old row in a deletion vector; without them it would rewrite the row's file.
-        kind = {"keyed": "delta.enableDeletionVectors", "append": "delta.appendOnly"}[self.kind]
+        kind = {"keyed": "delta.enableDeletionVectors", "append": "delta.appendOnly"}[self.storage]
         return {
             "delta.enableChangeDataFeed": "true",
             kind: "true",

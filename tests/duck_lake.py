@@ -27,7 +27,7 @@ from jobs.ivm.rules.stored import stored_columns
 from jobs.model.definitions import Definition, InsertQuery, Source
 from jobs.model.relation import Relation
 from jobs.model.stage import Stage, inputs_of
-from jobs.model.stage_columns import key_names, kind_of
+from jobs.model.stage_columns import key_names, storage_of
 from tests import oracle
 from tests.duck_apply import append, path, settle
 from tests.duck_store import FROM, TO, Store, quoted
@@ -121,7 +121,7 @@ class DuckLake:
         """What the last refresh did to the visible rows: (weight, row), the old row of a key before the new one."""
         store = self.stores[name]
         stage = next((kept.stage for kept in self.kept if kept.stage.table == name), None)
-        keyed = stage is not None and kind_of(stage) == "keyed"
+        keyed = stage is not None and storage_of(stage) == "keyed"
         order = ", ".join([*(path(stage, each) for each in key_names(stage)), FROM]) if stage and keyed else "rowid"
         found = self.fetch(
             f"SELECT {', '.join(map(quoted, self.visible(name)))}, {FROM} FROM {store.table}"
@@ -189,7 +189,7 @@ class DuckLake:
         changed = self._changed(kept)
         if changed is None or changed:
             sql = self._with_inputs(kept, changed)
-            if kind_of(stage) == "append":
+            if storage_of(stage) == "append":
                 append(stage, store, sql, self.epoch)
             else:
                 settle(stage, store, sql, self.epoch, types=not kept.typed)
@@ -210,7 +210,7 @@ class DuckLake:
         for name, each in relations(kept.stage, changed):
             if name in rule:
                 texts.append(f"{quoted(name)} AS ({self._side(name.split('_', 1)[0], each.relation, since)})")
-        if kind_of(kept.stage) == "keyed":
+        if storage_of(kept.stage) == "keyed":
             texts.append(f"self_old AS ({self.stores[kept.stage.table].at(since)})")
         return f"WITH {', '.join(texts)} SELECT * FROM ({rule})" if texts else rule
 

@@ -61,7 +61,7 @@ class Store:
         """SELECT of what changed after `since` up to `now`, with `__weight`; a row that came back as it was is none."""
         names = self._list(relation)
         came = f"{FROM} > {since} AND {alive(now)}"
-        if relation.kind == "append":
+        if relation.storage == "append":
             return f"SELECT {names}, 1::BIGINT AS __weight FROM {self.table} WHERE {came}"
         went = f"{alive(since)} AND {TO} <= {now}"
         weighed = f"SELECT {names}, CASE WHEN {came} THEN 1 ELSE -1 END::BIGINT AS __weight FROM {self.table}"

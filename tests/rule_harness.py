@@ -21,7 +21,7 @@ from jobs.ivm.rules.stored import stored_columns
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, Core, Input, MapStage, Output, Stage, inputs_of
-from jobs.model.stage_columns import key_names, key_path, kind_of, visible_columns
+from jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
 from jobs.model.types import SqlType
 
 Row = Mapping[str, Any]
@@ -138,7 +138,7 @@ class RuleBench:
         self.initial = False
         rule = self.rule(moved)
         stored = ", ".join(f'"{name}"' for name in self.stored)
-        if kind_of(self.stage) == "append":
+        if storage_of(self.stage) == "append":
             self.db.execute(f"INSERT INTO self_old SELECT {stored} FROM ({rule})")
             return
         self.db.execute(f"CREATE OR REPLACE TEMP TABLE settled AS {rule}")
@@ -169,12 +169,12 @@ class RuleBench:
             self.db.execute(f"INSERT INTO history FROM {raw}")
         net = (
             net_changes(relation, raw, engine("duckdb"))
-            if relation.kind == "keyed"
+            if relation.storage == "keyed"
             else f"SELECT * EXCLUDE (_commit_version) FROM {raw}"
         )
         self.db.execute(f"INSERT INTO {delta} SELECT {columns}, __weight FROM ({net})")
         self.db.execute(f"INSERT INTO {old} FROM {new}")
-        if relation.kind == "keyed":
+        if relation.storage == "keyed":
             same = " AND ".join(f'd."{key}" IS NOT DISTINCT FROM n."{key}"' for key in relation.key) or "TRUE"
             self.db.execute(f"DELETE FROM {new} n WHERE EXISTS (FROM {delta} d WHERE {same} AND __weight < 0)")
         self.db.execute(f"INSERT INTO {new} SELECT {columns} FROM {delta} WHERE __weight > 0")

@@ -9,7 +9,7 @@ from prompt_toolkit.completion import Completer, Completion
 from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.functions.registry import SCALARS
 from jobs.model.definitions import InsertQuery
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ _TEXT = """
     VALUES VALUE_FORMAT VIEW WHEN WHERE WITH exit help
 """
 _WORDS = tuple(_TEXT.split())
-_TYPES = tuple(kind.value for kind in Kind if kind is not Kind.NULL)
+_TYPES = tuple(kind.value for kind in BaseType if kind is not BaseType.NULL)
 
 
 class CatalogCompleter(Completer):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from jobs.model.types import MAX_PRECISION, Kind, SqlType
+from jobs.model.types import MAX_PRECISION, BaseType, SqlType
 
 
 def has_map(kind: SqlType) -> bool:
     """Whether values of the type hold a MAP anywhere: Spark can neither compare nor sort them."""
-    if kind.kind is Kind.MAP:
+    if kind.base is BaseType.MAP:
         return True
     return any(has_map(inner) for inner in (*kind.args, *(field for _, field in kind.fields)))
 
@@ -24,9 +24,9 @@ def addend(kind: SqlType) -> SqlType:
     Spark widens the sum of two decimals by a digit and, at 38, takes that digit from the scale. Adding two of 37 digits
     stays exact, so a sum may have 37: one that needs all 38 is reported as an overflow.
     """
-    if kind.kind is not Kind.DECIMAL:
+    if kind.base is not BaseType.DECIMAL:
         return kind
-    return SqlType(Kind.DECIMAL, precision=min(kind.precision, MAX_PRECISION - 1), scale=kind.scale)
+    return SqlType(BaseType.DECIMAL, precision=min(kind.precision, MAX_PRECISION - 1), scale=kind.scale)
 
 
 class Arrays(ABC):
@@ -37,7 +37,7 @@ class Arrays(ABC):
         """An identifier, quoted."""
 
     @abstractmethod
-    def type(self, kind: SqlType) -> str:
+    def type(self, sql_type: SqlType) -> str:
         """A type."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Arrays(ABC):
         """Values that can be compared and are not NULL, sorted."""
 
     @abstractmethod
-    def sort_by(self, items: str, item: str, key: str, kind: SqlType, *, descending: bool = False) -> str:
+    def sort_by(self, items: str, item: str, key: str, sql_type: SqlType, *, descending: bool = False) -> str:
         """The items, whose type is `kind`, by a key: a comparable expression over `item`."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Arrays(ABC):
         """The smallest item that is not NULL; NULL when there is none."""
 
     @abstractmethod
-    def total(self, items: str, kind: SqlType) -> str:
+    def total(self, items: str, sql_type: SqlType) -> str:
         """The sum of the items that are not NULL, as that type; 0 over none."""
 
     def entries(self, value: str) -> str:
@@ -134,5 +134,5 @@ class Arrays(ABC):
 
     def empty(self, kind: SqlType) -> str:
         """The empty ARRAY or MAP of that type."""
-        literal = {Kind.ARRAY: "array()", Kind.MAP: "map()"}[kind.kind]
+        literal = {BaseType.ARRAY: "array()", BaseType.MAP: "map()"}[kind.base]
         return f"CAST({literal} AS {self.type(kind)})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobs.engines.arrays import Arrays, addend, has_map
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 
 class SparkArrays(Arrays):
@@ -114,7 +114,7 @@ class DuckDbArrays(Arrays):
     def sort(self, items: str, *, descending: bool = False) -> str:
         return f"list_sort({items}, '{'DESC' if descending else 'ASC'}')"
 
-    def sort_by(self, items: str, item: str, key: str, kind: SqlType, *, descending: bool = False) -> str:
+    def sort_by(self, items: str, item: str, key: str, sql_type: SqlType, *, descending: bool = False) -> str:
         keyed = self.transform(items, item, f"struct_pack(k := {key}, i := {item})")
         return self.pluck(self.sort(keyed, descending=descending), "i")
 
@@ -131,5 +131,5 @@ class DuckDbArrays(Arrays):
         return f"COALESCE(CAST(list_sum({items}) AS {self.type(kind)}), 0)"
 
     def empty(self, kind: SqlType) -> str:
-        literal = "MAP {}" if kind.kind is Kind.MAP else "[]"
+        literal = "MAP {}" if kind.base is BaseType.MAP else "[]"
         return f"CAST({literal} AS {self.type(kind)})"

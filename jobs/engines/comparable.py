@@ -14,7 +14,7 @@ Forms of one type are equal exactly when the values are; they sort NULL first, t
 from __future__ import annotations
 
 from jobs.engines.engine import Engine
-from jobs.model.types import Kind, SqlType, struct
+from jobs.model.types import BaseType, SqlType, struct
 
 
 def comparable(engine: Engine, value: str, kind: SqlType) -> str:
@@ -29,16 +29,16 @@ def _nullable(engine: Engine, value: str, kind: SqlType, depth: int) -> str:
 def _present(engine: Engine, value: str, kind: SqlType, depth: int) -> str:
     # Lambdas stand inside each other: their names differ by depth.
     item = f"__c{depth}"
-    match kind.kind:
-        case Kind.ARRAY:
+    match kind.base:
+        case BaseType.ARRAY:
             return engine.transform(value, item, _nullable(engine, item, kind.args[0], depth + 1))
-        case Kind.STRUCT:
+        case BaseType.STRUCT:
             fields = [
                 (f"f{place}", _nullable(engine, engine.field(value, name), inner, depth))
                 for place, (name, inner) in enumerate(kind.fields)
             ]
             return engine.struct(fields)
-        case Kind.MAP:
+        case BaseType.MAP:
             return _entries(engine, value, kind, depth)
         case _:
             return value

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from jobs.ingest.formats import open_format
 from jobs.ingest.formats.coerce import Misfit
 from jobs.ingest.formats.timestamps import reader
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,7 +151,7 @@ class Decoder:
                 errors.setdefault(row, "no timestamp")
             return times
         place = next(i for i, column in enumerate(self._source.columns) if column.name == self._source.timestamp)
-        kind = self._source.columns[place].type.kind
+        kind = self._source.columns[place].type.base
         for row, value in enumerate(_plain_times(visible[place], kind)):
             if row in errors or (records.values[row] is None and value is None):
                 continue
@@ -190,12 +190,12 @@ class Decoder:
         return pa.array([value is None for value in records.values])
 
 
-def _plain_times(array: pa.Array, kind: Kind) -> list[Any]:
+def _plain_times(array: pa.Array, kind: BaseType) -> list[Any]:
     """A TIMESTAMP column's values: text, or microseconds as numbers."""
-    if kind is Kind.VARCHAR:
+    if kind is BaseType.VARCHAR:
         return list(array.to_pylist())
     values = array.cast(pa.int64()).to_pylist()
-    return list(values) if kind is Kind.TIMESTAMP else [None if value is None else value * 1000 for value in values]
+    return list(values) if kind is BaseType.TIMESTAMP else [None if value is None else value * 1000 for value in values]
 
 
 def _in_range(value: int | None) -> int:

@@ -14,7 +14,7 @@ class Relation:
 
     Attributes:
         columns: what can be read by name, in order: the visible columns, and for `append` the meta columns.
-        kind: `append`: rows are only added (event logs, streams); all have the meta columns.
+        storage: `append`: rows are only added (event logs, streams); all have the meta columns.
             `keyed`: at most one row per key; rows change and go.
         key: of a keyed relation, names among `columns` and `hidden`; may be empty for the one row of a global
             aggregate.
@@ -26,7 +26,7 @@ class Relation:
 
     name: str
     columns: tuple[tuple[str, SqlType], ...]
-    kind: Literal["append", "keyed"]
+    storage: Literal["append", "keyed"]
     key: tuple[str, ...] = ()
     hidden: tuple[tuple[str, SqlType], ...] = ()
     identity: tuple[str, ...] = ("_partition", "_offset")

@@ -21,9 +21,9 @@ from sqlglot import exp
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType
 
-JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+JoinType = Literal["inner", "left", "right", "full", "semi", "anti"]
 
-JOIN_WORDS: dict[JoinKind, str] = {
+JOIN_WORDS: dict[JoinType, str] = {
     "inner": "JOIN",
     "left": "LEFT JOIN",
     "right": "RIGHT JOIN",
@@ -60,7 +60,7 @@ class Input:
 
     alias: str
     relation: Relation
-    join: JoinKind = "inner"
+    join: JoinType = "inner"
     on: exp.Expression | None = None
     frozen: bool = False
     as_of: bool = False
@@ -88,10 +88,10 @@ class Core:
     expand: tuple[Output, ...] = ()
 
     @property
-    def kind(self) -> Literal["append", "keyed"]:
+    def storage(self) -> Literal["append", "keyed"]:
         """`append` when every change of an input is rows that are added: nothing that can change or go is read, nothing
         is padded, and no row joins again because of a second match (semi)."""
-        grows = all(i.frozen or (i.relation.kind == "append" and i.join == "inner") for i in self.inputs)
+        grows = all(i.frozen or (i.relation.storage == "append" and i.join == "inner") for i in self.inputs)
         return "append" if grows else "keyed"
 
 
@@ -99,8 +99,8 @@ Body = tuple[Core, ...]
 """UNION ALL of cores that give the same columns (names and types) and have the same key."""
 
 
-def kind_of_body(body: Body) -> Literal["append", "keyed"]:
-    return "append" if all(core.kind == "append" for core in body) else "keyed"
+def storage_of_body(body: Body) -> Literal["append", "keyed"]:
+    return "append" if all(core.storage == "append" for core in body) else "keyed"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, kind_of_body
+from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, storage_of_body
 from jobs.model.types import BIGINT, SqlType, struct
 from state_store.tablespec import STATE, TableSpec
 
@@ -23,9 +23,9 @@ PLACE: tuple[tuple[str, SqlType], ...] = tuple(
 Columns = tuple[tuple[str, SqlType], ...]
 
 
-def kind_of(stage: Stage) -> Literal["append", "keyed"]:
+def storage_of(stage: Stage) -> Literal["append", "keyed"]:
     """Whether the stage's rows are only ever added, or change and go by key."""
-    return kind_of_body(stage.body) if isinstance(stage, MapStage) else "keyed"
+    return storage_of_body(stage.body) if isinstance(stage, MapStage) else "keyed"
 
 
 def visible_columns(stage: Stage) -> Columns:
@@ -71,7 +71,7 @@ def key_path(stage: Stage, name: str) -> tuple[str, ...]:
 
 def relation_of(stage: Stage) -> Relation:
     """The stage's table as another stage reads it."""
-    if kind_of(stage) == "append":
+    if storage_of(stage) == "append":
         assert isinstance(stage, MapStage)
         identity = ("_partition", "_offset") if all(_is_event(core) for core in stage.body) else ()
         return Relation(stage.table, visible_columns(stage), "append", identity=identity)
@@ -90,7 +90,7 @@ def spec_of_input(relation: Relation) -> TableSpec:
     return TableSpec(
         relation.name,
         tuple((name, kind.spark()) for name, kind in relation.columns),
-        relation.kind,
+        relation.storage,
         tuple(f"{STATE}.{name}" if name in hidden else name for name in relation.key),
         struct(*relation.hidden).spark() if relation.hidden else None,
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Kind(StrEnum):
+class BaseType(StrEnum):
     """The name of a type, as written in SQL."""
 
     BOOLEAN = "BOOLEAN"
@@ -35,29 +35,29 @@ class Kind(StrEnum):
 
 
 _SPARK = {
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.INT: "INT",
-    Kind.BIGINT: "BIGINT",
-    Kind.DOUBLE: "DOUBLE",
-    Kind.VARCHAR: "STRING",
-    Kind.BYTES: "BINARY",
-    Kind.DATE: "DATE",
-    Kind.TIME: "INT",
-    Kind.TIMESTAMP: "TIMESTAMP",
-    Kind.NULL: "VOID",
+    BaseType.BOOLEAN: "BOOLEAN",
+    BaseType.INT: "INT",
+    BaseType.BIGINT: "BIGINT",
+    BaseType.DOUBLE: "DOUBLE",
+    BaseType.VARCHAR: "STRING",
+    BaseType.BYTES: "BINARY",
+    BaseType.DATE: "DATE",
+    BaseType.TIME: "INT",
+    BaseType.TIMESTAMP: "TIMESTAMP",
+    BaseType.NULL: "VOID",
 }
 
 _DUCKDB = {
     **{kind: kind.value for kind in _SPARK},
-    Kind.BYTES: "BLOB",
-    Kind.TIME: "INTEGER",
-    Kind.TIMESTAMP: "TIMESTAMPTZ",
-    Kind.NULL: '"NULL"',
+    BaseType.BYTES: "BLOB",
+    BaseType.TIME: "INTEGER",
+    BaseType.TIMESTAMP: "TIMESTAMPTZ",
+    BaseType.NULL: '"NULL"',
 }
 
 # From the narrowest; arithmetic and comparison take the wider of two.
-NUMERIC = (Kind.INT, Kind.BIGINT, Kind.DECIMAL, Kind.DOUBLE)
-INTEGER_DIGITS = {Kind.INT: 10, Kind.BIGINT: 19}
+NUMERIC = (BaseType.INT, BaseType.BIGINT, BaseType.DECIMAL, BaseType.DOUBLE)
+INTEGER_DIGITS = {BaseType.INT: 10, BaseType.BIGINT: 19}
 MAX_PRECISION = 38
 
 
@@ -65,7 +65,7 @@ MAX_PRECISION = 38
 class SqlType:
     """A type. `args` are precision and scale (DECIMAL), element types (ARRAY, MAP); `fields` a STRUCT's members."""
 
-    kind: Kind
+    base: BaseType
     precision: int = 0
     scale: int = 0
     args: tuple[SqlType, ...] = ()
@@ -73,90 +73,90 @@ class SqlType:
 
     @property
     def is_numeric(self) -> bool:
-        return self.kind in NUMERIC
+        return self.base in NUMERIC
 
     @property
     def is_nested(self) -> bool:
-        return self.kind in (Kind.ARRAY, Kind.MAP, Kind.STRUCT)
+        return self.base in (BaseType.ARRAY, BaseType.MAP, BaseType.STRUCT)
 
     def __str__(self) -> str:
         """As written in a statement; `parse_type` reads it back."""
-        match self.kind:
-            case Kind.DECIMAL:
+        match self.base:
+            case BaseType.DECIMAL:
                 return f"DECIMAL({self.precision}, {self.scale})"
-            case Kind.ARRAY | Kind.MAP:
-                return f"{self.kind}<{', '.join(str(a) for a in self.args)}>"
-            case Kind.STRUCT:
+            case BaseType.ARRAY | BaseType.MAP:
+                return f"{self.base}<{', '.join(str(a) for a in self.args)}>"
+            case BaseType.STRUCT:
                 return f"STRUCT<{', '.join(f'`{name}` {inner}' for name, inner in self.fields)}>"
             case _:
-                return self.kind.value
+                return self.base.value
 
     def spark(self) -> str:
         """As written in Spark DDL."""
-        match self.kind:
-            case Kind.DECIMAL:
+        match self.base:
+            case BaseType.DECIMAL:
                 return f"DECIMAL({self.precision}, {self.scale})"
-            case Kind.ARRAY | Kind.MAP:
-                return f"{self.kind}<{', '.join(a.spark() for a in self.args)}>"
-            case Kind.STRUCT:
+            case BaseType.ARRAY | BaseType.MAP:
+                return f"{self.base}<{', '.join(a.spark() for a in self.args)}>"
+            case BaseType.STRUCT:
                 return f"STRUCT<{', '.join(f'`{name}`: {inner.spark()}' for name, inner in self.fields)}>"
             case _:
-                return _SPARK[self.kind]
+                return _SPARK[self.base]
 
     def duckdb(self) -> str:
         """As written in DuckDB."""
-        match self.kind:
-            case Kind.DECIMAL:
+        match self.base:
+            case BaseType.DECIMAL:
                 return f"DECIMAL({self.precision}, {self.scale})"
-            case Kind.ARRAY:
+            case BaseType.ARRAY:
                 return f"{self.args[0].duckdb()}[]"
-            case Kind.MAP:
+            case BaseType.MAP:
                 return f"MAP({self.args[0].duckdb()}, {self.args[1].duckdb()})"
-            case Kind.STRUCT:
+            case BaseType.STRUCT:
                 members = ", ".join(f'"{name}" {inner.duckdb()}' for name, inner in self.fields)
                 return f"STRUCT({members})"
             case _:
-                return _DUCKDB[self.kind]
+                return _DUCKDB[self.base]
 
     def arrow(self) -> pa.DataType:
         """As stored in memory and Parquet."""
         import pyarrow as pa
 
-        match self.kind:
-            case Kind.DECIMAL:
+        match self.base:
+            case BaseType.DECIMAL:
                 return pa.decimal128(self.precision, self.scale)
-            case Kind.ARRAY:
+            case BaseType.ARRAY:
                 return pa.list_(self.args[0].arrow())
-            case Kind.MAP:
+            case BaseType.MAP:
                 return pa.map_(self.args[0].arrow(), self.args[1].arrow())
-            case Kind.STRUCT:
+            case BaseType.STRUCT:
                 return pa.struct([(name, inner.arrow()) for name, inner in self.fields])
             case _:
-                flat: dict[Kind, pa.DataType] = {
-                    Kind.BOOLEAN: pa.bool_(),
-                    Kind.INT: pa.int32(),
-                    Kind.BIGINT: pa.int64(),
-                    Kind.DOUBLE: pa.float64(),
-                    Kind.VARCHAR: pa.string(),
-                    Kind.BYTES: pa.binary(),
-                    Kind.DATE: pa.date32(),
-                    Kind.TIME: pa.int32(),
-                    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-                    Kind.NULL: pa.null(),
+                flat: dict[BaseType, pa.DataType] = {
+                    BaseType.BOOLEAN: pa.bool_(),
+                    BaseType.INT: pa.int32(),
+                    BaseType.BIGINT: pa.int64(),
+                    BaseType.DOUBLE: pa.float64(),
+                    BaseType.VARCHAR: pa.string(),
+                    BaseType.BYTES: pa.binary(),
+                    BaseType.DATE: pa.date32(),
+                    BaseType.TIME: pa.int32(),
+                    BaseType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+                    BaseType.NULL: pa.null(),
                 }
-                return flat[self.kind]
+                return flat[self.base]
 
 
-BOOLEAN = SqlType(Kind.BOOLEAN)
-INT = SqlType(Kind.INT)
-BIGINT = SqlType(Kind.BIGINT)
-DOUBLE = SqlType(Kind.DOUBLE)
-VARCHAR = SqlType(Kind.VARCHAR)
-BYTES = SqlType(Kind.BYTES)
-DATE = SqlType(Kind.DATE)
-TIME = SqlType(Kind.TIME)
-TIMESTAMP = SqlType(Kind.TIMESTAMP)
-NULL = SqlType(Kind.NULL)
+BOOLEAN = SqlType(BaseType.BOOLEAN)
+INT = SqlType(BaseType.INT)
+BIGINT = SqlType(BaseType.BIGINT)
+DOUBLE = SqlType(BaseType.DOUBLE)
+VARCHAR = SqlType(BaseType.VARCHAR)
+BYTES = SqlType(BaseType.BYTES)
+DATE = SqlType(BaseType.DATE)
+TIME = SqlType(BaseType.TIME)
+TIMESTAMP = SqlType(BaseType.TIMESTAMP)
+NULL = SqlType(BaseType.NULL)
 
 
 def decimal(precision: int, scale: int) -> SqlType:
@@ -164,47 +164,47 @@ def decimal(precision: int, scale: int) -> SqlType:
     if precision > MAX_PRECISION:
         scale = max(min(scale, 6), scale - (precision - MAX_PRECISION))
         precision = MAX_PRECISION
-    return SqlType(Kind.DECIMAL, precision=precision, scale=scale)
+    return SqlType(BaseType.DECIMAL, precision=precision, scale=scale)
 
 
 def array(element: SqlType) -> SqlType:
     """ARRAY<element>."""
-    return SqlType(Kind.ARRAY, args=(element,))
+    return SqlType(BaseType.ARRAY, args=(element,))
 
 
 def map_of(key: SqlType, value: SqlType) -> SqlType:
     """MAP<key, value>."""
-    return SqlType(Kind.MAP, args=(key, value))
+    return SqlType(BaseType.MAP, args=(key, value))
 
 
 def struct(*fields: tuple[str, SqlType]) -> SqlType:
     """STRUCT<name type, …>."""
-    return SqlType(Kind.STRUCT, fields=fields)
+    return SqlType(BaseType.STRUCT, fields=fields)
 
 
 def as_decimal(kind: SqlType) -> SqlType:
     """The DECIMAL that holds every value of an integer or decimal type."""
-    return kind if kind.kind is Kind.DECIMAL else decimal(INTEGER_DIGITS[kind.kind], 0)
+    return kind if kind.base is BaseType.DECIMAL else decimal(INTEGER_DIGITS[kind.base], 0)
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType | None:
     """The type both fit into without loss of meaning; None when there is none (ksqlDB widens numbers only)."""
-    if left == right or right.kind is Kind.NULL:
+    if left == right or right.base is BaseType.NULL:
         return left
-    if left.kind is Kind.NULL:
+    if left.base is BaseType.NULL:
         return right
     if left.is_numeric and right.is_numeric:
-        if Kind.DOUBLE in (left.kind, right.kind):
+        if BaseType.DOUBLE in (left.base, right.base):
             return DOUBLE
-        if Kind.DECIMAL in (left.kind, right.kind):
+        if BaseType.DECIMAL in (left.base, right.base):
             a, b = as_decimal(left), as_decimal(right)
             scale = max(a.scale, b.scale)
             return decimal(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
         return BIGINT
-    if left.kind == right.kind and left.kind in (Kind.ARRAY, Kind.MAP):
+    if left.base == right.base and left.base in (BaseType.ARRAY, BaseType.MAP):
         inner = [common_type(a, b) for a, b in zip(left.args, right.args, strict=True)]
-        return None if None in inner else SqlType(left.kind, args=tuple(t for t in inner if t))
-    if left.kind is Kind.STRUCT and right.kind is Kind.STRUCT:
+        return None if None in inner else SqlType(left.base, args=tuple(t for t in inner if t))
+    if left.base is BaseType.STRUCT and right.base is BaseType.STRUCT:
         return _common_struct(dict(left.fields), dict(right.fields))
     return None
 

@@ -137,7 +137,7 @@ class _Subscription:
     def _changes(self, duck: Duck, changes: pa.Table) -> Iterator[Change]:
         answer = duck.query(self.text, {self.relation.name: changes})
         shown = python_rows(answer.select(range(2 + self.keys, answer.num_columns)), self.kinds)
-        if self.relation.kind == "append":
+        if self.relation.storage == "append":
             yield from shown
             return
         versions, weights = (answer.column(place).to_pylist() for place in (0, 1))

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.model.definitions import EVENT_ORDER
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jobs.model.relation import Relation
     from jobs.serve.resolve import Resolved
 
-_WHOLE = (Kind.INT, Kind.BIGINT)
+_WHOLE = (BaseType.INT, BaseType.BIGINT)
 
 
 def key_predicate(resolved: Resolved) -> str | None:
@@ -48,7 +48,7 @@ def natural_order(resolved: Resolved) -> list[exp.Column]:
     (relation,) = resolved.relations.values()
     table = resolved.query.find(exp.Table)
     assert table is not None
-    names = EVENT_ORDER if relation.kind == "append" else relation.key
+    names = EVENT_ORDER if relation.storage == "append" else relation.key
     return [exp.column(name, table=table.alias_or_name) for name in names]
 
 
@@ -74,7 +74,7 @@ def _comparison(node: exp.Expr, relation: Relation) -> str | None:
     column, constants = node.this, node.expressions if isinstance(node, exp.In) else [node.args.get("expression")]
     if not isinstance(node, exp.EQ | exp.In) or not isinstance(column, exp.Column) or not constants:
         return None
-    kind = relation.type_of(column.name).kind
+    kind = relation.type_of(column.name).base
     values = [_constant(constant, kind) for constant in constants]
     if None in values:
         return None
@@ -82,10 +82,10 @@ def _comparison(node: exp.Expr, relation: Relation) -> str | None:
     return f'"{name}" IN ({", ".join(value for value in values if value)})'
 
 
-def _constant(node: exp.Expr | None, kind: Kind) -> str | None:
+def _constant(node: exp.Expr | None, kind: BaseType) -> str | None:
     """A literal of the column's own type, as text of the reader's SQL."""
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string:
-        return "'" + node.name.replace("'", "''") + "'" if kind is Kind.VARCHAR else None
+        return "'" + node.name.replace("'", "''") + "'" if kind is BaseType.VARCHAR else None
     return node.name if kind in _WHOLE and node.is_int else None

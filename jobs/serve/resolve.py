@@ -119,13 +119,13 @@ def _scopes(query: exp.Query) -> list[Scope]:
 
 
 def _visible(relation: Relation) -> list[str]:
-    return [name for name, _ in relation.columns if relation.kind == "keyed" or name not in _META]
+    return [name for name, _ in relation.columns if relation.storage == "keyed" or name not in _META]
 
 
 def _known(relation: Relation) -> list[str]:
     """Every name that a column of the relation can be called by."""
     names = [name for name, _ in relation.columns]
-    return names if relation.kind == "keyed" else [*names, *PSEUDO_COLUMNS]
+    return names if relation.storage == "keyed" else [*names, *PSEUDO_COLUMNS]
 
 
 def _check_qualified(query: exp.Query, relations: dict[str, Relation]) -> None:

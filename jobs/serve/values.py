@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,21 +32,21 @@ def _values(column: pa.ChunkedArray, kind: SqlType) -> list[Any]:
 
 def _has_time(kind: SqlType) -> bool:
     inner = (*kind.args, *(field for _, field in kind.fields))
-    return kind.kind is Kind.TIME or any(_has_time(each) for each in inner)
+    return kind.base is BaseType.TIME or any(_has_time(each) for each in inner)
 
 
 def _shown(value: Any, kind: SqlType) -> Any:
     """TIME is stored as milliseconds of the day: only the type tells it from a number."""
     if value is None:
         return None
-    match kind.kind:
-        case Kind.TIME:
+    match kind.base:
+        case BaseType.TIME:
             return (_MIDNIGHT + dt.timedelta(milliseconds=value)).time()
-        case Kind.ARRAY:
+        case BaseType.ARRAY:
             return [_shown(item, kind.args[0]) for item in value]
-        case Kind.MAP:
+        case BaseType.MAP:
             return {_shown(key, kind.args[0]): _shown(item, kind.args[1]) for key, item in value.items()}
-        case Kind.STRUCT:
+        case BaseType.STRUCT:
             return {name: _shown(value[name], inner) for name, inner in kind.fields}
         case _:
             return value

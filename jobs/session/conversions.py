@@ -14,21 +14,21 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from jobs.serve.format import cell
 
-_LIMITS = {Kind.INT: 2**31, Kind.BIGINT: 2**63}
+_LIMITS = {BaseType.INT: 2**31, BaseType.BIGINT: 2**63}
 # Twice the 38 digits of a DECIMAL: a value with 38 on either side of the point is still rounded exactly.
 _WORKING_DIGITS = 76
 _TRUTH = {"true": True, "t": True, "yes": True, "y": True, "false": False, "f": False, "no": False, "n": False}
 _HINTS = {
-    Kind.DATE: "write DATE '2024-01-31'",
-    Kind.TIME: "write TIME '13:45:00'",
-    Kind.TIMESTAMP: "write TIMESTAMP '2024-01-31T13:45:00'",
-    Kind.ARRAY: "write ARRAY[1, 2]",
-    Kind.MAP: "write MAP('key' := 1)",
-    Kind.STRUCT: "write STRUCT(field := 1)",
-    Kind.BYTES: "write TO_BYTES('3q0=', 'base64'); also 'hex', 'utf8', 'ascii'",
+    BaseType.DATE: "write DATE '2024-01-31'",
+    BaseType.TIME: "write TIME '13:45:00'",
+    BaseType.TIMESTAMP: "write TIMESTAMP '2024-01-31T13:45:00'",
+    BaseType.ARRAY: "write ARRAY[1, 2]",
+    BaseType.MAP: "write MAP('key' := 1)",
+    BaseType.STRUCT: "write STRUCT(field := 1)",
+    BaseType.BYTES: "write TO_BYTES('3q0=', 'base64'); also 'hex', 'utf8', 'ascii'",
 }
 
 
@@ -42,12 +42,12 @@ def assign(value: object, kind: SqlType, place: str) -> object:
     """
     if value is None:
         return None
-    if isinstance(value, bool) and kind.kind is not Kind.BOOLEAN:
+    if isinstance(value, bool) and kind.base is not BaseType.BOOLEAN:
         raise _mismatch(value, kind, place)
-    if isinstance(value, str) and kind.kind in _READ_FROM_TEXT:
+    if isinstance(value, str) and kind.base in _READ_FROM_TEXT:
         value = _read(value, kind, place)
-    if isinstance(value, _TAKEN[kind.kind]):
-        return _ASSIGN.get(kind.kind, _as_it_is)(value, kind, place)
+    if isinstance(value, _TAKEN[kind.base]):
+        return _ASSIGN.get(kind.base, _as_it_is)(value, kind, place)
     raise _mismatch(value, kind, place)
 
 
@@ -58,44 +58,44 @@ def convert(value: object, kind: SqlType) -> object:
         TypeMismatch: the value cannot be read as `kind`.
     """
     place = "CAST"
-    match kind.kind, value:
+    match kind.base, value:
         case _, None:
             return None
-        case Kind.VARCHAR, _:
+        case BaseType.VARCHAR, _:
             return value if isinstance(value, str) else cell(value)
         case _, str():
             return _read(value, kind, place)
-        case ((Kind.INT | Kind.BIGINT), float() | Decimal()) if math.isfinite(value):
+        case ((BaseType.INT | BaseType.BIGINT), float() | Decimal()) if math.isfinite(value):
             return _in_range(int(value), kind, place)
-        case Kind.DECIMAL, int() | float() | Decimal() if not isinstance(value, bool):
+        case BaseType.DECIMAL, int() | float() | Decimal() if not isinstance(value, bool):
             return _rounded(Decimal(str(value)), kind, place)
-        case Kind.DATE, dt.datetime():
+        case BaseType.DATE, dt.datetime():
             return value.date()
-        case Kind.TIME, dt.datetime() | dt.time():
+        case BaseType.TIME, dt.datetime() | dt.time():
             return value.time() if isinstance(value, dt.datetime) else value
-        case Kind.TIMESTAMP, dt.date() if not isinstance(value, dt.datetime):
+        case BaseType.TIMESTAMP, dt.date() if not isinstance(value, dt.datetime):
             return dt.datetime.combine(value, dt.time(), dt.UTC)
         case _:
             return assign(value, kind, place)
 
 
 def _read(text: str, kind: SqlType, place: str) -> object:
-    readers: dict[Kind, Callable[[str], object]] = {
-        Kind.BOOLEAN: lambda word: _TRUTH[word.lower()],
-        Kind.INT: lambda word: _in_range(int(word), kind, place),
-        Kind.BIGINT: lambda word: _in_range(int(word), kind, place),
-        Kind.DOUBLE: float,
-        Kind.DECIMAL: lambda word: _rounded(Decimal(word), kind, place),
-        Kind.BYTES: str.encode,
-        Kind.DATE: dt.date.fromisoformat,
-        Kind.TIME: dt.time.fromisoformat,
-        Kind.TIMESTAMP: _instant,
+    readers: dict[BaseType, Callable[[str], object]] = {
+        BaseType.BOOLEAN: lambda word: _TRUTH[word.lower()],
+        BaseType.INT: lambda word: _in_range(int(word), kind, place),
+        BaseType.BIGINT: lambda word: _in_range(int(word), kind, place),
+        BaseType.DOUBLE: float,
+        BaseType.DECIMAL: lambda word: _rounded(Decimal(word), kind, place),
+        BaseType.BYTES: str.encode,
+        BaseType.DATE: dt.date.fromisoformat,
+        BaseType.TIME: dt.time.fromisoformat,
+        BaseType.TIMESTAMP: _instant,
     }
-    reader = readers.get(kind.kind)
+    reader = readers.get(kind.base)
     if reader is None:
         raise _mismatch(text, kind, place)
     try:
-        return reader(text if kind.kind is Kind.BYTES else text.strip())
+        return reader(text if kind.base is BaseType.BYTES else text.strip())
     except (ValueError, KeyError, InvalidOperation) as error:
         raise _mismatch(text, kind, place) from error
 
@@ -106,7 +106,7 @@ def _instant(text: str) -> dt.datetime:
 
 
 def _in_range(value: int, kind: SqlType, place: str) -> int:
-    limit = _LIMITS[kind.kind]
+    limit = _LIMITS[kind.base]
     if not -limit <= value < limit:
         raise TypeMismatch(f"{place}: {value} is out of the range of {kind}")
     return value
@@ -164,34 +164,34 @@ def _as_it_is(value: object, _kind: SqlType, _place: str) -> object:
 
 def _mismatch(value: object, kind: SqlType, place: str) -> TypeMismatch:
     shown = f"'{value}'" if isinstance(value, str) else cell(value)
-    return TypeMismatch(f"{place} takes {kind}, not {shown}", hint=_HINTS.get(kind.kind))
+    return TypeMismatch(f"{place} takes {kind}, not {shown}", hint=_HINTS.get(kind.base))
 
 
-_READ_FROM_TEXT = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
-_TAKEN: dict[Kind, tuple[type, ...]] = {
-    Kind.BOOLEAN: (bool,),
-    Kind.INT: (int,),
-    Kind.BIGINT: (int,),
-    Kind.DOUBLE: (int, float, Decimal),
-    Kind.DECIMAL: (int, Decimal),
-    Kind.VARCHAR: (str,),
-    Kind.BYTES: (bytes,),
-    Kind.DATE: (dt.date,),
-    Kind.TIME: (dt.time,),
-    Kind.TIMESTAMP: (dt.datetime,),
-    Kind.ARRAY: (list,),
-    Kind.MAP: (dict,),
-    Kind.STRUCT: (dict,),
+_READ_FROM_TEXT = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
+_TAKEN: dict[BaseType, tuple[type, ...]] = {
+    BaseType.BOOLEAN: (bool,),
+    BaseType.INT: (int,),
+    BaseType.BIGINT: (int,),
+    BaseType.DOUBLE: (int, float, Decimal),
+    BaseType.DECIMAL: (int, Decimal),
+    BaseType.VARCHAR: (str,),
+    BaseType.BYTES: (bytes,),
+    BaseType.DATE: (dt.date,),
+    BaseType.TIME: (dt.time,),
+    BaseType.TIMESTAMP: (dt.datetime,),
+    BaseType.ARRAY: (list,),
+    BaseType.MAP: (dict,),
+    BaseType.STRUCT: (dict,),
 }
 """The Python types of values that a column of a kind takes, with those that widen into it."""
-_ASSIGN: dict[Kind, Callable[[Any, SqlType, str], object]] = {
-    Kind.INT: _in_range,
-    Kind.BIGINT: _in_range,
-    Kind.DOUBLE: lambda value, _kind, _place: float(value),
-    Kind.DECIMAL: lambda value, kind, place: _exactly(Decimal(value), kind, place),
-    Kind.DATE: _day,
-    Kind.TIME: _millis_of_day,
-    Kind.ARRAY: _elements,
-    Kind.MAP: _entries,
-    Kind.STRUCT: _members,
+_ASSIGN: dict[BaseType, Callable[[Any, SqlType, str], object]] = {
+    BaseType.INT: _in_range,
+    BaseType.BIGINT: _in_range,
+    BaseType.DOUBLE: lambda value, _kind, _place: float(value),
+    BaseType.DECIMAL: lambda value, kind, place: _exactly(Decimal(value), kind, place),
+    BaseType.DATE: _day,
+    BaseType.TIME: _millis_of_day,
+    BaseType.ARRAY: _elements,
+    BaseType.MAP: _entries,
+    BaseType.STRUCT: _members,
 }

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token
 
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch, UnknownName
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from jobs.sql.dialect import Strandline, parse_rule, position_of
 
 _FLAT_TYPES = {
@@ -25,7 +25,7 @@ _FLAT_TYPES = {
     exp.DType.TIME: t.TIME,
     exp.DType.TIMESTAMP: t.TIMESTAMP,
 }
-_TYPE_NAMES = ("STRING", *(kind.value for kind in Kind if kind is not Kind.NULL))
+_TYPE_NAMES = ("STRING", *(kind.value for kind in BaseType if kind is not BaseType.NULL))
 
 
 def parse_type(text: str) -> SqlType:

@@ -12,7 +12,7 @@ from typing import Any
 
 from jobs.ingest.formats.coerce import Misfit, coerce, microseconds
 from jobs.model.definitions import Column
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from tests.conformance.proto import without_defaults
 from tests.conformance.wire import Wire
 
@@ -141,20 +141,20 @@ def canonical(value: Any, kind: SqlType) -> Any:
     """
     if value is None:
         return None
-    match kind.kind:
-        case Kind.ARRAY:
+    match kind.base:
+        case BaseType.ARRAY:
             return [canonical(item, kind.args[0]) for item in value]
-        case Kind.MAP:
+        case BaseType.MAP:
             pairs = value.items() if isinstance(value, Mapping) else value
             return {canonical(k, kind.args[0]): canonical(v, kind.args[1]) for k, v in pairs}
-        case Kind.STRUCT:
+        case BaseType.STRUCT:
             if not isinstance(value, Mapping):
                 raise Misfit(f"{value!r} is not an object")
             folded = {str(name).lower(): item for name, item in value.items()}
             return {name: canonical(value.get(name, folded.get(name.lower())), inner) for name, inner in kind.fields}
-        case Kind.DOUBLE if isinstance(value, str | float):
+        case BaseType.DOUBLE if isinstance(value, str | float):
             return float(value)
-        case Kind.TIMESTAMP if isinstance(value, datetime):
+        case BaseType.TIMESTAMP if isinstance(value, datetime):
             return microseconds(value if value.tzinfo else value.replace(tzinfo=UTC))
         case _:
             return coerce(value, kind)

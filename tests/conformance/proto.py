@@ -17,17 +17,17 @@ from typing import Any
 
 from jobs.ingest.formats.coerce import find
 from jobs.model.definitions import Column
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
-_DEFAULTS: Mapping[Kind, object] = {
-    Kind.INT: 0,
-    Kind.BIGINT: 0,
-    Kind.DOUBLE: 0,
-    Kind.BOOLEAN: False,
-    Kind.VARCHAR: "",
-    Kind.BYTES: "",
-    Kind.ARRAY: [],
-    Kind.MAP: {},
+_DEFAULTS: Mapping[BaseType, object] = {
+    BaseType.INT: 0,
+    BaseType.BIGINT: 0,
+    BaseType.DOUBLE: 0,
+    BaseType.BOOLEAN: False,
+    BaseType.VARCHAR: "",
+    BaseType.BYTES: "",
+    BaseType.ARRAY: [],
+    BaseType.MAP: {},
 }
 
 
@@ -40,9 +40,9 @@ def with_defaults(payload: Any, columns: Sequence[Column]) -> Any:
 
 def without_defaults(value: Any, kind: SqlType) -> Any:
     """A canonical value, NULL where it is the default."""
-    if kind.kind is Kind.STRUCT and isinstance(value, Mapping):
+    if kind.base is BaseType.STRUCT and isinstance(value, Mapping):
         return {name: without_defaults(value[name], inner) for name, inner in kind.fields}
-    return None if kind.kind in _DEFAULTS and not value else value
+    return None if kind.base in _DEFAULTS and not value else value
 
 
 def _filled(payload: Mapping[str, Any], fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:
@@ -51,8 +51,8 @@ def _filled(payload: Mapping[str, Any], fields: Sequence[tuple[str, SqlType]]) -
         found = find(name, payload)
         value = None if found is None else payload[found]
         if value is None:
-            value = _DEFAULTS.get(kind.kind)
-        elif kind.kind is Kind.STRUCT and isinstance(value, Mapping):
+            value = _DEFAULTS.get(kind.base)
+        elif kind.base is BaseType.STRUCT and isinstance(value, Mapping):
             value = _filled(value, kind.fields)
         filled[name] = value
     return filled

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.stage import AggregateStage, Stage, kind_of_body
-from jobs.model.stage_columns import kind_of
+from jobs.model.stage import AggregateStage, Stage, storage_of_body
+from jobs.model.stage_columns import storage_of
 from tests.conformance.compare import Sink
 from tests.conformance.program import Program
 
@@ -25,7 +25,7 @@ def sink_of(view: View | Source, program: Program) -> Sink:
         former = _former_keys(view, program)
         values.sort(key=lambda column: column.name in former)
     # The rows of a stream can only go when it is an outer join of streams, or reads one.
-    padded = isinstance(view, View) and not table and kind_of(_last_stage(view, program)) == "keyed"
+    padded = isinstance(view, View) and not table and storage_of(_last_stage(view, program)) == "keyed"
     kept = isinstance(view, View) and any(_keeps_empty(stage) for stage in plan(view, program.catalog).stages)
     return Sink(view.name, tuple(keys), tuple(values), program.wires[view.name], table, padded, kept)
 
@@ -37,7 +37,7 @@ def _grouped(view: View, program: Program) -> tuple[str, ...]:
 
 
 def _keeps_empty(stage: Stage) -> bool:
-    return isinstance(stage, AggregateStage) and not stage.drop_empty and kind_of_body(stage.body) == "keyed"
+    return isinstance(stage, AggregateStage) and not stage.drop_empty and storage_of_body(stage.body) == "keyed"
 
 
 def _last_stage(view: View, program: Program) -> Stage:

@@ -12,7 +12,7 @@ from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model.stage import Stage
-from jobs.model.stage_columns import kind_of, visible_columns
+from jobs.model.stage_columns import storage_of, visible_columns
 from tests.rule_harness import RuleBench, multiset
 from tests.unit.test_rules_core import priced
 from tests.unit.test_rules_join import SHAPES, Tables
@@ -43,7 +43,7 @@ def same_on_spark(spark: SparkSession, bench: RuleBench, stage: Stage, changed: 
         session.createDataFrame(rows, ", ".join([*kinds, *weight])).createOrReplaceTempView(name)
     stored = ", ".join(f"`{name}` {kind.spark()}" for name, kind in stored_columns(stage))
     session.createDataFrame(bench.query("SELECT * FROM before"), stored).createOrReplaceTempView("self_old")
-    shown = [name for name, _ in visible_columns(stage)] + (["__exists"] if kind_of(stage) == "keyed" else [])
+    shown = [name for name, _ in visible_columns(stage)] + (["__exists"] if storage_of(stage) == "keyed" else [])
     columns = ", ".join(f"`{name}`" for name in shown)
     found = session.sql(f"SELECT {columns} FROM ({maintenance(stage, 'spark', changed)})").collect()
     assert multiset(found) == multiset(bench.query(f"SELECT {columns.replace('`', chr(34))} FROM settled"))

@@ -22,7 +22,7 @@ from jobs.model.stage import (
     body_of,
     inputs_of,
 )
-from jobs.model.stage_columns import hidden_columns, kind_of, relation_of, visible_columns
+from jobs.model.stage_columns import hidden_columns, relation_of, storage_of, visible_columns
 from jobs.sql.dialect import sql_of
 from state_store.layout import Lake
 from tests.statements import catalog_of, run
@@ -76,7 +76,7 @@ def kinds(made: Plan) -> list[type[Stage]]:
 def test_a_keyed_source_is_the_newest_of_its_event_log(catalog: Catalog) -> None:
     (stage,) = plan(catalog.get("users"), catalog).stages
     assert isinstance(stage, LatestStage)
-    assert (stage.table, stage.key, stage.input.name, stage.input.kind) == ("users", ("id",), "users__log", "append")
+    assert (stage.table, stage.key, stage.input.name, stage.input.storage) == ("users", ("id",), "users__log", "append")
     assert [name for name, _ in stage.input.columns] == ["id", "name", "age", *META, "_tombstone"]
     assert texts(stage.outputs) == ["id=id:BIGINT", "name=name:VARCHAR", "age=age:INT"]
 
@@ -89,7 +89,7 @@ def test_a_source_stream_has_no_plan(catalog: Catalog) -> None:
 def test_a_filter_of_a_stream_appends_and_carries_the_meta_columns(catalog: Catalog) -> None:
     stage = only("CREATE STREAM s AS SELECT sensor, n / 2 AS h FROM readings WHERE n > 1", catalog)
     assert isinstance(stage, MapStage)
-    assert (stage.table, stage.key, kind_of(stage)) == ("s", (), "append")
+    assert (stage.table, stage.key, storage_of(stage)) == ("s", (), "append")
     (core,) = body_of(stage)
     assert core.where is not None
     assert sql_of(core.where) == "readings.n > 1"
@@ -120,7 +120,7 @@ def test_a_view_over_a_view_whose_key_is_hidden_reads_it(catalog: Catalog) -> No
 def test_an_exploded_stream_is_appended_and_its_rows_cannot_be_told_apart(catalog: Catalog) -> None:
     stage = only("CREATE STREAM s AS SELECT sensor, EXPLODE(ARRAY[n, 1]) AS x FROM readings", catalog)
     assert [each.type for each in body_of(stage)[0].expand]
-    assert (relation_of(stage).kind, relation_of(stage).identity) == ("append", ())
+    assert (relation_of(stage).storage, relation_of(stage).identity) == ("append", ())
 
 
 def test_an_exploded_table_is_kept_by_key_and_item(catalog: Catalog) -> None:
@@ -136,7 +136,7 @@ def test_a_stream_joined_with_a_table_is_appended_as_of_its_events_times(catalog
     stage = only("CREATE STREAM s AS SELECT a.area, n, owner FROM readings r JOIN areas a ON r.area = a.area", catalog)
     stream, table = body_of(stage)[0].inputs
     assert (table.frozen, table.as_of, table.relation.name) == (True, True, "areas__log")
-    assert (kind_of(stage), relation_of(stage).identity) == ("append", ("_partition", "_offset"))
+    assert (storage_of(stage), relation_of(stage).identity) == ("append", ("_partition", "_offset"))
     assert stream.relation.name == "readings"
 
 
@@ -152,7 +152,7 @@ def test_a_join_of_streams_is_kept_by_both_events_unless_rows_are_only_added(cat
     assert times["_timestamp"] == "GREATEST(r._timestamp, c._timestamp)"
     assert times["_offset"] == "r._offset"
     inner = only(text.format("i", "INNER"), catalog)
-    assert (relation_of(inner).kind, relation_of(inner).identity) == ("append", ())
+    assert (relation_of(inner).storage, relation_of(inner).identity) == ("append", ())
 
 
 def test_a_filter_of_such_a_stream_keeps_the_event_too(catalog: Catalog) -> None:
@@ -356,7 +356,7 @@ def test_a_window_s_bounds_can_be_read_where_they_are_hidden(catalog: Catalog) -
 
 def test_a_union_all_of_streams_is_appended_each_branch_with_partitions_of_its_own(catalog: Catalog) -> None:
     stage = only("CREATE STREAM v AS SELECT sensor, n FROM readings UNION ALL SELECT sensor, c FROM clicks", catalog)
-    assert kind_of(stage) == "append"
+    assert storage_of(stage) == "append"
     partitions = [
         sql_of(column.expression) for core in body_of(stage) for column in core.columns if column.name == "_partition"
     ]
@@ -398,7 +398,7 @@ def test_a_condition_on_a_function_over_a_window_is_kept_in_its_stage(catalog: C
     assert isinstance(stage, AnalyticStage)
     assert stage.keep is not None
     assert sql_of(stage.keep) == "__w0 <= 2"
-    assert [(o.name, o.type.kind.value) for o in stage.partition] == [("__p0", "VARCHAR")]
+    assert [(o.name, o.type.base.value) for o in stage.partition] == [("__p0", "VARCHAR")]
     assert [o.name for o in stage.outputs] == ["a"]
     assert stage.key == ("__k0",)
 

@@ -9,7 +9,7 @@ from jobs.model import types as t
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
-from jobs.model.stage import Input, JoinKind
+from jobs.model.stage import Input, JoinType
 from tests.plan_bench import e
 
 ORDERS = Relation("orders", (("id", t.INT), ("who", t.INT), ("big", t.BIGINT)), "keyed", ("id",))
@@ -20,7 +20,7 @@ CLICKS = Relation("clicks", (("who", t.INT), *META_COLUMNS), "append")
 WORDS = Relation("words", (("word", t.INT), *META_COLUMNS), "append", identity=())
 
 
-def key(*joins: tuple[Relation, JoinKind, str | None], where: str | None = None) -> list[str]:
+def key(*joins: tuple[Relation, JoinType, str | None], where: str | None = None) -> list[str]:
     inputs = [Input(r.name[0], r, kind, e(on) if on is not None else None) for r, kind, on in joins]
     found = key_of(inputs, e(where) if where is not None else None)
     return [f"{column.alias}.{column.name}" for column in found]
@@ -54,7 +54,7 @@ def key(*joins: tuple[Relation, JoinKind, str | None], where: str | None = None)
     ],
 )
 def test_an_input_drops_out_when_the_join_makes_its_key_a_function_of_the_others(
-    right: Relation, kind: JoinKind, on: str | None, expected: list[str]
+    right: Relation, kind: JoinType, on: str | None, expected: list[str]
 ) -> None:
     assert key((ORDERS, "inner", None), (right, kind, on)) == expected
 

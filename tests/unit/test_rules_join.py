@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.model import types as t
 from jobs.model.relation import Relation
-from jobs.model.stage import Core, Input, JoinKind, MapStage, Output
+from jobs.model.stage import Core, Input, JoinType, MapStage, Output
 from tests.rule_harness import Changes, RuleBench, append_log, multiset, parse
 
 # Some ten milliseconds each, for every shape of join.
@@ -43,7 +43,7 @@ def joined(*inputs: Input, where: str | None = None) -> MapStage:
     return MapStage("view", (core,), tuple(c.name for c in columns if not c.name.startswith("__")), key)
 
 
-def take(alias: str, join: JoinKind = "inner", on: str | None = None, relation: str | None = None) -> Input:
+def take(alias: str, join: JoinType = "inner", on: str | None = None, relation: str | None = None) -> Input:
     return Input(alias, TABLES[relation or alias], join, parse(on) if on else None)
 
 

@@ -12,7 +12,7 @@ from jobs.engines.engine import Engine
 from jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags, values_in
 from jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, Changes
 from jobs.model.stage import AggregateCall
-from jobs.model.types import BIGINT, VARCHAR, Kind, SqlType, array, map_of
+from jobs.model.types import BIGINT, VARCHAR, BaseType, SqlType, array, map_of
 
 
 class _Collected(AggregateFunction):
@@ -101,7 +101,7 @@ class Histogram(_Collected):
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         kind = self.one_value(arguments, types)
-        if kind.kind is not Kind.VARCHAR:
+        if kind.base is not BaseType.VARCHAR:
             raise self.refuse(kind, "VARCHAR")
         return Bound(arguments, types, (), map_of(VARCHAR, BIGINT))
 

@@ -27,12 +27,12 @@ from jobs.engines.engine import Engine, filtered
 from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
 from jobs.model.errors import NotSupported, TypeMismatch
 from jobs.model.stage import AggregateCall
-from jobs.model.types import NUMERIC, Kind, SqlType, struct
+from jobs.model.types import NUMERIC, BaseType, SqlType, struct
 
 ORDER_TYPE = struct(*((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER))
 """The place of a row in the order of events."""
 
-SORTABLE = (*NUMERIC, Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.VARCHAR, Kind.BYTES)
+SORTABLE = (*NUMERIC, BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP, BaseType.VARCHAR, BaseType.BYTES)
 """The types whose values have an order that means something: what MIN, MAX and TOPK take."""
 
 
@@ -160,7 +160,7 @@ class AggregateFunction(ABC):
 
     def known(self, kind: SqlType) -> SqlType:
         """That type, unless it is that of a bare NULL (TypeMismatch)."""
-        if kind.kind is Kind.NULL:
+        if kind.base is BaseType.NULL:
             raise TypeMismatch(f"{self.name}(NULL) has no type", hint=f"{self.name}(CAST(NULL AS …))")
         return kind
 

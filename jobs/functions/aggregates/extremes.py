@@ -38,7 +38,7 @@ class Extreme(AggregateFunction):
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         kind = self.one_value(arguments, types)
-        if kind.kind not in SORTABLE:
+        if kind.base not in SORTABLE:
             raise self.refuse(kind, "numbers, texts, bytes, dates and times")
         return Bound(arguments, types, (), kind)
 
@@ -89,7 +89,7 @@ class ExtremeBy(AggregateFunction):
                 f"{self.name} takes two arguments, not {len(arguments)}", hint=f"{self.name}(value, sorted_by)"
             )
         kind, by = (self.known(each) for each in types)
-        if by.kind not in SORTABLE:
+        if by.base not in SORTABLE:
             raise self.refuse(by, "numbers, texts, bytes, dates and times to sort by")
         return Bound(arguments, types, (), kind)
 

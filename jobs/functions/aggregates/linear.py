@@ -16,7 +16,7 @@ from jobs.engines.engine import Engine
 from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
 from jobs.model.errors import TypeMismatch
 from jobs.model.stage import AggregateCall
-from jobs.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, Kind, SqlType, array, as_decimal, struct
+from jobs.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, BaseType, SqlType, array, as_decimal, struct
 
 WHEN_EMPTY = "when empty"
 """Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""
@@ -80,7 +80,7 @@ class Additive(AggregateFunction):
         return (WHEN_EMPTY,) if self.ksql else ()
 
     @abstractmethod
-    def result_type(self, kind: SqlType) -> SqlType:
+    def result_type(self, sql_type: SqlType) -> SqlType:
         """The type of the result, for values of that type."""
 
     def value_type(self, call: AggregateCall) -> SqlType:
@@ -97,9 +97,9 @@ class Additive(AggregateFunction):
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
         kind = self.sum_type(self.value_type(call))
         value = self.value(engine, call, changes.arguments[0])
-        if kind.kind is Kind.DECIMAL:
+        if kind.base is BaseType.DECIMAL:
             value = engine.cast(value, as_decimal(self.value_type(call)))
-        elif kind.kind is Kind.BIGINT:
+        elif kind.base is BaseType.BIGINT:
             value = engine.cast(value, BIGINT)
         # Not `value * weight`: the product of a wide decimal and a number loses digits.
         signed = f"CASE WHEN {changes.weight} < 0 THEN -({value}) ELSE {value} END"
@@ -125,7 +125,7 @@ class Additive(AggregateFunction):
         return f"CASE WHEN {count} > 0 THEN {self.of(engine, total, count)}{empty} END"
 
     @abstractmethod
-    def sum_type(self, kind: SqlType) -> SqlType:
+    def sum_type(self, sql_type: SqlType) -> SqlType:
         """In which values of that type are added up."""
 
     @abstractmethod
@@ -143,13 +143,13 @@ class Sum(Additive):
     name = "SUM"
 
     def result_type(self, kind: SqlType) -> SqlType:
-        return kind if self.ksql and kind.kind is Kind.DECIMAL else self.sum_type(kind)
+        return kind if self.ksql and kind.base is BaseType.DECIMAL else self.sum_type(kind)
 
     def sum_type(self, kind: SqlType) -> SqlType:
-        if kind.kind is Kind.DECIMAL:
+        if kind.base is BaseType.DECIMAL:
             precision = min(kind.precision + _SUM_DIGITS, MAX_PRECISION)
-            return SqlType(Kind.DECIMAL, precision=precision, scale=kind.scale)
-        return DOUBLE if kind.kind is Kind.DOUBLE else BIGINT
+            return SqlType(BaseType.DECIMAL, precision=precision, scale=kind.scale)
+        return DOUBLE if kind.base is BaseType.DOUBLE else BIGINT
 
     def of(self, engine: Engine, total: str, count: str) -> str:
         return total
@@ -164,13 +164,13 @@ class Avg(Additive):
 
     name = "AVG"
 
-    def result_type(self, kind: SqlType) -> SqlType:
+    def result_type(self, sql_type: SqlType) -> SqlType:
         return DOUBLE
 
     def sum_type(self, kind: SqlType) -> SqlType:
-        if kind.kind is Kind.BIGINT:
+        if kind.base is BaseType.BIGINT:
             # The mean of a few thousand large BIGINTs (microseconds since 1970) fits where their sum does not.
-            return SqlType(Kind.DECIMAL, precision=MAX_PRECISION)
+            return SqlType(BaseType.DECIMAL, precision=MAX_PRECISION)
         return Sum().sum_type(kind)
 
     def of(self, engine: Engine, total: str, count: str) -> str:
@@ -188,7 +188,7 @@ class SumList(Sum):
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         kind = self.one_value(arguments, types)
-        if kind.kind is not Kind.ARRAY or not kind.args[0].is_numeric:
+        if kind.base is not BaseType.ARRAY or not kind.args[0].is_numeric:
             raise self.refuse(kind, "arrays of numbers")
         return Bound(arguments, types, self.variant(), self.result_type(kind.args[0]))
 
@@ -220,7 +220,7 @@ class AllOrAny(AggregateFunction):
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         kind = self.one_value(arguments, types)
-        if kind.kind is not Kind.BOOLEAN:
+        if kind.base is not BaseType.BOOLEAN:
             raise self.refuse(kind, "BOOLEAN")
         return Bound(arguments, types, (), BOOLEAN)
 

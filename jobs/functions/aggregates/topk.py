@@ -32,7 +32,7 @@ class _Best(AggregateFunction):
         if count is None or isinstance(count, bool) or not 1 <= count <= _MOST:
             raise TypeMismatch(f"k of {self.name} is a constant from 1 to {_MOST}", hint=usage)
         kinds = tuple(self.known(kind) for kind in types[:-1])
-        if kinds[0].kind not in SORTABLE:
+        if kinds[0].base not in SORTABLE:
             raise self.refuse(kinds[0], "numbers, texts, bytes, dates and times")
         return Bound(arguments[:-1], kinds, (count,), array(self.item(kinds)))
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jobs.model.errors import FunctionFailed
-from jobs.model.types import VARCHAR, Kind, SqlType, array, struct
+from jobs.model.types import VARCHAR, BaseType, SqlType, array, struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,14 +155,14 @@ def _arrow(kind: SqlType) -> _Convert:
 
 def _converted(kind: SqlType, of_map: Callable[[Any, _Convert, _Convert], Any]) -> _Convert:
     """Converts the MAPs inside a value and leaves the rest."""
-    match kind.kind:
-        case Kind.MAP:
+    match kind.base:
+        case BaseType.MAP:
             key, value = (_converted(inner, of_map) for inner in kind.args)
             return lambda found: None if found is None else of_map(found, key, value)
-        case Kind.ARRAY:
+        case BaseType.ARRAY:
             each = _converted(kind.args[0], of_map)
             return lambda found: None if found is None else [each(item) for item in found]
-        case Kind.STRUCT:
+        case BaseType.STRUCT:
             members = {name: _converted(inner, of_map) for name, inner in kind.fields}
             return lambda found: None if found is None else {n: c(found.get(n)) for n, c in members.items()}
         case _:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from jobs.functions.scalars.contract import Scalar, Signature, Types, common, count
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 # The first of equal items stays.
 _DISTINCT = "list_filter({0}, lambda __x, __i: list_position({0}, __x) = __i)"
@@ -23,7 +23,7 @@ def is_array(name: str, number: int, kind: SqlType) -> None:
     Raises:
         TypeMismatch: it is not.
     """
-    if kind.kind is not Kind.ARRAY:
+    if kind.base is not BaseType.ARRAY:
         raise TypeMismatch(f"argument {number} of {name} must be an ARRAY, not {kind}")
 
 
@@ -55,7 +55,7 @@ def _with_item(result: Callable[[SqlType], SqlType]) -> Signature:
         count(name, types, 2, 2)
         is_array(name, 1, types[0])
         item = common(name, (types[0].args[0], types[1]))
-        if item.kind in (Kind.MAP, Kind.NULL):
+        if item.base in (BaseType.MAP, BaseType.NULL):
             raise TypeMismatch(f"{name} cannot compare values of type {item}")
         return (t.array(item), item), result(t.array(item))
 
@@ -108,7 +108,7 @@ def _slice(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 3, 3)
     is_array(name, 1, types[0])
     for number, kind in enumerate(types[1:], 2):
-        if kind.kind not in (Kind.INT, Kind.NULL):
+        if kind.base not in (BaseType.INT, BaseType.NULL):
             raise TypeMismatch(f"argument {number} of {name} must be INT, not {kind}")
     return (types[0], t.INT, t.INT), types[0]
 
@@ -129,10 +129,12 @@ def _sliced(size: str, cut: str) -> Callable[[Sequence[str]], str]:
 def _series(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 2, 3)
     for number, kind in enumerate(types, 1):
-        if kind.kind not in ((Kind.INT, Kind.NULL) if number == 3 else (Kind.INT, Kind.BIGINT, Kind.NULL)):
+        if kind.base not in (
+            (BaseType.INT, BaseType.NULL) if number == 3 else (BaseType.INT, BaseType.BIGINT, BaseType.NULL)
+        ):
             raise TypeMismatch(f"argument {number} of {name} must be {'INT' if number == 3 else 'INT or BIGINT'}")
     shared = common(name, types[:2])
-    shared = t.INT if shared.kind is Kind.NULL else shared
+    shared = t.INT if shared.base is BaseType.NULL else shared
     return (shared,) * len(types), t.array(shared)
 
 

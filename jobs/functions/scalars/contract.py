@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import Kind, SqlType, common_type
+from jobs.model.types import BaseType, SqlType, common_type
 
 Types = tuple[SqlType, ...]
 Signature = Callable[[str, Types], tuple[Types, SqlType]]
@@ -50,7 +50,7 @@ class Scalar:
     aliases: tuple[str, ...] = ()
     exact: bool = False
     constant: tuple[int, ...] = ()
-    instead: tuple[tuple[Kind, str], ...] = ()
+    instead: tuple[tuple[BaseType, str], ...] = ()
     check: Callable[[Sequence[str | None]], None] | None = None
     alike: bool = False
     hidden: bool = False
@@ -134,7 +134,7 @@ def numeric(name: str, number: int, kind: SqlType) -> None:
     Raises:
         TypeMismatch: it is not.
     """
-    if not kind.is_numeric and kind.kind is not Kind.NULL:
+    if not kind.is_numeric and kind.base is not BaseType.NULL:
         raise TypeMismatch(f"argument {number} of {name} must be a number, not {kind}")
 
 

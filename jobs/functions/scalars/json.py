@@ -11,7 +11,7 @@ from functools import reduce
 from jobs.functions.scalars.contract import Scalar, Types, count, takes, takes_any_number
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 _TEXT_MAP = t.map_of(t.VARCHAR, t.VARCHAR)
 _VARIANT = "try_parse_json({0})"
@@ -44,7 +44,7 @@ _LIST = _typed_duckdb("ARRAY", _ITEMS_DUCKDB)
 
 def _contains(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 2, 2)
-    if types[0].kind not in (Kind.VARCHAR, Kind.NULL) or types[1].is_nested:
+    if types[0].base not in (BaseType.VARCHAR, BaseType.NULL) or types[1].is_nested:
         raise TypeMismatch(f"{name} takes a VARCHAR with an array of JSON, and a plain value")
     return (t.VARCHAR, types[1]), t.BOOLEAN
 

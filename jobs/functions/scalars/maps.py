@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from jobs.functions.scalars.contract import Scalar, Types, common, count, takes
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 # {0}: an array of pairs, in the engine's own names of their fields.
 _LAST_WINS = {
@@ -24,7 +24,7 @@ def is_map(name: str, number: int, kind: SqlType) -> None:
     Raises:
         TypeMismatch: it is not.
     """
-    if kind.kind is not Kind.MAP:
+    if kind.base is not BaseType.MAP:
         raise TypeMismatch(f"argument {number} of {name} must be a MAP, not {kind}")
 
 
@@ -72,8 +72,8 @@ def _ordered(plain: str, sorted_: str, arguments: Sequence[str]) -> str:
 
 def _of_pairs(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 1, 1)
-    item = types[0].args[0] if types[0].kind is Kind.ARRAY else t.NULL
-    if item.kind is not Kind.STRUCT or len(item.fields) != 2:
+    item = types[0].args[0] if types[0].base is BaseType.ARRAY else t.NULL
+    if item.base is not BaseType.STRUCT or len(item.fields) != 2:
         raise TypeMismatch(f"{name} takes an ARRAY of pairs, not {types[0]}")
     return types, t.map_of(item.fields[0][1], item.fields[1][1])
 
@@ -81,7 +81,7 @@ def _of_pairs(name: str, types: Types) -> tuple[Types, SqlType]:
 def _of_lists(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 2, 2)
     for number, kind in enumerate(types, 1):
-        if kind.kind is not Kind.ARRAY:
+        if kind.base is not BaseType.ARRAY:
             raise TypeMismatch(f"argument {number} of {name} must be an ARRAY, not {kind}")
     return types, t.map_of(types[0].args[0], types[1].args[0])
 

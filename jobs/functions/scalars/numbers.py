@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jobs.functions.scalars.contract import Scalar, Signature, Types, common, count, numeric, takes
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 _DOUBLE = takes(t.DOUBLE, t.DOUBLE)
 
@@ -16,13 +16,13 @@ def _same(name: str, types: Types) -> tuple[Types, SqlType]:
     """One number, whose type the result has."""
     count(name, types, 1, 1)
     numeric(name, 1, types[0])
-    return types, t.DOUBLE if types[0].kind is Kind.NULL else types[0]
+    return types, t.DOUBLE if types[0].base is BaseType.NULL else types[0]
 
 
 def _integers(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 2, 2)
     for number, kind in enumerate(types, 1):
-        if kind.kind not in (Kind.INT, Kind.BIGINT, Kind.NULL):
+        if kind.base not in (BaseType.INT, BaseType.BIGINT, BaseType.NULL):
             raise TypeMismatch(f"argument {number} of {name} must be INT or BIGINT, not {kind}")
     return types, common(name, types)
 
@@ -34,9 +34,9 @@ def _whole(digits: int) -> Signature:
         count(name, types, 1, 1)
         numeric(name, 1, types[0])
         kind = types[0]
-        if kind.kind is Kind.DECIMAL:
+        if kind.base is BaseType.DECIMAL:
             return types, t.decimal(max(kind.precision - kind.scale + digits, 1), 0)
-        return types, t.DOUBLE if kind.kind is Kind.NULL else kind
+        return types, t.DOUBLE if kind.base is BaseType.NULL else kind
 
     return signature
 
@@ -170,7 +170,7 @@ NUMBERS = (
         aliases=("TRUNCATE",),
         exact=True,
         constant=(1,),
-        instead=((Kind.DOUBLE, "TRUNC_OF_DOUBLE"),),
+        instead=((BaseType.DOUBLE, "TRUNC_OF_DOUBLE"),),
     ),
     Scalar(
         "TRUNC_OF_DOUBLE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobs.functions.scalars.contract import Scalar, Types, common, count, takes, takes_common
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 
 def _any(name: str, types: Types) -> tuple[Types, SqlType]:
@@ -15,7 +15,7 @@ def _any(name: str, types: Types) -> tuple[Types, SqlType]:
 
 def _if(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 3, 3)
-    if types[0].kind not in (Kind.BOOLEAN, Kind.NULL):
+    if types[0].base not in (BaseType.BOOLEAN, BaseType.NULL):
         raise TypeMismatch(f"argument 1 of {name} must be BOOLEAN, not {types[0]}")
     shared = common(name, types[1:])
     return (t.BOOLEAN, shared, shared), shared

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jobs.functions.scalars.contract import Scalar, Types, count, takes, takes_any_number
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 _TEXT = takes(t.VARCHAR, t.VARCHAR)
 _PAD = takes(t.VARCHAR, t.VARCHAR, t.INT, t.VARCHAR)
@@ -69,9 +69,9 @@ def _field_text(arguments: Sequence[str]) -> str:
 def _chr(name: str, types: Types) -> tuple[Types, SqlType]:
     """A code point, or its name in a Java text: `\\u004b`."""
     count(name, types, 1, 1)
-    if types[0].kind not in (Kind.INT, Kind.VARCHAR, Kind.NULL):
+    if types[0].base not in (BaseType.INT, BaseType.VARCHAR, BaseType.NULL):
         raise TypeMismatch(f"argument 1 of {name} must be INT or VARCHAR, not {types[0]}")
-    return (t.INT if types[0].kind is Kind.NULL else types[0],), t.VARCHAR
+    return (t.INT if types[0].base is BaseType.NULL else types[0],), t.VARCHAR
 
 
 # No character has these numbers: they are halves of others in UTF-16.
@@ -86,7 +86,7 @@ TEXT = (
         "length",
         "CAST(length({0}) AS INTEGER)",
         aliases=("LENGTH",),
-        instead=((Kind.BYTES, "BYTES_LEN"),),
+        instead=((BaseType.BYTES, "BYTES_LEN"),),
     ),
     Scalar("TRIM", _TEXT, "trim"),
     Scalar("LTRIM", _TEXT, "ltrim"),
@@ -96,7 +96,7 @@ TEXT = (
         takes(t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=1),
         _substring,
         aliases=("SUBSTR",),
-        instead=((Kind.BYTES, "BYTES_SUBSTRING"),),
+        instead=((BaseType.BYTES, "BYTES_SUBSTRING"),),
     ),
     Scalar("LEFT", takes(t.VARCHAR, t.VARCHAR, t.INT), "substring({0}, 1, greatest({1}, 0))"),
     Scalar("RIGHT", takes(t.VARCHAR, t.VARCHAR, t.INT), "right({0}, greatest({1}, 0))"),
@@ -106,15 +106,18 @@ TEXT = (
         takes_any_number(t.VARCHAR, t.VARCHAR, 1),
         "concat_ws('', {args})",
         "concat({args})",
-        instead=((Kind.BYTES, "BYTES_CONCAT"),),
+        instead=((BaseType.BYTES, "BYTES_CONCAT"),),
     ),
     Scalar(
-        "CONCAT_WS", takes_any_number(t.VARCHAR, t.VARCHAR, 2), "concat_ws", instead=((Kind.BYTES, "BYTES_CONCAT_WS"),)
+        "CONCAT_WS",
+        takes_any_number(t.VARCHAR, t.VARCHAR, 2),
+        "concat_ws",
+        instead=((BaseType.BYTES, "BYTES_CONCAT_WS"),),
     ),
     Scalar("REPLACE", takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.VARCHAR), "replace"),
     Scalar("INSTR", takes(t.INT, t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=2), _instr_spark, _instr_duckdb),
-    Scalar("LPAD", _PAD, _PADDED.format("lpad"), instead=((Kind.BYTES, "BYTES_LPAD"),)),
-    Scalar("RPAD", _PAD, _PADDED.format("rpad"), instead=((Kind.BYTES, "BYTES_RPAD"),)),
+    Scalar("LPAD", _PAD, _PADDED.format("lpad"), instead=((BaseType.BYTES, "BYTES_LPAD"),)),
+    Scalar("RPAD", _PAD, _PADDED.format("rpad"), instead=((BaseType.BYTES, "BYTES_RPAD"),)),
     Scalar("REVERSE", _TEXT, "reverse"),
     # Words are what white space separates.
     Scalar(
@@ -132,7 +135,7 @@ TEXT = (
         _chr,
         f"CASE WHEN {_IS_CODE} THEN decode(unhex(lpad(hex({{0}}), 8, '0')), 'UTF-32') END",
         f"CASE WHEN {_IS_CODE} THEN chr({{0}}) END",
-        instead=((Kind.VARCHAR, "CHR_OF_TEXT"),),
+        instead=((BaseType.VARCHAR, "CHR_OF_TEXT"),),
     ),
     Scalar(
         "CHR_OF_TEXT",
@@ -151,6 +154,6 @@ TEXT = (
         "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0)"
         " ELSE split({0}, concat('\\\\Q', {1}, '\\\\E')) END",
         "str_split({0}, {1})",
-        instead=((Kind.BYTES, "BYTES_SPLIT"),),
+        instead=((BaseType.BYTES, "BYTES_SPLIT"),),
     ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from jobs.model.errors import NotSupported, OptionRefused, UnknownName
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -91,10 +91,10 @@ def check_source(source: Source) -> None:
     types = {column.name: column.type for column in source.columns}
     if source.timestamp not in types:
         raise UnknownName.among("column", source.timestamp, types)
-    kind = types[source.timestamp].kind
-    if kind not in (Kind.BIGINT, Kind.TIMESTAMP, Kind.VARCHAR):
+    kind = types[source.timestamp].base
+    if kind not in (BaseType.BIGINT, BaseType.TIMESTAMP, BaseType.VARCHAR):
         raise OptionRefused(f"TIMESTAMP='{source.timestamp}': the column is {kind}, not BIGINT, TIMESTAMP or VARCHAR")
-    if source.timestamp_format is not None and kind is not Kind.VARCHAR:
+    if source.timestamp_format is not None and kind is not BaseType.VARCHAR:
         raise OptionRefused(f"TIMESTAMP_FORMAT is for VARCHAR columns; '{source.timestamp}' is {kind}")
 
 

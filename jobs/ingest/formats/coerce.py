@@ -28,7 +28,7 @@ from math import isfinite
 from typing import Any
 
 from jobs.ingest.formats import json_text
-from jobs.model.types import MAX_PRECISION, Kind, SqlType
+from jobs.model.types import MAX_PRECISION, BaseType, SqlType
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,7 +38,7 @@ _MIN_US = -62_135_596_800_000_000
 _MAX_US = 253_402_300_799_999_999
 # Python's own context rounds to 28 digits; a DECIMAL has up to 38.
 _WIDE = Context(prec=2 * MAX_PRECISION)
-_BITS = {Kind.INT: 31, Kind.BIGINT: 63}
+_BITS = {BaseType.INT: 31, BaseType.BIGINT: 63}
 
 
 class Misfit(ValueError):
@@ -51,7 +51,7 @@ def coerce(value: object, wanted: SqlType) -> Any:
     Raises:
         Misfit: the value is not one of the type.
     """
-    return None if value is None else _RULES[wanted.kind](value, wanted)
+    return None if value is None else _RULES[wanted.base](value, wanted)
 
 
 def find(name: str, fields: Mapping[str, object]) -> str | None:
@@ -84,7 +84,7 @@ def _integer(value: object, wanted: SqlType) -> int:
         number = int(value) if _WHOLE.fullmatch(value.strip()) else None
     elif isinstance(value, (float, Decimal)) and _is_whole(value):
         number = int(value)
-    limit = 1 << _BITS[wanted.kind]
+    limit = 1 << _BITS[wanted.base]
     if number is None:
         raise misfit(value, wanted)
     if not -limit <= number < limit:
@@ -231,18 +231,18 @@ def _struct(value: object, wanted: SqlType) -> dict[str, object]:
     return fields
 
 
-_RULES: Mapping[Kind, Callable[[object, SqlType], object]] = {
-    Kind.BOOLEAN: _boolean,
-    Kind.INT: _integer,
-    Kind.BIGINT: _integer,
-    Kind.DOUBLE: _double,
-    Kind.DECIMAL: _decimal,
-    Kind.VARCHAR: _varchar,
-    Kind.BYTES: _bytes,
-    Kind.DATE: _date,
-    Kind.TIME: _time,
-    Kind.TIMESTAMP: _timestamp,
-    Kind.ARRAY: _array,
-    Kind.MAP: _map,
-    Kind.STRUCT: _struct,
+_RULES: Mapping[BaseType, Callable[[object, SqlType], object]] = {
+    BaseType.BOOLEAN: _boolean,
+    BaseType.INT: _integer,
+    BaseType.BIGINT: _integer,
+    BaseType.DOUBLE: _double,
+    BaseType.DECIMAL: _decimal,
+    BaseType.VARCHAR: _varchar,
+    BaseType.BYTES: _bytes,
+    BaseType.DATE: _date,
+    BaseType.TIME: _time,
+    BaseType.TIMESTAMP: _timestamp,
+    BaseType.ARRAY: _array,
+    BaseType.MAP: _map,
+    BaseType.STRUCT: _struct,
 }

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.ingest.formats.coerce import Misfit, coerce
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,24 +21,24 @@ Errors = dict[int, str]
 # Python types that Arrow takes for a kind without changing their meaning. (It would take 1.5 for an integer, and
 # True for a double: so the types are looked at first.)
 _NONE = type(None)
-_PLAIN: dict[Kind, frozenset[type]] = {
-    Kind.BOOLEAN: frozenset({bool, _NONE}),
-    Kind.INT: frozenset({int, _NONE}),
-    Kind.BIGINT: frozenset({int, _NONE}),
-    Kind.DOUBLE: frozenset({int, float, _NONE}),
-    Kind.VARCHAR: frozenset({str, _NONE}),
+_PLAIN: dict[BaseType, frozenset[type]] = {
+    BaseType.BOOLEAN: frozenset({bool, _NONE}),
+    BaseType.INT: frozenset({int, _NONE}),
+    BaseType.BIGINT: frozenset({int, _NONE}),
+    BaseType.DOUBLE: frozenset({int, float, _NONE}),
+    BaseType.VARCHAR: frozenset({str, _NONE}),
 }
 _MILLISECONDS = frozenset({int, _NONE})
 
 
 def build(column: Column, values: Sequence[object], errors: Errors) -> pa.Array:
     """The column's Arrow array, one entry per value. A value that does not fit is null, and noted in `errors`."""
-    kind = column.type.kind
+    kind = column.type.base
     found = set(map(type, values))
     try:
         if found <= _PLAIN.get(kind, frozenset()):
             return pa.array(values, type=column.type.arrow())
-        if kind is Kind.TIMESTAMP and found <= _MILLISECONDS:
+        if kind is BaseType.TIMESTAMP and found <= _MILLISECONDS:
             return pc.cast(pa.array(values, type=pa.timestamp("ms", tz="UTC")), column.type.arrow())
     except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
         # One of the values is out of range: find it below.

@@ -12,7 +12,7 @@ from jobs.ingest.formats import json_text
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.model.definitions import Column
 from jobs.model.errors import EncodeFailed
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
@@ -33,18 +33,18 @@ def _wire(value: Any, kind: SqlType) -> Any:
     """`value` is what `coerce` gives."""
     if value is None:
         return None
-    match kind.kind:
-        case Kind.DATE:
+    match kind.base:
+        case BaseType.DATE:
             return value.toordinal() - _EPOCH_DAY
-        case Kind.TIMESTAMP:
+        case BaseType.TIMESTAMP:
             if value % 1000:
                 raise Misfit("records carry times in whole milliseconds")
             return value // 1000
-        case Kind.ARRAY:
+        case BaseType.ARRAY:
             return [_wire(item, kind.args[0]) for item in value]
-        case Kind.MAP:
+        case BaseType.MAP:
             return {_member(key, kind.args[0]): _wire(item, kind.args[1]) for key, item in value}
-        case Kind.STRUCT:
+        case BaseType.STRUCT:
             return {name: _wire(value[name], inner) for name, inner in kind.fields}
         case _:
             return value

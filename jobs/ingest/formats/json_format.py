@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from jobs.ingest.formats import columns, json_text
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ class JsonFormat:
     def __init__(self, wanted: tuple[Column, ...], *, bare: bool) -> None:
         self._columns = wanted
         self._bare = bare
-        self._exact = any(_has(column.type, Kind.DECIMAL) for column in wanted)
+        self._exact = any(_has(column.type, BaseType.DECIMAL) for column in wanted)
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
@@ -120,7 +120,7 @@ def _exact_value(
 
 def _with_text(column: Column, values: list[Any], exact: Callable[[int], Any]) -> list[Any]:
     """Where a VARCHAR gets a number or an object, its text must be the one that was sent: those rows are read again."""
-    if _has(column.type, Kind.VARCHAR) and set(map(type, values)) & _WITH_NUMBERS:
+    if _has(column.type, BaseType.VARCHAR) and set(map(type, values)) & _WITH_NUMBERS:
         return [exact(row) if type(value) in _WITH_NUMBERS else value for row, value in enumerate(values)]
     return values
 
@@ -135,8 +135,8 @@ def _parse_one(payload: bytes | None, row: int, errors: Errors) -> object:
         return _ABSENT
 
 
-def _has(kind: SqlType, wanted: Kind) -> bool:
-    if kind.kind is wanted:
+def _has(kind: SqlType, wanted: BaseType) -> bool:
+    if kind.base is wanted:
         return True
     return any(_has(inner, wanted) for inner in (*kind.args, *(inner for _, inner in kind.fields)))
 

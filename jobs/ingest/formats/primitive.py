@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from jobs.ingest.formats import columns
 from jobs.model.errors import OptionRefused
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,28 +18,32 @@ if TYPE_CHECKING:
     from jobs.ingest.formats.columns import Errors
     from jobs.model.definitions import Column
 
-_NUMBERS = {Kind.INT: struct.Struct(">i"), Kind.BIGINT: struct.Struct(">q"), Kind.DOUBLE: struct.Struct(">d")}
-_KINDS = (*_NUMBERS, Kind.VARCHAR, Kind.BYTES)
+_NUMBERS = {
+    BaseType.INT: struct.Struct(">i"),
+    BaseType.BIGINT: struct.Struct(">q"),
+    BaseType.DOUBLE: struct.Struct(">d"),
+}
+_KINDS = (*_NUMBERS, BaseType.VARCHAR, BaseType.BYTES)
 
 
 class PrimitiveFormat:
     """One primitive. Raises OptionRefused at once for columns it cannot hold."""
 
     def __init__(self, wanted: tuple[Column, ...]) -> None:
-        if len(wanted) != 1 or wanted[0].type.kind not in _KINDS:
+        if len(wanted) != 1 or wanted[0].type.base not in _KINDS:
             shown = ", ".join(f"{column.name} {column.type}" for column in wanted)
             raise OptionRefused(
                 f"format KAFKA holds one column of INT, BIGINT, DOUBLE, VARCHAR or BYTES, not ({shown})",
                 hint="use JSON, DELIMITED or AVRO",
             )
         self._column = wanted[0]
-        self._number = _NUMBERS.get(self._column.type.kind)
+        self._number = _NUMBERS.get(self._column.type.base)
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """The one column. A null payload gives null; a broken one null and an entry in `errors`."""
-        if self._column.type.kind is Kind.BYTES:
+        if self._column.type.base is BaseType.BYTES:
             return [pa.array(payloads, type=pa.binary())]
-        if self._column.type.kind is Kind.VARCHAR:
+        if self._column.type.base is BaseType.VARCHAR:
             return [self._texts(payloads, errors)]
         return [self._numbers(payloads, errors)]
 

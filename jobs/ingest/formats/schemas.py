@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from jobs.model.errors import EncodeFailed
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from jobs.model.definitions import Column
 
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_AVRO: dict[Kind, Any] = {
-    Kind.BOOLEAN: "boolean",
-    Kind.INT: "int",
-    Kind.BIGINT: "long",
-    Kind.DOUBLE: "double",
-    Kind.VARCHAR: "string",
-    Kind.BYTES: "bytes",
-    Kind.DATE: {"type": "int", "logicalType": "date"},
-    Kind.TIME: {"type": "int", "logicalType": "time-millis"},
-    Kind.TIMESTAMP: {"type": "long", "logicalType": "timestamp-millis"},
+_AVRO: dict[BaseType, Any] = {
+    BaseType.BOOLEAN: "boolean",
+    BaseType.INT: "int",
+    BaseType.BIGINT: "long",
+    BaseType.DOUBLE: "double",
+    BaseType.VARCHAR: "string",
+    BaseType.BYTES: "bytes",
+    BaseType.DATE: {"type": "int", "logicalType": "date"},
+    BaseType.TIME: {"type": "int", "logicalType": "time-millis"},
+    BaseType.TIMESTAMP: {"type": "long", "logicalType": "timestamp-millis"},
 }
-_JSON: dict[Kind, dict[str, Any]] = {
-    Kind.BOOLEAN: {"type": "boolean"},
-    Kind.INT: {"type": "integer", "connect.type": "int32"},
-    Kind.BIGINT: {"type": "integer", "connect.type": "int64"},
-    Kind.DOUBLE: {"type": "number", "connect.type": "float64"},
-    Kind.DECIMAL: {"type": "number", "title": "org.apache.kafka.connect.data.Decimal"},
-    Kind.VARCHAR: {"type": "string"},
-    Kind.BYTES: {"type": "string", "connect.type": "bytes"},
-    Kind.DATE: {"type": "integer", "title": "org.apache.kafka.connect.data.Date"},
-    Kind.TIME: {"type": "integer", "title": "org.apache.kafka.connect.data.Time"},
-    Kind.TIMESTAMP: {"type": "integer", "title": "org.apache.kafka.connect.data.Timestamp"},
+_JSON: dict[BaseType, dict[str, Any]] = {
+    BaseType.BOOLEAN: {"type": "boolean"},
+    BaseType.INT: {"type": "integer", "connect.type": "int32"},
+    BaseType.BIGINT: {"type": "integer", "connect.type": "int64"},
+    BaseType.DOUBLE: {"type": "number", "connect.type": "float64"},
+    BaseType.DECIMAL: {"type": "number", "title": "org.apache.kafka.connect.data.Decimal"},
+    BaseType.VARCHAR: {"type": "string"},
+    BaseType.BYTES: {"type": "string", "connect.type": "bytes"},
+    BaseType.DATE: {"type": "integer", "title": "org.apache.kafka.connect.data.Date"},
+    BaseType.TIME: {"type": "integer", "title": "org.apache.kafka.connect.data.Time"},
+    BaseType.TIMESTAMP: {"type": "integer", "title": "org.apache.kafka.connect.data.Timestamp"},
 }
 
 
@@ -59,20 +59,20 @@ def json_schema(columns: Sequence[Column], *, bare: bool) -> str:
 
 
 def _avro(kind: SqlType, path: str) -> Any:
-    match kind.kind:
-        case Kind.DECIMAL:
+    match kind.base:
+        case BaseType.DECIMAL:
             return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
-        case Kind.ARRAY:
+        case BaseType.ARRAY:
             return {"type": "array", "items": _optional(_avro(kind.args[0], path))}
-        case Kind.MAP:
-            if kind.args[0].kind is not Kind.VARCHAR:
+        case BaseType.MAP:
+            if kind.args[0].base is not BaseType.VARCHAR:
                 raise EncodeFailed(f"column '{path}': AVRO maps have VARCHAR keys", hint="use JSON")
             return {"type": "map", "values": _optional(_avro(kind.args[1], path))}
-        case Kind.STRUCT:
+        case BaseType.STRUCT:
             # A record's name must be unique within the schema.
             return _record(f"KsqlDataSourceSchema_{path}", list(kind.fields))
         case _:
-            return _AVRO[kind.kind]
+            return _AVRO[kind.base]
 
 
 def _record(name: str, fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:
@@ -91,15 +91,15 @@ def _optional(schema: Any) -> list[Any]:
 
 
 def _json(kind: SqlType) -> dict[str, Any]:
-    match kind.kind:
-        case Kind.ARRAY:
+    match kind.base:
+        case BaseType.ARRAY:
             return {"type": "array", "items": _nullable(_json(kind.args[0]))}
-        case Kind.MAP:
+        case BaseType.MAP:
             return {"type": "object", "additionalProperties": _nullable(_json(kind.args[1]))}
-        case Kind.STRUCT:
+        case BaseType.STRUCT:
             return _object(kind.fields)
         case _:
-            return _JSON[kind.kind]
+            return _JSON[kind.base]
 
 
 def _object(fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from jobs.model.stage import (
     Stage,
     body_of,
 )
-from jobs.model.stage_columns import hidden_columns, key_names, kind_of
+from jobs.model.stage_columns import hidden_columns, key_names, storage_of
 from jobs.sql.dialect import quote, sql_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def facts(stage: Stage, option: RefreshOption) -> Iterator[Fact]:
 
 def _map_rule(stage: MapStage) -> str:
     joins = any(len(core.inputs) > 1 for core in stage.body)
-    if kind_of(stage) == "append":
+    if storage_of(stage) == "append":
         return f"new events are {'joined, ' if joins else ''}filtered and projected, and appended"
     if joins:
         return "changes of each input are joined with the others' rows, filtered and projected, by key"
@@ -104,7 +104,7 @@ def _input_kind(each: Input) -> str:
         return "as it was at the event's time"
     if each.frozen:
         return "as it is when the event comes"
-    return "append-only" if each.relation.kind == "append" else "rows change and go"
+    return "append-only" if each.relation.storage == "append" else "rows change and go"
 
 
 def _top(stage: Stage) -> Iterator[Fact]:
@@ -161,7 +161,7 @@ def _shown(stage: Stage) -> list[str]:
 
 
 def _kind(stage: Stage) -> str:
-    return "append-only" if kind_of(stage) == "append" else "by key"
+    return "append-only" if storage_of(stage) == "append" else "by key"
 
 
 def _key(stage: Stage) -> str:

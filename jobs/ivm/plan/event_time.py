@@ -17,7 +17,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from jobs.model.stage import Core, MapStage, Output, Plan
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 from jobs.query.clauses.conditions import conjoined
 
 _TIME = "_timestamp"
@@ -46,7 +46,7 @@ def _timed(core: Core, name: str, form: str | None) -> Core:
 
 def _time(source: Output, form: str | None) -> exp.Expression:
     value = source.expression.copy()
-    if source.type.kind is Kind.BIGINT:
+    if source.type.base is BaseType.BIGINT:
         return exp.Anonymous(this="FROM_UNIXTIME", expressions=[value])
     if form is not None:
         return exp.Anonymous(this="PARSE_TIMESTAMP", expressions=[value, exp.Literal.string(form)])

@@ -141,7 +141,7 @@ def _joined(rows: Rows, others: Sequence[From], inner: Inner) -> Rows:
 
 def _may_look_padded(relation: Relation) -> bool:
     """Whether a key can be all NULL, as that of a group: behind a FULL JOIN such a row looks like none at all."""
-    return relation.kind == "keyed" and relation.hidden != PLACE
+    return relation.storage == "keyed" and relation.hidden != PLACE
 
 
 def _joining(source: From, padded: bool, inner: Inner) -> Rows:

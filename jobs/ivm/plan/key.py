@@ -18,7 +18,7 @@ from sqlglot import exp
 from jobs.ivm.plan.trees import Place, columns_in, named, place_of
 from jobs.model.errors import NotSupported
 from jobs.model.stage import Input
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from jobs.sql.trees import conjuncts
 from jobs.sql.types_text import type_of
 
@@ -72,7 +72,7 @@ def key_of(inputs: Sequence[Input], where: exp.Expression | None) -> tuple[KeyCo
 
 def _identity(each: Input) -> tuple[str, ...]:
     """What tells the input's rows apart. As of a time a table has one row per key, although its log has many."""
-    if each.relation.kind == "keyed" or each.as_of:
+    if each.relation.storage == "keyed" or each.as_of:
         return each.relation.key
     if not each.relation.identity:
         raise NotSupported(
@@ -120,9 +120,9 @@ def _widened(node: exp.Expression, types: Types) -> exp.Expression:
     if not isinstance(node, exp.Cast):
         return node
     place = place_of(node.this)
-    whole = place is not None and place in types and types[place].kind in (Kind.INT, Kind.BIGINT)
+    whole = place is not None and place in types and types[place].base in (BaseType.INT, BaseType.BIGINT)
     inner: exp.Expression = node.this
-    return inner if whole and type_of(node.to).kind in (Kind.BIGINT, Kind.DECIMAL) else node
+    return inner if whole and type_of(node.to).base in (BaseType.BIGINT, BaseType.DECIMAL) else node
 
 
 def _aliases(node: exp.Expression) -> frozenset[str]:
@@ -137,7 +137,7 @@ def _determined(inputs: Sequence[Input], rules: list[_Rule], kept: list[str]) ->
             each.alias
             for each in giving(inputs)
             if each.alias not in known
-            and (each.relation.kind == "keyed" or each.relation.identity)
+            and (each.relation.storage == "keyed" or each.relation.identity)
             and all((each.alias, name) in fixed for name in _identity(each))
         }
         if not more:

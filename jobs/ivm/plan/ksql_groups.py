@@ -30,7 +30,7 @@ def with_events(rows: Rows) -> Rows | None:
     """The events of a source table as rows of the same block; None when the rows are not those of one source table."""
     (source, *others) = rows.inputs
     relation = source.relation
-    if others or rows.expand or relation.kind != "keyed" or relation.hidden != PLACE:
+    if others or rows.expand or relation.storage != "keyed" or relation.hidden != PLACE:
         return None
     columns = (*relation.columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN))
     log = Relation(event_log_of(relation.name), columns, "append", relation.key)

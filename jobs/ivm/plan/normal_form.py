@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 
 from sqlglot import exp
 
+from jobs.model.hashed_names import field_name, plain_text
 from jobs.model.stage import Stage, inputs_of
 from jobs.model.types import SqlType
 from jobs.sql.dialect import sql_of
@@ -45,7 +46,7 @@ def _parts(value: object, aliases: Mapping[str, str], *, top: bool = False) -> I
             if top and each.name == "table":
                 continue
             inner = getattr(value, each.name)
-            yield each.name
+            yield field_name(value, each.name)
             yield from (aliases[inner],) if each.name == "alias" else _parts(inner, aliases)
         yield "."
     elif isinstance(value, tuple):
@@ -54,4 +55,4 @@ def _parts(value: object, aliases: Mapping[str, str], *, top: bool = False) -> I
             yield from _parts(item, aliases)
         yield ")"
     else:
-        yield repr(value)
+        yield plain_text(value)

@@ -21,7 +21,7 @@ from jobs.ivm.plan.trees import named
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import NotSupported
 from jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
-from jobs.model.stage_columns import kind_of
+from jobs.model.stage_columns import storage_of
 from jobs.query.clauses.logical import Query, Semantics
 from jobs.query.clauses.read import read_query
 from jobs.sql.dialect import parse_query
@@ -78,7 +78,7 @@ def _latest(source: Source) -> LatestStage:
 def _insert(definition: InsertQuery, query: Query, target: Source | View) -> Plan:
     stages = Stages(definition.name, stage_of_query)
     last = stage_of_query(query, stages)
-    if kind_of(last) != "append":
+    if storage_of(last) != "append":
         raise NotSupported(
             f"'{target.name}' is a stream, and the rows of the query change and go",
             hint="CREATE TABLE … AS SELECT keeps them",

@@ -62,7 +62,7 @@ class Rows:
     @property
     def is_append(self) -> bool:
         """Whether rows are only ever added."""
-        return self.core(()).kind == "append"
+        return self.core(()).storage == "append"
 
     def key(self) -> tuple[KeyColumn, ...]:
         """What tells the rows apart. Raises NotSupported: nothing does."""
@@ -104,7 +104,7 @@ def is_stream(relation: Relation) -> bool:
 
     The latter are known by their key: it is made of the hidden places of the events.
     """
-    if relation.kind == "append":
+    if relation.storage == "append":
         return True
     hidden = {name for name, _ in relation.hidden}
     return bool(relation.key) and hidden.issuperset(relation.key) and {"_timestamp", "_offset"} <= hidden

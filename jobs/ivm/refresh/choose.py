@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jobs.ivm.rules.aggregate import recomputed
 from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
-from jobs.model.stage_columns import kind_of
+from jobs.model.stage_columns import storage_of
 from state_store import reader
 from state_store.deltalog import read_commit
 from state_store.digest import Digest
@@ -63,7 +63,7 @@ def choose(lake: Lake, stage: Stage, spans: Sequence[Span], head: Head, option: 
     said = ", ".join(f"'{span.relation.name}' from version {span.after} to {span.upto}" for span in moved)
     changed = _rows_changed(lake, moved)
     few = changed is not None and changed <= _MAX_BROADCAST_CHANGES
-    if kind_of(stage) == "append" or isinstance(stage, LatestStage):
+    if storage_of(stage) == "append" or isinstance(stage, LatestStage):
         return Choice("delta", f"changes of {said}", few)
     if option == "full":
         return Choice("full", f"REFRESH = 'full': all rows after changes of {said}", few_changes=False)
@@ -104,7 +104,7 @@ def _rows(lake: Lake, span: Span) -> int:
 
 def in_words(stage: Stage, option: RefreshOption) -> str:
     """What `choose` will do, for EXPLAIN."""
-    if kind_of(stage) == "append" or isinstance(stage, LatestStage):
+    if storage_of(stage) == "append" or isinstance(stage, LatestStage):
         return "its changes: rows are only ever added to what it reads"
     if option == "full":
         return "full: all rows, stored as a difference"

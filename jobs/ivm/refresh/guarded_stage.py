@@ -31,7 +31,7 @@ from jobs.model.stage import (
     MapStage,
     Output,
     Stage,
-    kind_of_body,
+    storage_of_body,
 )
 from jobs.sql.dialect import sql_of
 from jobs.sql.trees import any_of
@@ -117,7 +117,7 @@ def _without(core: Core) -> Core:
 def _dead_letters(stage: MapStage | AggregateStage | AnalyticStage, letters: str) -> MapStage:
     """The rows that fail: what they are (JSON of the inputs' columns) and why, by the identity of the rows they come
     from. Those of a body that only grows are only added, and need none."""
-    grows = kind_of_body(stage.body) == "append"
+    grows = storage_of_body(stage.body) == "append"
     cores = []
     for number, core in enumerate(stage.body):
         fails = _failing_core(core) or exp.false()

@@ -85,7 +85,7 @@ class InputViews:
 
     def _changes(self, source: Table, each: Input, span: Span) -> DataFrame:
         changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
-        if each.relation.kind == "append" or span.lag <= 1 or span.after is None:
+        if each.relation.storage == "append" or span.lag <= 1 or span.after is None:
             return changes.drop(VERSION)
         raw = f"raw_{each.alias}"
         changes.createOrReplaceTempView(self._writer.name(raw))

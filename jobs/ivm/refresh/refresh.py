@@ -22,7 +22,7 @@ from jobs.ivm.rules.recompute_diff import difference
 from jobs.ivm.rules.stored import spec_of
 from jobs.model.errors import FunctionFailed, RefreshFailed, RowFailed, revive
 from jobs.model.stage import inputs_of
-from jobs.model.stage_columns import kind_of
+from jobs.model.stage_columns import storage_of
 from state_store import reader
 from state_store.commits import CommitRecord, Head
 from state_store.digest import Digest
@@ -241,7 +241,7 @@ def _rows(table: Table, inputs: InputViews, epoch: _Epoch) -> DataFrame:
     inputs.register(text)
     if epoch.functions is not None:
         epoch.functions.register_spark(session, text)
-    if kind_of(stage) == "append":
+    if storage_of(stage) == "append":
         return session.sql(text)
     stored = _stored_rows(session, table, epoch.head)
     if epoch.first or epoch.record.mode != "full":
@@ -262,6 +262,6 @@ def _stored_rows(session: SparkSession, table: Table, head: Head) -> DataFrame:
 
 def _store(table: Table, rows: DataFrame, epoch: _Epoch) -> Head | None:
     """One commit, or None when no row changes."""
-    if kind_of(epoch.stage) == "keyed":
+    if storage_of(epoch.stage) == "keyed":
         return table.apply(rows, epoch.record)
     return table.append_if_any(rows, epoch.record)

@@ -41,7 +41,7 @@ from jobs.ivm.rules.settled import (
 )
 from jobs.ivm.rules.stored import ROWS
 from jobs.model.definitions import EVENT_ORDER
-from jobs.model.stage import AggregateCall, AggregateStage, Output, kind_of_body
+from jobs.model.stage import AggregateCall, AggregateStage, Output, storage_of_body
 from jobs.model.stage_columns import hidden_columns
 from jobs.model.types import BIGINT
 from state_store.tablespec import STATE
@@ -95,7 +95,7 @@ SELECT
 
 def recomputed(stage: AggregateStage) -> tuple[AggregateCall, ...]:
     """The calls whose groups may have to be computed again: they cannot take rows back, and rows can go."""
-    if kind_of_body(stage.body) == "append":
+    if storage_of_body(stage.body) == "append":
         return ()
     return tuple(call for call in stage.aggregates if function_of(call).lost_type(call) is not None)
 

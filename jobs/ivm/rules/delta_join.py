@@ -86,7 +86,7 @@ def _terms(core: Core, changed: Collection[str], engine: Engine) -> Iterator[_Te
         if each.alias not in changed or each.frozen:
             continue
         if _is_linear(core, place):
-            weight = "1" if core.kind == "append" else f"{engine.name(each.alias)}.{WEIGHT}"
+            weight = "1" if core.storage == "append" else f"{engine.name(each.alias)}.{WEIGHT}"
             yield _Term(_sides(core, place, "delta"), weight)
         else:
             yield _Term(_sides(core, place, "old"), "-1", touched_by=each.alias)

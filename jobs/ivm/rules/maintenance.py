@@ -11,7 +11,7 @@ from jobs.ivm.rules.latest import latest_rule
 from jobs.ivm.rules.map import append_rule, keyed_rule
 from jobs.ivm.rules.session import session_rule
 from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, MapStage, Stage, inputs_of
-from jobs.model.stage_columns import kind_of
+from jobs.model.stage_columns import storage_of
 
 
 def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None = ()) -> str:
@@ -26,7 +26,7 @@ def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None 
     writer = engine(dialect)
     moved = changed if changed is None else frozenset(changed) or {each.alias for each in inputs_of(stage)}
     match stage:
-        case MapStage() if kind_of(stage) == "append":
+        case MapStage() if storage_of(stage) == "append":
             return append_rule(stage, writer, moved)
         case MapStage():
             return keyed_rule(stage, writer, moved)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from jobs.functions.aggregates.registry import function_of
 from jobs.model.stage import AggregateStage, Stage
-from jobs.model.stage_columns import Columns, hidden_columns, key_names, key_path, kind_of, visible_columns
+from jobs.model.stage_columns import Columns, hidden_columns, key_names, key_path, storage_of, visible_columns
 from jobs.model.types import BIGINT, SqlType, struct
 from state_store.tablespec import STATE, TableSpec
 
@@ -43,7 +43,7 @@ def spec_of(stage: Stage) -> TableSpec:
     return TableSpec(
         name=stage.table,
         columns=tuple((name, kind.spark()) for name, kind in visible_columns(stage)),
-        kind=kind_of(stage),
+        storage=storage_of(stage),
         key=tuple(".".join(key_path(stage, name)) for name in key_names(stage)),
         state=state.spark() if state else None,
     )

@@ -13,7 +13,7 @@ from jobs.functions.python.declared import function_at
 from jobs.model.definitions import EVENT_ORDER
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.stage import AggregateCall
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 from jobs.query.clauses.inputs import Inputs
 from jobs.query.clauses.logical import Semantics
 from jobs.query.expressions.scope import Infer, Typed
@@ -101,6 +101,6 @@ class Calls:
 
 def _condition(node: exp.Expr, typed: Infer) -> exp.Expression:
     found = typed(node)
-    if found.type.kind is not Kind.BOOLEAN:
+    if found.type.base is not BaseType.BOOLEAN:
         raise TypeMismatch(f"FILTER takes a condition; {sql_of(node)} is {found.type}")
     return found.expression

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 from jobs.query.expressions.casts_nested import entries
 from jobs.query.expressions.scope import Infer, Typed
 
@@ -28,8 +28,8 @@ def items_of(call: exp.Anonymous, typed: Infer) -> Typed:
     if call.name == "CUBE_EXPLODE":
         return typed(exp.Anonymous(this="COMBINATIONS", expressions=[call.expressions[0].copy()]))
     value = typed(call.expressions[0])
-    if value.type.kind is Kind.MAP:
+    if value.type.base is BaseType.MAP:
         return entries(value)
-    if value.type.kind is not Kind.ARRAY:
+    if value.type.base is not BaseType.ARRAY:
         raise TypeMismatch(f"{call.name} takes an ARRAY, not {value.type}")
     return value

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from jobs.model.hashed_names import field_name, plain_text
 from jobs.query.clauses.logical import Block, Query, Semantics
 from jobs.sql.dialect import sql_of
 
@@ -30,11 +31,15 @@ def _text(value: Any, names: Mapping[str, str]) -> str:
         return _expression(value, names)
     if is_dataclass(value):
         parts = [(field.name, getattr(value, field.name)) for field in fields(value)]
-        inner = ", ".join(f"{name}={_text(part, names)}" for name, part in parts if name not in ("alias", "unseen_key"))
+        inner = ", ".join(
+            f"{field_name(value, name)}={_text(part, names)}"
+            for name, part in parts
+            if name not in ("alias", "unseen_key")
+        )
         return f"{type(value).__name__}({inner})"
     if isinstance(value, tuple):
         return f"[{', '.join(_text(part, names) for part in value)}]"
-    return repr(value)
+    return plain_text(value)
 
 
 def _expression(node: exp.Expression, names: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from sqlglot import exp
 from jobs.engines.arrays import has_map
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.stage import Output
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 from jobs.query.clauses.aggregate_calls import Calls
 from jobs.query.clauses.inputs import Inputs
 from jobs.query.expressions.infer import infer
@@ -182,5 +182,5 @@ def _check_group(found: Typed, *, constants: bool) -> None:
             column=place,
             hint="write the expression itself: positions of the SELECT list are not taken",
         )
-    if has_map(found.type) or found.type.kind is Kind.NULL:
+    if has_map(found.type) or found.type.base is BaseType.NULL:
         raise InvalidQuery(f"one cannot group by {found.type}", line=line, column=place)

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.model.relation import Relation
-from jobs.model.stage import JoinKind
+from jobs.model.stage import JoinType
 from jobs.query.clauses.conditions import columns_equated, conjoined, is_equality
 from jobs.query.clauses.from_clause import Context, Joined
 from jobs.query.clauses.inputs import Inputs, Part
@@ -30,7 +30,7 @@ from jobs.query.expressions.scope import Typed, column
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.trees import conjuncts
 
-_SIDES: dict[str, JoinKind] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
+_SIDES: dict[str, JoinType] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 
 class Joins:
@@ -124,7 +124,7 @@ class Joins:
             self._check_table(part, on, node)
         self.froms.append(source)
 
-    def _condition(self, node: exp.Join, part: Part, before: Inputs, kind: JoinKind) -> exp.Expression | None:
+    def _condition(self, node: exp.Join, part: Part, before: Inputs, kind: JoinType) -> exp.Expression | None:
         using = node.args.get("using")
         if using:
             return self._using([identifier.name for identifier in using], part, before, kind)
@@ -142,7 +142,7 @@ class Joins:
             raise _without_equality(part.alias, tree)
         return conjoined(terms)
 
-    def _using(self, names: list[str], part: Part, before: Inputs, kind: JoinKind) -> exp.Expression:
+    def _using(self, names: list[str], part: Part, before: Inputs, kind: JoinType) -> exp.Expression:
         """USING (a, b): an equality each; the name alone means both columns from here on."""
         merged = dict(self.inputs.merged)
         tests: list[exp.Expression] = []
@@ -193,7 +193,7 @@ class Joins:
     def _looks_up(self, part: Part, before: Inputs) -> bool:
         return self._context.frozen and not part.stream and any(each.stream for each in before.parts)
 
-    def _check_lookup(self, part: Part, on: exp.Expression, kind: JoinKind, node: exp.Join) -> None:
+    def _check_lookup(self, part: Part, on: exp.Expression, kind: JoinType, node: exp.Join) -> None:
         if kind in ("right", "full"):
             line, place = position_of(node.this)
             raise InvalidQuery(
@@ -215,7 +215,7 @@ class Joins:
                 hint="CREATE MATERIALIZED VIEW … AS takes joins on any columns",
             )
 
-    def _remember_key(self, on: exp.Expression, part: Part, before: Inputs, kind: JoinKind) -> None:
+    def _remember_key(self, on: exp.Expression, part: Part, before: Inputs, kind: JoinType) -> None:
         """ksqlDB's ROWKEY: the value that the last join is on."""
         known = {each.alias for each in before.parts}
         for term in conjuncts(on):
@@ -235,7 +235,7 @@ class Joins:
             return
 
 
-def _kind(node: exp.Join) -> JoinKind:
+def _kind(node: exp.Join) -> JoinType:
     if node.method or node.kind not in ("", "INNER", "OUTER", "CROSS"):
         line, place = position_of(node)
         word = node.method or node.kind

@@ -48,4 +48,4 @@ def one_row(query: Query) -> bool:
 
 
 def _adds(part: From) -> bool:
-    return part.source.kind == "append" if isinstance(part.source, Relation) else gives_events(part.source)
+    return part.source.storage == "append" if isinstance(part.source, Relation) else gives_events(part.source)

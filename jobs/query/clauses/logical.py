@@ -18,7 +18,7 @@ from typing import Literal
 from sqlglot import exp
 
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, AnalyticCall, JoinKind, Output
+from jobs.model.stage import AggregateCall, AnalyticCall, JoinType, Output
 from jobs.model.types import SqlType
 
 Semantics = Literal["sql", "ksql"]
@@ -37,7 +37,7 @@ class From:
 
     alias: str
     source: Relation | Query
-    join: JoinKind = "inner"
+    join: JoinType = "inner"
     on: exp.Expression | None = None
     frozen: bool = False
     as_of: bool = False

@@ -98,7 +98,7 @@ class AnalyticCalls:
 
     def _order(self, item: exp.Expr) -> tuple[exp.Expression, bool, bool]:
         found = self._typed(item.this)
-        if has_map(found.type) or found.type.kind is t.Kind.NULL:
+        if has_map(found.type) or found.type.base is t.BaseType.NULL:
             raise TypeMismatch(f"values of type {found.type} have no order: {sql_of(item.this)}")
         return found.expression, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))
 
@@ -121,7 +121,7 @@ class AnalyticCalls:
         if name == "NTILE":
             return (values[0].expression,), t.BIGINT
         kind = common(name, [values[0].type, *(value.type for value in values[2:])])
-        if kind.kind is t.Kind.NULL:
+        if kind.base is t.BaseType.NULL:
             raise TypeMismatch(f"{name}(NULL) has no type", hint=f"{name}(CAST(NULL AS …))")
         parts = [value if place == 1 else widened(value, kind) for place, value in enumerate(values)]
         return tuple(part.expression for part in parts), kind

@@ -20,7 +20,7 @@ from sqlglot import exp
 from jobs.model.definitions import META_COLUMNS, PSEUDO_COLUMNS
 from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
 from jobs.model.stage import Output
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 from jobs.query.clauses.inputs import ROWKEY, WINDOW_BOUNDS, Inputs, Part
 from jobs.query.expressions.infer import Aggregate, infer
 from jobs.query.expressions.scope import Typed
@@ -98,7 +98,7 @@ def _columns(part: Part, node: exp.Expr, inputs: Inputs) -> list[_Item]:
 
 def _fields(node: exp.Dot, inputs: Inputs) -> list[_Item]:
     struct = infer(node.this, inputs)
-    if struct.type.kind is not Kind.STRUCT:
+    if struct.type.base is not BaseType.STRUCT:
         line, place = position_of(node)
         raise TypeMismatch(
             f"->* takes the fields of a STRUCT; {sql_of(node.this)} is {struct.type}", line=line, column=place
@@ -184,7 +184,7 @@ def _check(item: _Item, earlier: list[_Item]) -> None:
         message = f"'{name}' is reserved: it cannot be the name of a column"
     elif any(other.output.name == name for other in earlier):
         message = f"two columns are named '{name}'"
-    elif item.output.type.kind is Kind.NULL:
+    elif item.output.type.base is BaseType.NULL:
         message, hint = f"column '{name}' is NULL and has no type", "CAST(NULL AS …)"
     if message is not None:
         line, place = position_of(item.node)

@@ -15,7 +15,7 @@ from sqlglot import exp
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from jobs.model.stage import Output
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from jobs.query.clauses.from_clause import Context
 from jobs.query.clauses.keys import outputs_of
 from jobs.query.clauses.logical import Block, From, Query, SetOperation
@@ -41,7 +41,7 @@ def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation
     columns = outputs_of(branches[0])
     for branch in branches[1:]:
         columns = _common(columns, outputs_of(branch), operation, tree)
-    missing = next((name for name, kind in columns if kind.kind is Kind.NULL), None)
+    missing = next((name for name, kind in columns if kind.base is BaseType.NULL), None)
     if missing is not None:
         raise InvalidQuery(f"column '{missing}' is NULL in every branch and has no type", hint="CAST(NULL AS …)")
     return SetOperation(operation, tuple(_converted(branch, columns) for branch in branches), columns)

@@ -19,7 +19,7 @@ from sqlglot import exp
 from jobs.model.definitions import Source
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError
 from jobs.model.relation import Relation
-from jobs.model.stage import JoinKind
+from jobs.model.stage import JoinType
 from jobs.query.clauses.conditions import conjoined, is_equality
 from jobs.query.clauses.correlation import Lifted, grouped, lifted
 from jobs.query.clauses.from_clause import Context
@@ -154,7 +154,7 @@ class Subqueries:
         self,
         inner: Lifted,
         on: Sequence[exp.Expression],
-        kind: JoinKind,
+        kind: JoinType,
         node: exp.Expr,
         *,
         null_aware: bool = False,

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import Kind, SqlType, as_decimal, common_type
+from jobs.model.types import BaseType, SqlType, as_decimal, common_type
 from jobs.query.expressions.casts import beside, widened
 from jobs.query.expressions.scope import Typed, binary
 from jobs.sql.dialect import sql_of
@@ -58,24 +58,24 @@ def arithmetic(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
     kind = common_type(left.type, right.type)
     if operator is exp.Add and kind == t.VARCHAR:
         return Typed(exp.DPipe(this=left.expression, expression=right.expression, safe=True), t.VARCHAR)
-    if kind is None or not (kind.is_numeric or kind.kind is Kind.NULL):
+    if kind is None or not (kind.is_numeric or kind.base is BaseType.NULL):
         raise TypeMismatch(
             f"{_SIGNS[operator]} takes numbers, not {left.type} and {right.type}:"
             f" {sql_of(operator(this=left.expression.copy(), expression=right.expression.copy()))}",
             hint="convert with CAST(… AS …)",
         )
-    if kind.kind is Kind.DECIMAL:
+    if kind.base is BaseType.DECIMAL:
         return _decimals(operator, left, right)
-    kind = t.INT if kind.kind is Kind.NULL else kind
+    kind = t.INT if kind.base is BaseType.NULL else kind
     left, right = beside(left, kind), beside(right, kind)
-    if operator is exp.Div and kind.kind is not Kind.DOUBLE:
+    if operator is exp.Div and kind.base is not BaseType.DOUBLE:
         quotient = exp.Anonymous(this="DIV", expressions=[left.expression, right.expression])
         return Typed(exp.Cast(this=quotient, to=data_type(kind)), kind)
     return Typed(binary(operator, left, right), kind)
 
 
 def _decimals(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
-    sides = [widened(side, t.BIGINT if side.type.kind is Kind.NULL else side.type) for side in (left, right)]
+    sides = [widened(side, t.BIGINT if side.type.base is BaseType.NULL else side.type) for side in (left, right)]
     left, right = (widened(side, as_decimal(side.type)) for side in sides)
     made = binary(operator, left, right)
     kind = _decimal_type(operator, left.type, right.type)

@@ -9,35 +9,35 @@ from sqlglot import exp
 
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import Kind, SqlType, common_type
+from jobs.model.types import BaseType, SqlType, common_type
 from jobs.query.expressions.casts_nested import members_converted, text_of
 from jobs.query.expressions.scope import Typed
 from jobs.sql.types_text import data_type
 
-_WHOLE = (Kind.INT, Kind.BIGINT)
-_FRACTIONS = (Kind.DECIMAL, Kind.DOUBLE)
-_TEMPORAL = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
+_WHOLE = (BaseType.INT, BaseType.BIGINT)
+_FRACTIONS = (BaseType.DECIMAL, BaseType.DOUBLE)
+_TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
 # (from, to) -> the function that does it, where the engines' own CAST differ. None: their CAST does.
-_PAIRS: dict[tuple[Kind, Kind], str | None] = {
+_PAIRS: dict[tuple[BaseType, BaseType], str | None] = {
     **{(source, target): "CUT" for source in _FRACTIONS for target in _WHOLE},
     **{(source, target): None for source in t.NUMERIC for target in t.NUMERIC if source not in _FRACTIONS},
     **{(source, target): None for source in t.NUMERIC for target in _FRACTIONS},
-    **{(source, Kind.VARCHAR): None for source in (Kind.BOOLEAN, *_WHOLE, Kind.DECIMAL, Kind.DATE)},
-    **{(Kind.VARCHAR, target): None for target in _FRACTIONS},
-    **{(Kind.VARCHAR, target): "WHOLE_TEXT" for target in _WHOLE},
-    (Kind.VARCHAR, Kind.BOOLEAN): "BOOLEAN_TEXT",
-    (Kind.VARCHAR, Kind.DATE): "DATE_TEXT",
-    (Kind.VARCHAR, Kind.TIMESTAMP): "INSTANT_TEXT",
-    (Kind.DATE, Kind.TIMESTAMP): None,
-    (Kind.TIMESTAMP, Kind.DATE): None,
+    **{(source, BaseType.VARCHAR): None for source in (BaseType.BOOLEAN, *_WHOLE, BaseType.DECIMAL, BaseType.DATE)},
+    **{(BaseType.VARCHAR, target): None for target in _FRACTIONS},
+    **{(BaseType.VARCHAR, target): "WHOLE_TEXT" for target in _WHOLE},
+    (BaseType.VARCHAR, BaseType.BOOLEAN): "BOOLEAN_TEXT",
+    (BaseType.VARCHAR, BaseType.DATE): "DATE_TEXT",
+    (BaseType.VARCHAR, BaseType.TIMESTAMP): "INSTANT_TEXT",
+    (BaseType.DATE, BaseType.TIMESTAMP): None,
+    (BaseType.TIMESTAMP, BaseType.DATE): None,
 }
 # Functions that convert all the way: no CAST follows.
 _WHOLE_WAY = {
-    (Kind.DOUBLE, Kind.VARCHAR): "DOUBLE_TEXT",
-    (Kind.TIMESTAMP, Kind.VARCHAR): "TIMESTAMP_TEXT",
-    (Kind.TIME, Kind.VARCHAR): "TIME_TEXT",
-    (Kind.VARCHAR, Kind.TIME): "TEXT_TIME",
-    (Kind.TIMESTAMP, Kind.TIME): "TIME_OF_DAY",
+    (BaseType.DOUBLE, BaseType.VARCHAR): "DOUBLE_TEXT",
+    (BaseType.TIMESTAMP, BaseType.VARCHAR): "TIMESTAMP_TEXT",
+    (BaseType.TIME, BaseType.VARCHAR): "TIME_TEXT",
+    (BaseType.VARCHAR, BaseType.TIME): "TEXT_TIME",
+    (BaseType.TIMESTAMP, BaseType.TIME): "TIME_OF_DAY",
 }
 
 
@@ -52,7 +52,7 @@ def widened(value: Typed, kind: SqlType) -> Typed:
 
 def beside(value: Typed, kind: SqlType) -> Typed:
     """`value` as an operand of type `kind`: as `widened`, without the CAST where both engines widen alike."""
-    if kind.kind in (Kind.BIGINT, Kind.DOUBLE) and value.type.is_numeric:
+    if kind.base in (BaseType.BIGINT, BaseType.DOUBLE) and value.type.is_numeric:
         return Typed(value.expression, kind)
     return widened(value, kind)
 
@@ -65,10 +65,10 @@ def converted(value: Typed, kind: SqlType) -> Typed:
     """
     if common_type(value.type, kind) == kind:
         return widened(value, kind)
-    pair = (value.type.kind, kind.kind)
-    if value.type.is_nested and value.type.kind is kind.kind:
+    pair = (value.type.base, kind.base)
+    if value.type.is_nested and value.type.base is kind.base:
         return members_converted(value, kind, converted)
-    if value.type.is_nested and kind.kind is Kind.VARCHAR:
+    if value.type.is_nested and kind.base is BaseType.VARCHAR:
         return text_of(value, converted)
     if pair in _WHOLE_WAY:
         return Typed(exp.Anonymous(this=_WHOLE_WAY[pair], expressions=[value.expression]), kind)
@@ -78,14 +78,14 @@ def converted(value: Typed, kind: SqlType) -> Typed:
     inner = value.expression
     if through is not None and not (isinstance(inner, exp.Anonymous) and inner.name == through):
         inner = exp.Anonymous(this=through, expressions=[inner])
-    if kind.kind is Kind.VARCHAR:
+    if kind.base is BaseType.VARCHAR:
         return Typed(exp.Cast(this=inner, to=data_type(kind)), kind)
     return Typed(exp.TryCast(this=inner, to=data_type(kind), safe=True), kind)
 
 
 def _has_fields(kind: SqlType) -> bool:
     """Whether a STRUCT is inside: the engines' CASTs match its fields by place, or by name."""
-    return kind.kind is Kind.STRUCT or any(_has_fields(inner) for inner in kind.args)
+    return kind.base is BaseType.STRUCT or any(_has_fields(inner) for inner in kind.args)
 
 
 def asked(value: Typed) -> Typed:

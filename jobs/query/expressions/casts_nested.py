@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from jobs.model import types as t
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from jobs.query.expressions.scope import Typed
 from jobs.sql.trees import call, identifier
 from jobs.sql.types_text import data_type
@@ -24,9 +24,9 @@ _VARIABLE = "__c"
 
 def members_converted(value: Typed, kind: SqlType, convert: Convert) -> Typed:
     """`value`, an ARRAY, MAP or STRUCT, as another type of its kind; fields are matched by name."""
-    if kind.kind is Kind.ARRAY:
+    if kind.base is BaseType.ARRAY:
         return Typed(_each(value, lambda item: convert(item, kind.args[0]).expression), kind)
-    if kind.kind is Kind.MAP:
+    if kind.base is BaseType.MAP:
         pairs = _each(entries(value), lambda pair: _pair(pair, kind, convert))
         return Typed(call("MAP_OF_PAIRS", pairs), kind)
     given = dict(value.type.fields)
@@ -54,9 +54,9 @@ def text_of(value: Typed, convert: Convert) -> Typed:
     def text(inner: Typed) -> exp.Expression:
         return convert(inner, t.VARCHAR).expression
 
-    if value.type.kind is Kind.ARRAY:
+    if value.type.base is BaseType.ARRAY:
         return _framed("[", _joined(_each(value, text), ", "), "]")
-    if value.type.kind is Kind.MAP:
+    if value.type.base is BaseType.MAP:
         pairs = _each(
             entries(value), lambda pair: _concatenated(text(_key(pair)), _string("="), _or_null(text(_value(pair))))
         )
@@ -72,21 +72,21 @@ def json_of(value: Typed, convert: Convert) -> Typed:
     def json(inner: Typed) -> exp.Expression:
         return json_of(inner, convert).expression
 
-    kind = value.type.kind
-    if kind is Kind.ARRAY:
+    kind = value.type.base
+    if kind is BaseType.ARRAY:
         made = _framed("[", _joined(_each(value, json), ","), "]").expression
-    elif kind is Kind.MAP:
+    elif kind is BaseType.MAP:
         pairs = _each(entries(value), lambda pair: _concatenated(_name(text_key(pair, convert)), json(_value(pair))))
         made = _framed("{", _joined(pairs, ","), "}").expression
-    elif kind is Kind.STRUCT:
+    elif kind is BaseType.STRUCT:
         members = [
             _concatenated(_name(_string(name)), json(field(value, name, inner))) for name, inner in value.type.fields
         ]
         inside = call("CONCAT_WS", _string(","), *members)
         made = _unless_null(value, _concatenated(_string("{"), inside, _string("}")))
-    elif value.type.is_numeric or kind is Kind.BOOLEAN:
+    elif value.type.is_numeric or kind is BaseType.BOOLEAN:
         made = convert(value, t.VARCHAR).expression
-    elif kind is Kind.BYTES:
+    elif kind is BaseType.BYTES:
         made = call("QUOTED_JSON", call("FROM_BYTES", value.expression, _string("base64")))
     else:
         made = call("QUOTED_JSON", convert(value, t.VARCHAR).expression)

@@ -16,19 +16,21 @@ from sqlglot import exp
 from jobs.functions.scalars.contract import common
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from jobs.query.expressions.arithmetic import literal, negated
 from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.scope import Typed
 
-_READERS: dict[Kind, Callable[[str], object]] = {
-    Kind.DATE: lambda text: dt.date.fromisoformat(text if len(text) > 7 else text + "-01" * ((10 - len(text)) // 3)),
-    Kind.TIME: dt.time.fromisoformat,
-    Kind.TIMESTAMP: lambda text: dt.datetime.fromisoformat(
+_READERS: dict[BaseType, Callable[[str], object]] = {
+    BaseType.DATE: lambda text: dt.date.fromisoformat(
+        text if len(text) > 7 else text + "-01" * ((10 - len(text)) // 3)
+    ),
+    BaseType.TIME: dt.time.fromisoformat,
+    BaseType.TIMESTAMP: lambda text: dt.datetime.fromisoformat(
         text if len(text) > 7 else text + "-01" * ((10 - len(text)) // 3)
     ),
 }
-_FORMS = {Kind.DATE: "'2024-01-31'", Kind.TIME: "'13:45:00'", Kind.TIMESTAMP: "'2024-01-31T13:45:00'"}
+_FORMS = {BaseType.DATE: "'2024-01-31'", BaseType.TIME: "'13:45:00'", BaseType.TIMESTAMP: "'2024-01-31T13:45:00'"}
 _NUMBER = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*")
 
 
@@ -38,10 +40,10 @@ def together(what: str, values: Sequence[Typed]) -> list[Typed]:
     Raises:
         TypeMismatch: they have no common type, or a text cannot be read as one of theirs.
     """
-    firm = [value.type for value in values if not _is_text(value) and value.type.kind is not Kind.NULL]
+    firm = [value.type for value in values if not _is_text(value) and value.type.base is not BaseType.NULL]
     if not firm:
         return list(values)
-    if firm[0].kind is Kind.VARCHAR:
+    if firm[0].base is BaseType.VARCHAR:
         return [as_text(value) for value in values]
     shared = firm[0]
     for kind in firm[1:]:
@@ -67,9 +69,9 @@ def read_as(value: Typed, kind: SqlType) -> Typed:
     text = value.expression.name
     if kind.is_numeric:
         return _number(text, kind)
-    if kind.kind is Kind.BOOLEAN:
+    if kind.base is BaseType.BOOLEAN:
         return Typed(exp.Boolean(this=_truth(text)), t.BOOLEAN)
-    return as_time(value, kind) if kind.kind in _READERS else value
+    return as_time(value, kind) if kind.base in _READERS else value
 
 
 def as_time(value: Typed, kind: SqlType) -> Typed:
@@ -80,9 +82,9 @@ def as_time(value: Typed, kind: SqlType) -> Typed:
     """
     text = value.expression.name
     try:
-        found = _READERS[kind.kind](text)
+        found = _READERS[kind.base](text)
     except ValueError as error:
-        raise TypeMismatch(f"'{text}' is not a {kind}", hint=f"write {_FORMS[kind.kind]}") from error
+        raise TypeMismatch(f"'{text}' is not a {kind}", hint=f"write {_FORMS[kind.base]}") from error
     if isinstance(found, dt.datetime) and found.tzinfo is not None:
         text = found.astimezone(dt.UTC).replace(tzinfo=None).isoformat()
     return converted(Typed(exp.Literal.string(text), t.VARCHAR), kind)
@@ -121,10 +123,10 @@ def _truth(text: str) -> bool:
 
 def _read_inside(value: Typed, kind: SqlType) -> Typed:
     node = value.expression
-    if isinstance(node, exp.Array) and kind.kind is Kind.ARRAY and value.type.kind is Kind.ARRAY:
+    if isinstance(node, exp.Array) and kind.base is BaseType.ARRAY and value.type.base is BaseType.ARRAY:
         items, item = _inner(node.expressions, value.type.args[0], kind.args[0])
         return Typed(exp.Array(expressions=items), t.array(item))
-    if not isinstance(node, exp.Anonymous) or value.type.kind is not kind.kind:
+    if not isinstance(node, exp.Anonymous) or value.type.base is not kind.base:
         return value
     pairs = [pair for pair in node.expressions if isinstance(pair, exp.PropertyEQ)]
     if node.name == "MAP" and pairs:

@@ -10,22 +10,22 @@ from jobs.engines.arrays import has_map
 from jobs.functions.scalars.contract import common
 from jobs.model import types as t
 from jobs.model.errors import NotSupported, TypeMismatch
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 from jobs.query.expressions.casts import beside, converted, widened
 from jobs.query.expressions.casts_nested import entries
 from jobs.query.expressions.coercion import as_time, shared_type, together
 from jobs.query.expressions.scope import Infer, Rules, Typed, binary
 from jobs.sql.dialect import sql_of
 
-_TEMPORAL = (Kind.DATE, Kind.TIME, Kind.TIMESTAMP)
-_ORDERED = (*t.NUMERIC, *_TEMPORAL, Kind.VARCHAR, Kind.BYTES, Kind.NULL)
+_TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
+_ORDERED = (*t.NUMERIC, *_TEMPORAL, BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL)
 _NULL_SAFE = (exp.NullSafeEQ, exp.NullSafeNEQ)
 _EQUALITY = (exp.EQ, exp.NEQ, *_NULL_SAFE)
 
 
 def _compared(node: exp.Binary, typed: Infer) -> Typed:
     left, right = typed(node.left), typed(node.right)
-    if not isinstance(node, _NULL_SAFE) and Kind.NULL in (left.type.kind, right.type.kind):
+    if not isinstance(node, _NULL_SAFE) and BaseType.NULL in (left.type.base, right.type.base):
         raise TypeMismatch(f"nothing can be compared with NULL: {sql_of(node)}", hint="write IS NULL or IS NOT NULL")
     left, right = _comparable(left, right, node)
     return Typed(binary(type(node), left, right), t.BOOLEAN)
@@ -33,7 +33,7 @@ def _compared(node: exp.Binary, typed: Infer) -> Typed:
 
 def _comparable(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
     left, right = _read_text(left, right), _read_text(right, left)
-    if {left.type.kind, right.type.kind} == {Kind.DATE, Kind.TIMESTAMP}:
+    if {left.type.base, right.type.base} == {BaseType.DATE, BaseType.TIMESTAMP}:
         left, right = (converted(side, t.TIMESTAMP) for side in (left, right))
     kind = t.common_type(left.type, right.type)
     if kind is None:
@@ -41,9 +41,9 @@ def _comparable(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed
             f"cannot compare {left.type} with {right.type}: {sql_of(node)}", hint="convert one with CAST(… AS …)"
         )
     equality = isinstance(node, (*_EQUALITY, exp.In, exp.Case))
-    if equality and kind.kind is Kind.MAP and not any(has_map(inner) for inner in kind.args):
+    if equality and kind.base is BaseType.MAP and not any(has_map(inner) for inner in kind.args):
         return _sorted_entries(widened(left, kind)), _sorted_entries(widened(right, kind))
-    if has_map(kind) or (kind.kind not in _ORDERED and not equality):
+    if has_map(kind) or (kind.base not in _ORDERED and not equality):
         raise TypeMismatch(f"values of type {kind} cannot be compared: {sql_of(node)}")
     return beside(left, kind), beside(right, kind)
 
@@ -65,7 +65,7 @@ def _negation(node: exp.Not, typed: Infer) -> Typed:
 
 def _truth(typed: Infer, node: exp.Expr) -> exp.Expression:
     found = typed(node)
-    if found.type.kind not in (Kind.BOOLEAN, Kind.NULL):
+    if found.type.base not in (BaseType.BOOLEAN, BaseType.NULL):
         raise TypeMismatch(f"AND, OR and NOT take conditions; {sql_of(node)} is {found.type}")
     return found.expression
 
@@ -73,7 +73,7 @@ def _truth(typed: Infer, node: exp.Expr) -> exp.Expression:
 def _is_null(node: exp.Is, typed: Infer) -> Typed:
     left = typed(node.this)
     test = node.expression
-    if isinstance(test, exp.Boolean) and left.type.kind is not Kind.BOOLEAN:
+    if isinstance(test, exp.Boolean) and left.type.base is not BaseType.BOOLEAN:
         raise TypeMismatch(f"IS {sql_of(test)} takes a BOOLEAN, not {left.type}")
     made: exp.Expression = exp.Is(this=left.expression, expression=test.copy())
     return Typed(exp.Not(this=made) if node.args.get("negate") else made, t.BOOLEAN)
@@ -83,7 +83,7 @@ def _between(node: exp.Between, typed: Infer) -> Typed:
     this, low, high = (typed(part) for part in (node.this, node.args["low"], node.args["high"]))
     texts = [_read_text(part, this) for part in (low, high)]
     kind = common("BETWEEN", (this.type, *(part.type for part in texts)))
-    if kind.kind not in _ORDERED:
+    if kind.base not in _ORDERED:
         raise TypeMismatch(f"values of type {kind} have no order: {sql_of(node)}")
     this, low, high = (beside(part, kind) for part in (this, *texts))
     return Typed(exp.Between(this=this.expression, low=low.expression, high=high.expression), t.BOOLEAN)
@@ -95,7 +95,7 @@ def _contained(node: exp.In, typed: Infer) -> Typed:
     this, *items = _alike(typed(node.this), [typed(item) for item in node.expressions])
     sides = [_comparable(this, item, node) for item in items]
     kind = common("IN", [side.type for pair in sides for side in pair])
-    if kind.kind is Kind.ARRAY and this.type.kind is Kind.MAP:
+    if kind.base is BaseType.ARRAY and this.type.base is BaseType.MAP:
         this, items = sides[0][0], [item for _, item in sides]
     return Typed(
         exp.In(this=beside(this, kind).expression, expressions=[beside(item, kind).expression for item in items]),
@@ -111,7 +111,7 @@ def _alike(this: Typed, others: Sequence[Typed]) -> list[Typed]:
 def _like(node: exp.Like, typed: Infer) -> Typed:
     left, right = typed(node.this), typed(node.expression)
     for side in (left, right):
-        if side.type.kind not in (Kind.VARCHAR, Kind.NULL):
+        if side.type.base not in (BaseType.VARCHAR, BaseType.NULL):
             raise TypeMismatch(f"LIKE takes VARCHAR, not {side.type}: {sql_of(node)}")
     made: exp.Expression = exp.Like(this=left.expression, expression=right.expression)
     return Typed(exp.Not(this=made) if node.args.get("negate") else made, t.BOOLEAN)
@@ -155,7 +155,7 @@ def _read_text(side: Typed, other: Typed) -> Typed:
     """A text beside a date or time is read as one, and beside ROWTIME as a timestamp: `rowtime > '2024-01-31'`."""
     of_event = isinstance(other.expression, exp.Anonymous) and other.expression.name == "UNIX_TIMESTAMP"
     kind = t.TIMESTAMP if of_event else other.type
-    if kind.kind not in _TEMPORAL or side.type.kind is not Kind.VARCHAR:
+    if kind.base not in _TEMPORAL or side.type.base is not BaseType.VARCHAR:
         return side
     if isinstance(side.expression, exp.Literal):
         read = as_time(side, kind)

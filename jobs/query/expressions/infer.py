@@ -21,7 +21,7 @@ from jobs.functions.scalars.contract import Scalar, common
 from jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 from jobs.query.expressions.arithmetic import arithmetic, literal, negated
 from jobs.query.expressions.casts import asked, converted, widened
 from jobs.query.expressions.coercion import together
@@ -65,7 +65,7 @@ def condition(node: exp.Expr, scope: Names, clause: str, aggregate: Aggregate | 
         TypeMismatch: it is not BOOLEAN; and as `infer`.
     """
     found = infer(node, scope, aggregate)
-    if found.type.kind not in (Kind.BOOLEAN, Kind.NULL):
+    if found.type.base not in (BaseType.BOOLEAN, BaseType.NULL):
         line, column = position_of(node)
         raise TypeMismatch(
             f"{clause} takes a condition; {sql_of(node)} is {found.type}",
@@ -110,7 +110,7 @@ def _paren(node: exp.Paren, typed: Infer) -> Typed:
 def _joined(node: exp.DPipe, typed: Infer) -> Typed:
     left, right = typed(node.left), typed(node.right)
     kind = common("||", (left.type, right.type))
-    if kind.kind not in (Kind.VARCHAR, Kind.BYTES, Kind.NULL):
+    if kind.base not in (BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL):
         raise TypeMismatch(f"|| joins VARCHAR or BYTES, not {kind}", hint="CAST(… AS VARCHAR)")
     return Typed(exp.DPipe(this=left.expression, expression=right.expression, safe=True), kind)
 
@@ -143,7 +143,7 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
 
 def _for_kind(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:
     """The function, or the one that takes its place for arguments of such a type."""
-    kind = next((each.type.kind for each in arguments if each.type.kind is not Kind.NULL), Kind.NULL)
+    kind = next((each.type.base for each in arguments if each.type.base is not BaseType.NULL), BaseType.NULL)
     return find(dict(scalar.instead).get(kind, "")) or scalar
 
 

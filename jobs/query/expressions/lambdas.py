@@ -20,7 +20,7 @@ from jobs.functions.scalars.higher_order import FORMS
 from jobs.functions.scalars.maps import pairs_of
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.dialect import sql_of
@@ -54,9 +54,9 @@ def higher_order(node: exp.Anonymous, typed: Infer, bound: Bound, depth: int) ->
     if not arguments or isinstance(arguments[0], exp.Lambda):
         raise InvalidQuery(f"{name} takes an ARRAY or a MAP, and a function", hint=FORMS[name])
     source = typed(arguments[0])
-    if source.type.kind not in (Kind.ARRAY, Kind.MAP):
+    if source.type.base not in (BaseType.ARRAY, BaseType.MAP):
         raise TypeMismatch(f"{name} takes an ARRAY or a MAP, not {source.type}", hint=FORMS[name])
-    of_map = source.type.kind is Kind.MAP
+    of_map = source.type.base is BaseType.MAP
     if of_map:
         entries = exp.Anonymous(this="ENTRIES", expressions=[source.expression])
         source = Typed(entries, pairs_of(source.type))
@@ -102,7 +102,7 @@ class _Call:
     def filtered(self) -> Typed:
         (function,) = self.functions(1)
         made, kind = self.over_items(function)
-        if kind.kind not in (Kind.BOOLEAN, Kind.NULL):
+        if kind.base not in (BaseType.BOOLEAN, BaseType.NULL):
             raise TypeMismatch(f"FILTER takes a condition; {sql_of(function)} gives {kind}")
         kept = Typed(exp.Anonymous(this="FILTER", expressions=made.expressions), self.source.type)
         if not self.of_map:

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.coercion import shared_type
 from jobs.query.expressions.scope import Infer, Rules, Typed
@@ -15,14 +15,14 @@ from jobs.sql.dialect import sql_of
 
 def _element(node: exp.Bracket, typed: Infer) -> Typed:
     this, index = typed(node.this), typed(node.expressions[0])
-    if len(node.expressions) != 1 or this.type.kind not in (Kind.ARRAY, Kind.MAP):
+    if len(node.expressions) != 1 or this.type.base not in (BaseType.ARRAY, BaseType.MAP):
         raise TypeMismatch(f"{this.type} has no elements: {sql_of(node)}", hint="a STRUCT's fields: column->field")
-    if this.type.kind is Kind.MAP:
+    if this.type.base is BaseType.MAP:
         key, value = this.type.args
         if t.common_type(key, index.type) != key:
             raise TypeMismatch(f"the keys of {sql_of(node.this)} are {key}, not {index.type}")
         return Typed(exp.Bracket(this=this.expression, expressions=[widened(index, key).expression]), value)
-    if index.type.kind not in (Kind.INT, Kind.BIGINT):
+    if index.type.base not in (BaseType.INT, BaseType.BIGINT):
         raise TypeMismatch(f"the elements of an ARRAY are numbered by INT, not {index.type}")
     if sql_of(index.expression) == "0":
         raise InvalidQuery("arrays count from 1: element 0 is never there")
@@ -35,7 +35,7 @@ def _element(node: exp.Bracket, typed: Infer) -> Typed:
 def _field(node: exp.Dot, typed: Infer) -> Typed:
     this, name = typed(node.this), node.expression.name
     fields = dict(this.type.fields)
-    if this.type.kind is not Kind.STRUCT:
+    if this.type.base is not BaseType.STRUCT:
         raise TypeMismatch(f"-> reaches into a STRUCT; {sql_of(node.this)} is {this.type}")
     if name not in fields:
         raise UnknownName.among("field", name, fields)
@@ -79,12 +79,12 @@ def _map(node: exp.Anonymous, typed: Infer) -> Typed:
 
 def _named(key: Typed) -> Typed:
     """A key of a MAP, which has none that is NULL: as in ksqlDB its name is the word null."""
-    if key.type.kind is Kind.NULL:
+    if key.type.base is BaseType.NULL:
         return Typed(exp.Literal.string("null"), t.VARCHAR)
     known = is_constant(key.expression) or (
         isinstance(key.expression, exp.Anonymous) and key.expression.name == "COALESCE"
     )
-    if key.type.kind is not Kind.VARCHAR or known:
+    if key.type.base is not BaseType.VARCHAR or known:
         return key
     return Typed(exp.Anonymous(this="COALESCE", expressions=[key.expression, exp.Literal.string("null")]), t.VARCHAR)
 

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from jobs.query.expressions.arithmetic import arithmetic, literal, negated
 from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.casts_nested import field, json_of
@@ -44,10 +44,10 @@ def _shifted(kind: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], Typed
             raise TypeMismatch(f"argument 1 of {node.name} is a unit of time", hint="DAYS, HOURS, … MILLISECONDS")
         amount, moment = typed(number), typed(value)
         for position, given, wanted in (
-            (2, amount, (Kind.INT, Kind.BIGINT, Kind.NULL)),
-            (3, moment, (kind.kind, Kind.NULL)),
+            (2, amount, (BaseType.INT, BaseType.BIGINT, BaseType.NULL)),
+            (3, moment, (kind.base, BaseType.NULL)),
         ):
-            if given.type.kind not in wanted:
+            if given.type.base not in wanted:
                 raise TypeMismatch(f"argument {position} of {node.name} must be {wanted[0]}, not {given.type}")
         return _sum(kind, moment, widened(amount, t.BIGINT), sign * length)
 
@@ -56,11 +56,11 @@ def _shifted(kind: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], Typed
 
 def _sum(kind: SqlType, moment: Typed, amount: Typed, length: int) -> Typed:
     product = arithmetic(exp.Mul, Typed(exp.Paren(this=amount.expression), t.BIGINT), _whole(length))
-    if kind.kind is Kind.DATE:
+    if kind.base is BaseType.DATE:
         # What is left over of a day is cut off, as in ksqlDB.
         days = arithmetic(exp.Div, Typed(exp.Paren(this=product.expression), t.BIGINT), _whole(_DAY))
         product = converted(days, t.INT)
-    name = {Kind.DATE: "ADD_DAYS", Kind.TIME: "ADD_TO_TIME", Kind.TIMESTAMP: "ADD_MILLISECONDS"}[kind.kind]
+    name = {BaseType.DATE: "ADD_DAYS", BaseType.TIME: "ADD_TO_TIME", BaseType.TIMESTAMP: "ADD_MILLISECONDS"}[kind.base]
     return Typed(call(name, widened(moment, kind).expression, product.expression), kind)
 
 
@@ -73,10 +73,10 @@ def _array_join(node: exp.Anonymous, typed: Infer) -> Typed:
     if not 1 <= len(node.expressions) <= 2:
         raise TypeMismatch("ARRAY_JOIN takes 1 to 2 arguments")
     items = typed(node.expressions[0])
-    if items.type.kind is not Kind.ARRAY or items.type.args[0].is_nested:
+    if items.type.base is not BaseType.ARRAY or items.type.args[0].is_nested:
         raise TypeMismatch(f"ARRAY_JOIN takes an ARRAY of plain values, not {items.type}")
     texts = [converted(items, t.array(t.VARCHAR)), *(typed(each) for each in node.expressions[1:])]
-    if texts[1:] and texts[1].type.kind not in (Kind.VARCHAR, Kind.NULL):
+    if texts[1:] and texts[1].type.base not in (BaseType.VARCHAR, BaseType.NULL):
         raise TypeMismatch(f"argument 2 of ARRAY_JOIN must be VARCHAR, not {texts[1].type}")
     return Typed(
         call(

@@ -87,7 +87,7 @@ class Scope:
 
     def _pseudo(self, column: exp.Column) -> Typed:
         stored, kind = PSEUDO_COLUMNS[column.name]
-        if self.relation.kind != "append":
+        if self.relation.storage != "append":
             line, place = position_of(column)
             raise InvalidQuery(
                 f"'{self.relation.name}' is a table: its rows have no {column.name.upper()}",
@@ -101,7 +101,7 @@ class Scope:
         return Typed(node, kind)
 
     def _pseudo_names(self) -> tuple[str, ...]:
-        return tuple(PSEUDO_COLUMNS) if self.relation.kind == "append" else ()
+        return tuple(PSEUDO_COLUMNS) if self.relation.storage == "append" else ()
 
 
 def column(name: str, table: str | None = None) -> exp.Column:

@@ -13,7 +13,7 @@ from jobs.engines.engine import Dialect, filtered
 from jobs.functions.aggregates.linear import WHEN_EMPTY
 from jobs.model.errors import NotSupported
 from jobs.model.stage import AggregateCall
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 
 _SAME_WORD = {
     **{name: name for name in ("COUNT", "SUM", "AVG", "MIN", "MAX", "VARIANCE", "VAR_SAMP", "VAR_POP", "STDDEV_POP")},
@@ -68,7 +68,7 @@ def call_text(written: Written, dialect: Dialect) -> str:
         if dialect != "duckdb" or call.function not in _DUCKDB:
             raise NotSupported(f"{call.function} has no words of {dialect}'s own")
         return _DUCKDB[call.function](written)
-    if word == "SUM" and dialect == "duckdb" and call.argument_types[0].kind is Kind.DOUBLE:
+    if word == "SUM" and dialect == "duckdb" and call.argument_types[0].base is BaseType.DOUBLE:
         word = "fsum"
     if word == "corr":
         return _correlation(written)

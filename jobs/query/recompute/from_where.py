@@ -63,7 +63,7 @@ def identity(block: Block) -> list[exp.Expression]:
         if part.join in ("semi", "anti"):
             continue
         if isinstance(part.source, Relation):
-            names = part.source.key if part.source.kind == "keyed" else part.source.identity
+            names = part.source.key if part.source.storage == "keyed" else part.source.identity
         else:
             names = part.source.key
         found += [exp.column(name, table=part.alias, quoted=True) for name in names]
@@ -83,7 +83,7 @@ def _is_stream(source: Relation | Query) -> bool:
     if isinstance(source, Relation):
         hidden = {name for name, _ in source.hidden}
         places = bool(source.key) and hidden.issuperset((*source.key, "_timestamp", "_offset"))
-        return source.kind == "append" or places
+        return source.storage == "append" or places
     if isinstance(source, SetOperation):
         return all(_is_stream(branch) for branch in source.branches)
     return any(_is_stream(part.source) for part in source.inputs if not part.frozen)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from jobs.model.definitions import Column
 from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
-from jobs.model.types import Kind, SqlType
+from jobs.model.types import BaseType, SqlType
 from jobs.sql.syntax import Option
 
 FORMATS = ("JSON", "JSON_SR", "AVRO", "DELIMITED", "KAFKA")
@@ -36,7 +36,7 @@ _KSQL_OPTIONS = frozenset(
     }
 )
 _RUNS_CODE = re.compile(r"JAAS|CALLBACK|HANDLER|INTERCEPTOR|CLASS(ES)?$|REPORTERS|PROVIDER|DESERIALIZER|SERIALIZER")
-_KAFKA_TYPES = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.VARCHAR, Kind.BYTES)
+_KAFKA_TYPES = (BaseType.INT, BaseType.BIGINT, BaseType.DOUBLE, BaseType.VARCHAR, BaseType.BYTES)
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
 # Kafka's own limits are far higher; above this a number is a typing error, and each partition costs a file.
 _MOST_PARTITIONS = 10_000
@@ -174,7 +174,7 @@ def check_columns(side: str, form: str, columns: list[Column]) -> None:
         )
     for column in columns:
         nested = form == "DELIMITED" and column.type.is_nested
-        if nested or (form == "KAFKA" and column.type.kind not in _KAFKA_TYPES):
+        if nested or (form == "KAFKA" and column.type.base not in _KAFKA_TYPES):
             raise InvalidQuery(
                 f"the format {form} cannot hold the {side} column '{column.name}' of type {column.type}",
                 hint=f"say {side.upper()}_FORMAT = 'JSON'",
@@ -185,7 +185,7 @@ def check_columns(side: str, form: str, columns: list[Column]) -> None:
 
 def _has_odd_map(kind: SqlType) -> bool:
     """Whether a MAP in it has keys that no text format can write."""
-    if kind.kind is Kind.MAP and kind.args[0].kind is not Kind.VARCHAR:
+    if kind.base is BaseType.MAP and kind.args[0].base is not BaseType.VARCHAR:
         return True
     return any(_has_odd_map(inner) for inner in (*kind.args, *(inner for _, inner in kind.fields)))
 
@@ -219,10 +219,10 @@ def timestamp_column(given: Mapping[str, Option], columns: tuple[Column, ...]) -
         return None
     text = option.value
     name = text[1:-1] if text[:1] in '`"' and text[-1:] == text[:1] else text.lower()
-    kinds = {c.name: c.type.kind for c in columns}
+    kinds = {c.name: c.type.base for c in columns}
     if name not in kinds:
         raise UnknownName.among("column", name, kinds, line=option.line, column=option.column)
-    allowed = (Kind.VARCHAR,) if form else (Kind.BIGINT, Kind.TIMESTAMP)
+    allowed = (BaseType.VARCHAR,) if form else (BaseType.BIGINT, BaseType.TIMESTAMP)
     if kinds[name] not in allowed:
         raise error(
             OptionRefused,

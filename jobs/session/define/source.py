@@ -6,7 +6,7 @@ import re
 
 from jobs.model.definitions import Column, Source
 from jobs.model.errors import InvalidQuery
-from jobs.model.types import Kind
+from jobs.model.types import BaseType
 from jobs.query.clauses.select_list import RESERVED
 from jobs.session.define.options import source_options
 from jobs.sql.syntax import CreateSource, DeclaredColumn
@@ -74,7 +74,7 @@ def _check_column(column: DeclaredColumn, statement: CreateSource) -> None:
         article = "a table has a PRIMARY KEY" if statement.kind == "table" else "a stream has a KEY"
         message = f"column '{column.name}' is {column.key}: {article}"
         hint = f"write {column.name} {column.type} {wanted}"
-    elif column.key and column.type.kind is Kind.MAP:
+    elif column.key and column.type.base is BaseType.MAP:
         message = f"the key column '{column.name}' cannot be a MAP"
     if message:
         raise InvalidQuery(message, line=column.line, column=column.column, hint=hint)

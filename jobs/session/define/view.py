@@ -45,12 +45,12 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     if options.get("REFRESH") == "incremental":
         check_incremental(made)
     stored = relation_of(made.stages[-1])
-    meta = {name for name, _ in META_COLUMNS} if stored.kind == "append" else set()
+    meta = {name for name, _ in META_COLUMNS} if stored.storage == "append" else set()
     columns = tuple(Column(name, kind, name in query.key) for name, kind in stored.columns if name not in meta)
     check_formats(options, columns)
     return View(
         name=statement.name,
-        kind=statement.kind or ("stream" if stored.kind == "append" else "table"),
+        kind=statement.kind or ("stream" if stored.storage == "append" else "table"),
         columns=columns,
         query=sql_of(statement.query),
         inputs=inputs_of(query, catalog),
@@ -59,7 +59,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         fingerprint=fingerprint(query, semantics),
         materialized=statement.materialized,
         options=options,
-        storage=stored.kind,
+        storage=stored.storage,
         hidden=tuple(Column(name, kind) for name, kind in stored.hidden),
         row_key=stored.key,
         identity=stored.identity,

@@ -1,0 +1,24 @@
+"""The names that fingerprints are made of.
+
+A fingerprint stands in every commit of a view, and the digest of a shared stage in the name of its table. Both hash the
+names of classes and fields beside their values, so those names are a persisted format: where the code has found a
+better word, the old one stays here.
+"""
+
+from __future__ import annotations
+
+from jobs.model.types import BaseType
+
+_FIELDS = {("SqlType", "base"): "kind", ("Relation", "storage"): "kind"}
+
+
+def field_name(value: object, field: str) -> str:
+    """What a field of a dataclass is called in a hash."""
+    return _FIELDS.get((type(value).__name__, field), field)
+
+
+def plain_text(value: object) -> str:
+    """A value that is neither tree, dataclass nor tuple, as it stands in a hash."""
+    if isinstance(value, BaseType):
+        return f"<Kind.{value.name}: {value.value!r}>"
+    return repr(value)
