@@ -29,10 +29,10 @@ def column_schema(columns: Sequence[tuple[str, SqlType]], key: Sequence[str] = (
         columns=[
             dg.TableColumn(
                 name,
-                str(kind),
+                str(sql_type),
                 constraints=dg.TableColumnConstraints(other=["key"] if name in key else []),
             )
-            for name, kind in columns
+            for name, sql_type in columns
         ]
     )
 

@@ -26,7 +26,7 @@ _TEXT = """
     VALUES VALUE_FORMAT VIEW WHEN WHERE WITH exit help
 """
 _WORDS = tuple(_TEXT.split())
-_TYPES = tuple(kind.value for kind in BaseType if kind is not BaseType.NULL)
+_TYPES = tuple(base.value for base in BaseType if base is not BaseType.NULL)
 
 
 class CatalogCompleter(Completer):

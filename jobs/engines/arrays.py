@@ -11,22 +11,22 @@ from abc import ABC, abstractmethod
 from jobs.model.types import MAX_PRECISION, BaseType, SqlType
 
 
-def has_map(kind: SqlType) -> bool:
+def has_map(sql_type: SqlType) -> bool:
     """Whether values of the type hold a MAP anywhere: Spark can neither compare nor sort them."""
-    if kind.base is BaseType.MAP:
+    if sql_type.base is BaseType.MAP:
         return True
-    return any(has_map(inner) for inner in (*kind.args, *(field for _, field in kind.fields)))
+    return any(has_map(inner) for inner in (*sql_type.args, *(field for _, field in sql_type.fields)))
 
 
-def addend(kind: SqlType) -> SqlType:
+def addend(sql_type: SqlType) -> SqlType:
     """The type in which two values of `kind` are added without losing a digit.
 
     Spark widens the sum of two decimals by a digit and, at 38, takes that digit from the scale. Adding two of 37 digits
     stays exact, so a sum may have 37: one that needs all 38 is reported as an overflow.
     """
-    if kind.base is not BaseType.DECIMAL:
-        return kind
-    return SqlType(BaseType.DECIMAL, precision=min(kind.precision, MAX_PRECISION - 1), scale=kind.scale)
+    if sql_type.base is not BaseType.DECIMAL:
+        return sql_type
+    return SqlType(BaseType.DECIMAL, precision=min(sql_type.precision, MAX_PRECISION - 1), scale=sql_type.scale)
 
 
 class Arrays(ABC):
@@ -132,7 +132,7 @@ class Arrays(ABC):
         """The MAP of an array of structs (key, value); no key comes twice."""
         return f"map_from_entries({entries})"
 
-    def empty(self, kind: SqlType) -> str:
+    def empty(self, sql_type: SqlType) -> str:
         """The empty ARRAY or MAP of that type."""
-        literal = {BaseType.ARRAY: "array()", BaseType.MAP: "map()"}[kind.base]
-        return f"CAST({literal} AS {self.type(kind)})"
+        literal = {BaseType.ARRAY: "array()", BaseType.MAP: "map()"}[sql_type.base]
+        return f"CAST({literal} AS {self.type(sql_type)})"

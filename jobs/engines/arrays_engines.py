@@ -48,9 +48,9 @@ class SparkArrays(Arrays):
     def sort(self, items: str, *, descending: bool = False) -> str:
         return f"sort_array({items}, {'false' if descending else 'true'})"
 
-    def sort_by(self, items: str, item: str, key: str, kind: SqlType, *, descending: bool = False) -> str:
+    def sort_by(self, items: str, item: str, key: str, sql_type: SqlType, *, descending: bool = False) -> str:
         keyed = self.transform(items, item, f"struct({key} AS k, {item} AS i)")
-        if has_map(kind):
+        if has_map(sql_type):
             down, up = (1, -1) if descending else (-1, 1)
             order = f"CASE WHEN __left.k < __right.k THEN {down} WHEN __left.k > __right.k THEN {up} ELSE 0 END"
             return self.pluck(f"array_sort({keyed}, (__left, __right) -> {order})", "i")
@@ -65,11 +65,11 @@ class SparkArrays(Arrays):
     def least(self, items: str) -> str:
         return f"array_min({items})"
 
-    def total(self, items: str, kind: SqlType) -> str:
-        exact = self.type(addend(kind))
-        added = f"CAST(CAST(__sum AS {exact}) + CAST(__left AS {exact}) AS {self.type(kind)})"
+    def total(self, items: str, sql_type: SqlType) -> str:
+        exact = self.type(addend(sql_type))
+        added = f"CAST(CAST(__sum AS {exact}) + CAST(__left AS {exact}) AS {self.type(sql_type)})"
         present = self.keep(items, "__left", "__left IS NOT NULL")
-        return f"aggregate({present}, CAST(0 AS {self.type(kind)}), (__sum, __left) -> {added})"
+        return f"aggregate({present}, CAST(0 AS {self.type(sql_type)}), (__sum, __left) -> {added})"
 
 
 class DuckDbArrays(Arrays):
@@ -127,9 +127,9 @@ class DuckDbArrays(Arrays):
     def least(self, items: str) -> str:
         return f"list_min({items})"
 
-    def total(self, items: str, kind: SqlType) -> str:
-        return f"COALESCE(CAST(list_sum({items}) AS {self.type(kind)}), 0)"
+    def total(self, items: str, sql_type: SqlType) -> str:
+        return f"COALESCE(CAST(list_sum({items}) AS {self.type(sql_type)}), 0)"
 
-    def empty(self, kind: SqlType) -> str:
-        literal = "MAP {}" if kind.base is BaseType.MAP else "[]"
-        return f"CAST({literal} AS {self.type(kind)})"
+    def empty(self, sql_type: SqlType) -> str:
+        literal = "MAP {}" if sql_type.base is BaseType.MAP else "[]"
+        return f"CAST({literal} AS {self.type(sql_type)})"

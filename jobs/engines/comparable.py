@@ -17,36 +17,36 @@ from jobs.engines.engine import Engine
 from jobs.model.types import BaseType, SqlType, struct
 
 
-def comparable(engine: Engine, value: str, kind: SqlType) -> str:
+def comparable(engine: Engine, value: str, sql_type: SqlType) -> str:
     """The comparable form of a value that may be NULL. `value` is repeated in it: give it a name first."""
-    return _nullable(engine, value, kind, 0)
+    return _nullable(engine, value, sql_type, 0)
 
 
-def _nullable(engine: Engine, value: str, kind: SqlType, depth: int) -> str:
-    return engine.struct([("p", f"({value}) IS NOT NULL"), ("v", _present(engine, value, kind, depth))])
+def _nullable(engine: Engine, value: str, sql_type: SqlType, depth: int) -> str:
+    return engine.struct([("p", f"({value}) IS NOT NULL"), ("v", _present(engine, value, sql_type, depth))])
 
 
-def _present(engine: Engine, value: str, kind: SqlType, depth: int) -> str:
+def _present(engine: Engine, value: str, sql_type: SqlType, depth: int) -> str:
     # Lambdas stand inside each other: their names differ by depth.
     item = f"__c{depth}"
-    match kind.base:
+    match sql_type.base:
         case BaseType.ARRAY:
-            return engine.transform(value, item, _nullable(engine, item, kind.args[0], depth + 1))
+            return engine.transform(value, item, _nullable(engine, item, sql_type.args[0], depth + 1))
         case BaseType.STRUCT:
             fields = [
                 (f"f{place}", _nullable(engine, engine.field(value, name), inner, depth))
-                for place, (name, inner) in enumerate(kind.fields)
+                for place, (name, inner) in enumerate(sql_type.fields)
             ]
             return engine.struct(fields)
         case BaseType.MAP:
-            return _entries(engine, value, kind, depth)
+            return _entries(engine, value, sql_type, depth)
         case _:
             return value
 
 
-def _entries(engine: Engine, value: str, kind: SqlType, depth: int) -> str:
+def _entries(engine: Engine, value: str, sql_type: SqlType, depth: int) -> str:
     entry = f"__c{depth}"
-    key, inner = kind.args
+    key, inner = sql_type.args
     by_key = engine.sort_by(
         engine.entries(value),
         entry,

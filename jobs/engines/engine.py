@@ -64,9 +64,9 @@ class Engine(Arrays):
     def fail(self, message: str) -> str:
         """A BOOLEAN whose evaluation fails with that message."""
 
-    def cast(self, sql: str, kind: SqlType) -> str:
+    def cast(self, sql: str, sql_type: SqlType) -> str:
         """The value as exactly that type; an error when it does not fit."""
-        return f"CAST({sql} AS {self.type(kind)})"
+        return f"CAST({sql} AS {self.type(sql_type)})"
 
     def field(self, struct: str, *path: str) -> str:
         """A field of a struct; further names go deeper. NULL when the struct is."""
@@ -81,8 +81,8 @@ class Spark(SparkArrays, Engine):
     def name(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
 
-    def type(self, kind: SqlType) -> str:
-        return kind.spark()
+    def type(self, sql_type: SqlType) -> str:
+        return sql_type.spark()
 
     def struct(self, fields: Iterable[tuple[str, str]]) -> str:
         return f"struct({', '.join(f'{sql} AS {self.name(name)}' for name, sql in fields)})"
@@ -119,8 +119,8 @@ class DuckDb(DuckDbArrays, Engine):
     def name(self, name: str) -> str:
         return '"' + name.replace('"', '""') + '"'
 
-    def type(self, kind: SqlType) -> str:
-        return kind.duckdb()
+    def type(self, sql_type: SqlType) -> str:
+        return sql_type.duckdb()
 
     def struct(self, fields: Iterable[tuple[str, str]]) -> str:
         return f"struct_pack({', '.join(f'{self.name(name)} := {sql}' for name, sql in fields)})"

@@ -86,8 +86,8 @@ class SparkWriter(SparkGenerator):
         exp.Lambda: lambda self, node: self.lambda_sql(node),
     }
 
-    def type_text(self, kind: SqlType) -> str:
-        return kind.spark()
+    def type_text(self, sql_type: SqlType) -> str:
+        return sql_type.spark()
 
     def struct_text(self, pairs: list[exp.PropertyEQ]) -> str:
         return f"named_struct({', '.join(f'{_string(p.this.name)}, {self.sql(p.expression)}' for p in pairs)})"
@@ -124,8 +124,8 @@ class DuckDbWriter(DuckDBGenerator):
         exp.Lambda: lambda self, node: f"lambda {self.expressions(node, flat=True)}: {self.sql(node, 'this')}",
     }
 
-    def type_text(self, kind: SqlType) -> str:
-        return kind.duckdb()
+    def type_text(self, sql_type: SqlType) -> str:
+        return sql_type.duckdb()
 
     def struct_text(self, pairs: list[exp.PropertyEQ]) -> str:
         return f"struct_pack({', '.join(f'{_quoted(p.this.name)} := {self.sql(p.expression)}' for p in pairs)})"

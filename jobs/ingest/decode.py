@@ -151,8 +151,8 @@ class Decoder:
                 errors.setdefault(row, "no timestamp")
             return times
         place = next(i for i, column in enumerate(self._source.columns) if column.name == self._source.timestamp)
-        kind = self._source.columns[place].type.base
-        for row, value in enumerate(_plain_times(visible[place], kind)):
+        base = self._source.columns[place].type.base
+        for row, value in enumerate(_plain_times(visible[place], base)):
             if row in errors or (records.values[row] is None and value is None):
                 continue
             try:
@@ -177,12 +177,12 @@ class Decoder:
         return running
 
     def _headers(self, records: Records) -> pa.Array:
-        kind = self._schema.field("_headers").type
+        base = self._schema.field("_headers").type
         if not any(records.headers):
             starts = pa.array(np.zeros(len(records) + 1, dtype=np.int32))
-            return pa.ListArray.from_arrays(starts, pa.array([], type=kind.value_type), type=kind)
+            return pa.ListArray.from_arrays(starts, pa.array([], type=base.value_type), type=base)
         rows = [[{"key": name, "value": value} for name, value in found or ()] for found in records.headers]
-        return pa.array(rows, type=kind)
+        return pa.array(rows, type=base)
 
     def _tombstones(self, records: Records) -> pa.Array:
         if None not in records.values:
@@ -190,12 +190,12 @@ class Decoder:
         return pa.array([value is None for value in records.values])
 
 
-def _plain_times(array: pa.Array, kind: BaseType) -> list[Any]:
+def _plain_times(array: pa.Array, base: BaseType) -> list[Any]:
     """A TIMESTAMP column's values: text, or microseconds as numbers."""
-    if kind is BaseType.VARCHAR:
+    if base is BaseType.VARCHAR:
         return list(array.to_pylist())
     values = array.cast(pa.int64()).to_pylist()
-    return list(values) if kind is BaseType.TIMESTAMP else [None if value is None else value * 1000 for value in values]
+    return list(values) if base is BaseType.TIMESTAMP else [None if value is None else value * 1000 for value in values]
 
 
 def _in_range(value: int | None) -> int:

@@ -63,7 +63,7 @@ class _Range:
 def log_spec(source: Source) -> TableSpec:
     """The event log of a source: visible columns, meta columns and, for a table's, `_tombstone`."""
     columns = [(column.name, column.type.spark()) for column in source.columns]
-    columns += [(name, kind.spark()) for name, kind in META_COLUMNS]
+    columns += [(name, sql_type.spark()) for name, sql_type in META_COLUMNS]
     if source.kind == "table":
         columns.append(("_tombstone", t.BOOLEAN.spark()))
     return TableSpec(log_table(source), tuple(columns), "append")
@@ -71,7 +71,7 @@ def log_spec(source: Source) -> TableSpec:
 
 def dead_letter_spec(source: Source) -> TableSpec:
     """The records of a source that could not be decoded, and why."""
-    columns = tuple((name, kind.spark()) for name, kind in DEAD_LETTER_COLUMNS)
+    columns = tuple((name, sql_type.spark()) for name, sql_type in DEAD_LETTER_COLUMNS)
     return TableSpec(dead_letters_of(source.name), columns, "append")
 
 

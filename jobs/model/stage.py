@@ -245,7 +245,9 @@ def body_of(stage: Stage) -> Body:
     if not isinstance(stage, LatestStage):
         return stage.body
     log = stage.input
-    columns = tuple(Output(name, exp.column(name, table="log", quoted=True), kind) for name, kind in log.columns)
+    columns = tuple(
+        Output(name, exp.column(name, table="log", quoted=True), sql_type) for name, sql_type in log.columns
+    )
     return (Core((Input("log", log),), None, columns),)
 
 

@@ -54,7 +54,7 @@ def hidden_columns(stage: Stage) -> Columns:
                 *((name, types[name]) for name in stage.key),
                 *((each.name, each.type) for each in stage.partition),
             )
-    return tuple({name: (name, kind) for name, kind in wanted if name not in shown}.values())
+    return tuple({name: (name, sql_type) for name, sql_type in wanted if name not in shown}.values())
 
 
 def key_names(stage: Stage) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def spec_of_input(relation: Relation) -> TableSpec:
     hidden = {name for name, _ in relation.hidden}
     return TableSpec(
         relation.name,
-        tuple((name, kind.spark()) for name, kind in relation.columns),
+        tuple((name, sql_type.spark()) for name, sql_type in relation.columns),
         relation.storage,
         tuple(f"{STATE}.{name}" if name in hidden else name for name in relation.key),
         struct(*relation.hidden).spark() if relation.hidden else None,

@@ -48,7 +48,7 @@ _SPARK = {
 }
 
 _DUCKDB = {
-    **{kind: kind.value for kind in _SPARK},
+    **{base: base.value for base in _SPARK},
     BaseType.BYTES: "BLOB",
     BaseType.TIME: "INTEGER",
     BaseType.TIMESTAMP: "TIMESTAMPTZ",
@@ -182,9 +182,9 @@ def struct(*fields: tuple[str, SqlType]) -> SqlType:
     return SqlType(BaseType.STRUCT, fields=fields)
 
 
-def as_decimal(kind: SqlType) -> SqlType:
+def as_decimal(sql_type: SqlType) -> SqlType:
     """The DECIMAL that holds every value of an integer or decimal type."""
-    return kind if kind.base is BaseType.DECIMAL else decimal(INTEGER_DIGITS[kind.base], 0)
+    return sql_type if sql_type.base is BaseType.DECIMAL else decimal(INTEGER_DIGITS[sql_type.base], 0)
 
 
 def common_type(left: SqlType, right: SqlType) -> SqlType | None:

@@ -160,10 +160,10 @@ class _Elaboration:
         return columns[0][1]
 
     def _in_query(self, node: exp.In) -> Typed:
-        kind = self._only_column(node.args["query"].unnest())
+        sql_type = self._only_column(node.args["query"].unnest())
         this = self._typed(node.this)
-        if t.common_type(this.type, kind) is None:
-            raise InvalidQuery(f"cannot look for {this.type} among {kind}: {sql_of(node)}")
+        if t.common_type(this.type, sql_type) is None:
+            raise InvalidQuery(f"cannot look for {this.type} among {sql_type}: {sql_of(node)}")
         node.set("this", this.expression)
         return Typed(node, t.BOOLEAN)
 
@@ -207,8 +207,8 @@ class _Elaboration:
             found = self._bound(call)
         else:
             items = [self._typed(item) for item in call.expressions]
-            kind = t.BIGINT if call.name in _RANKINGS or not items else items[0].type
-            found = Typed(exp.Anonymous(this=call.name, expressions=[item.expression for item in items]), kind)
+            sql_type = t.BIGINT if call.name in _RANKINGS or not items else items[0].type
+            found = Typed(exp.Anonymous(this=call.name, expressions=[item.expression for item in items]), sql_type)
         node.set("this", found.expression)
         node.set("partition_by", [self._typed(item).expression for item in node.args.get("partition_by") or ()])
         order = node.args.get("order")
@@ -232,6 +232,6 @@ def _refused(call: exp.Anonymous, message: str, hint: str) -> NotSupported:
     return NotSupported(message, line=line, column=column, hint=hint)
 
 
-def _cast(node: exp.Expression, kind: SqlType) -> Typed:
+def _cast(node: exp.Expression, sql_type: SqlType) -> Typed:
     """DuckDB adds up BIGINT to HUGEINT: the result's type is ours, and an overflow is an error."""
-    return Typed(exp.Cast(this=node, to=data_type(kind)), kind)
+    return Typed(exp.Cast(this=node, to=data_type(sql_type)), sql_type)

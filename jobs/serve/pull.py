@@ -66,7 +66,7 @@ def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) ->
                 for name, relation in resolved.relations.items()
             }
             answer = duck.query(text, tables)
-    rows = python_rows(answer, [kind for _, kind in outputs])
+    rows = python_rows(answer, [sql_type for _, sql_type in outputs])
     return Rows(distinct_names([name for name, _ in outputs]), rows)
 
 

@@ -195,7 +195,7 @@ def _subscription(resolved: Resolved, lake: Lake) -> _Subscription:
         stored=tuple(sorted(resolved.columns[relation.name] | {column.name for column in order})),
         keys=len(order),
         names=distinct_names([name for name, _ in outputs]),
-        kinds=tuple(kind for _, kind in outputs),
+        kinds=tuple(sql_type for _, sql_type in outputs),
         of_key=tuple(of_key),
     )
 

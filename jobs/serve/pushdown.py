@@ -74,18 +74,18 @@ def _comparison(node: exp.Expr, relation: Relation) -> str | None:
     column, constants = node.this, node.expressions if isinstance(node, exp.In) else [node.args.get("expression")]
     if not isinstance(node, exp.EQ | exp.In) or not isinstance(column, exp.Column) or not constants:
         return None
-    kind = relation.type_of(column.name).base
-    values = [_constant(constant, kind) for constant in constants]
+    base = relation.type_of(column.name).base
+    values = [_constant(constant, base) for constant in constants]
     if None in values:
         return None
     name = column.name.replace('"', '""')
     return f'"{name}" IN ({", ".join(value for value in values if value)})'
 
 
-def _constant(node: exp.Expr | None, kind: BaseType) -> str | None:
+def _constant(node: exp.Expr | None, base: BaseType) -> str | None:
     """A literal of the column's own type, as text of the reader's SQL."""
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string:
-        return "'" + node.name.replace("'", "''") + "'" if kind is BaseType.VARCHAR else None
-    return node.name if kind in _WHOLE and node.is_int else None
+        return "'" + node.name.replace("'", "''") + "'" if base is BaseType.VARCHAR else None
+    return node.name if base in _WHOLE and node.is_int else None

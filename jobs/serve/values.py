@@ -21,32 +21,32 @@ def python_rows(table: pa.Table, kinds: Sequence[SqlType]) -> list[tuple[object,
     Args:
         kinds: the type of each column.
     """
-    columns = [_values(table.column(place), kind) for place, kind in enumerate(kinds)]
+    columns = [_values(table.column(place), sql_type) for place, sql_type in enumerate(kinds)]
     return list(zip(*columns, strict=True))
 
 
-def _values(column: pa.ChunkedArray, kind: SqlType) -> list[Any]:
+def _values(column: pa.ChunkedArray, sql_type: SqlType) -> list[Any]:
     values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
-    return [_shown(value, kind) for value in values] if _has_time(kind) else values
+    return [_shown(value, sql_type) for value in values] if _has_time(sql_type) else values
 
 
-def _has_time(kind: SqlType) -> bool:
-    inner = (*kind.args, *(field for _, field in kind.fields))
-    return kind.base is BaseType.TIME or any(_has_time(each) for each in inner)
+def _has_time(sql_type: SqlType) -> bool:
+    inner = (*sql_type.args, *(field for _, field in sql_type.fields))
+    return sql_type.base is BaseType.TIME or any(_has_time(each) for each in inner)
 
 
-def _shown(value: Any, kind: SqlType) -> Any:
+def _shown(value: Any, sql_type: SqlType) -> Any:
     """TIME is stored as milliseconds of the day: only the type tells it from a number."""
     if value is None:
         return None
-    match kind.base:
+    match sql_type.base:
         case BaseType.TIME:
             return (_MIDNIGHT + dt.timedelta(milliseconds=value)).time()
         case BaseType.ARRAY:
-            return [_shown(item, kind.args[0]) for item in value]
+            return [_shown(item, sql_type.args[0]) for item in value]
         case BaseType.MAP:
-            return {_shown(key, kind.args[0]): _shown(item, kind.args[1]) for key, item in value.items()}
+            return {_shown(key, sql_type.args[0]): _shown(item, sql_type.args[1]) for key, item in value.items()}
         case BaseType.STRUCT:
-            return {name: _shown(value[name], inner) for name, inner in kind.fields}
+            return {name: _shown(value[name], inner) for name, inner in sql_type.fields}
         case _:
             return value

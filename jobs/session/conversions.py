@@ -32,7 +32,7 @@ _HINTS = {
 }
 
 
-def assign(value: object, kind: SqlType, place: str) -> object:
+def assign(value: object, sql_type: SqlType, place: str) -> object:
     """`value` as a value of `kind`, converted only where nothing can be lost.
 
     INT widens to BIGINT, DECIMAL and DOUBLE; text is read as DATE, TIME or TIMESTAMP. Anything else is an error.
@@ -42,33 +42,33 @@ def assign(value: object, kind: SqlType, place: str) -> object:
     """
     if value is None:
         return None
-    if isinstance(value, bool) and kind.base is not BaseType.BOOLEAN:
-        raise _mismatch(value, kind, place)
-    if isinstance(value, str) and kind.base in _READ_FROM_TEXT:
-        value = _read(value, kind, place)
-    if isinstance(value, _TAKEN[kind.base]):
-        return _ASSIGN.get(kind.base, _as_it_is)(value, kind, place)
-    raise _mismatch(value, kind, place)
+    if isinstance(value, bool) and sql_type.base is not BaseType.BOOLEAN:
+        raise _mismatch(value, sql_type, place)
+    if isinstance(value, str) and sql_type.base in _READ_FROM_TEXT:
+        value = _read(value, sql_type, place)
+    if isinstance(value, _TAKEN[sql_type.base]):
+        return _ASSIGN.get(sql_type.base, _as_it_is)(value, sql_type, place)
+    raise _mismatch(value, sql_type, place)
 
 
-def convert(value: object, kind: SqlType) -> object:
+def convert(value: object, sql_type: SqlType) -> object:
     """`value` by CAST: as `assign`, and also from and to text, and from wider numbers (fractions are cut).
 
     Raises:
         TypeMismatch: the value cannot be read as `kind`.
     """
     place = "CAST"
-    match kind.base, value:
+    match sql_type.base, value:
         case _, None:
             return None
         case BaseType.VARCHAR, _:
             return value if isinstance(value, str) else cell(value)
         case _, str():
-            return _read(value, kind, place)
+            return _read(value, sql_type, place)
         case ((BaseType.INT | BaseType.BIGINT), float() | Decimal()) if math.isfinite(value):
-            return _in_range(int(value), kind, place)
+            return _in_range(int(value), sql_type, place)
         case BaseType.DECIMAL, int() | float() | Decimal() if not isinstance(value, bool):
-            return _rounded(Decimal(str(value)), kind, place)
+            return _rounded(Decimal(str(value)), sql_type, place)
         case BaseType.DATE, dt.datetime():
             return value.date()
         case BaseType.TIME, dt.datetime() | dt.time():
@@ -76,28 +76,28 @@ def convert(value: object, kind: SqlType) -> object:
         case BaseType.TIMESTAMP, dt.date() if not isinstance(value, dt.datetime):
             return dt.datetime.combine(value, dt.time(), dt.UTC)
         case _:
-            return assign(value, kind, place)
+            return assign(value, sql_type, place)
 
 
-def _read(text: str, kind: SqlType, place: str) -> object:
+def _read(text: str, sql_type: SqlType, place: str) -> object:
     readers: dict[BaseType, Callable[[str], object]] = {
         BaseType.BOOLEAN: lambda word: _TRUTH[word.lower()],
-        BaseType.INT: lambda word: _in_range(int(word), kind, place),
-        BaseType.BIGINT: lambda word: _in_range(int(word), kind, place),
+        BaseType.INT: lambda word: _in_range(int(word), sql_type, place),
+        BaseType.BIGINT: lambda word: _in_range(int(word), sql_type, place),
         BaseType.DOUBLE: float,
-        BaseType.DECIMAL: lambda word: _rounded(Decimal(word), kind, place),
+        BaseType.DECIMAL: lambda word: _rounded(Decimal(word), sql_type, place),
         BaseType.BYTES: str.encode,
         BaseType.DATE: dt.date.fromisoformat,
         BaseType.TIME: dt.time.fromisoformat,
         BaseType.TIMESTAMP: _instant,
     }
-    reader = readers.get(kind.base)
+    reader = readers.get(sql_type.base)
     if reader is None:
-        raise _mismatch(text, kind, place)
+        raise _mismatch(text, sql_type, place)
     try:
-        return reader(text if kind.base is BaseType.BYTES else text.strip())
+        return reader(text if sql_type.base is BaseType.BYTES else text.strip())
     except (ValueError, KeyError, InvalidOperation) as error:
-        raise _mismatch(text, kind, place) from error
+        raise _mismatch(text, sql_type, place) from error
 
 
 def _instant(text: str) -> dt.datetime:
@@ -105,52 +105,52 @@ def _instant(text: str) -> dt.datetime:
     return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment.astimezone(dt.UTC)
 
 
-def _in_range(value: int, kind: SqlType, place: str) -> int:
-    limit = _LIMITS[kind.base]
+def _in_range(value: int, sql_type: SqlType, place: str) -> int:
+    limit = _LIMITS[sql_type.base]
     if not -limit <= value < limit:
-        raise TypeMismatch(f"{place}: {value} is out of the range of {kind}")
+        raise TypeMismatch(f"{place}: {value} is out of the range of {sql_type}")
     return value
 
 
-def _exactly(value: Decimal, kind: SqlType, place: str) -> Decimal:
-    rounded = _rounded(value, kind, place)
+def _exactly(value: Decimal, sql_type: SqlType, place: str) -> Decimal:
+    rounded = _rounded(value, sql_type, place)
     if rounded != value:
-        hint = f"to round it: CAST({value} AS {kind})"
-        raise TypeMismatch(f"{place}: {value} has more digits after the point than {kind}", hint=hint)
+        hint = f"to round it: CAST({value} AS {sql_type})"
+        raise TypeMismatch(f"{place}: {value} has more digits after the point than {sql_type}", hint=hint)
     return rounded
 
 
-def _rounded(value: Decimal, kind: SqlType, place: str) -> Decimal:
+def _rounded(value: Decimal, sql_type: SqlType, place: str) -> Decimal:
     if not value.is_finite():
-        raise _mismatch(value, kind, place)
+        raise _mismatch(value, sql_type, place)
     if value.adjusted() < _WORKING_DIGITS // 2:
         with localcontext(prec=_WORKING_DIGITS):
-            rounded = value.quantize(Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP)
-        if rounded.is_zero() or rounded.adjusted() < kind.precision - kind.scale:
+            rounded = value.quantize(Decimal(1).scaleb(-sql_type.scale), rounding=ROUND_HALF_UP)
+        if rounded.is_zero() or rounded.adjusted() < sql_type.precision - sql_type.scale:
             return rounded
-    raise TypeMismatch(f"{place}: {value} has more digits before the point than {kind}")
+    raise TypeMismatch(f"{place}: {value} has more digits before the point than {sql_type}")
 
 
-def _members(value: dict[object, object], kind: SqlType, place: str) -> dict[str, object]:
+def _members(value: dict[object, object], sql_type: SqlType, place: str) -> dict[str, object]:
     given = {str(name): item for name, item in value.items()}
-    unknown = given.keys() - {name for name, _ in kind.fields}
+    unknown = given.keys() - {name for name, _ in sql_type.fields}
     if unknown:
-        raise TypeMismatch(f"{place}: {kind} has no field '{min(unknown)}'")
-    return {name: assign(given.get(name), inner, f"{place}->{name}") for name, inner in kind.fields}
+        raise TypeMismatch(f"{place}: {sql_type} has no field '{min(unknown)}'")
+    return {name: assign(given.get(name), inner, f"{place}->{name}") for name, inner in sql_type.fields}
 
 
-def _elements(value: list[object], kind: SqlType, place: str) -> list[object]:
-    return [assign(item, kind.args[0], place) for item in value]
+def _elements(value: list[object], sql_type: SqlType, place: str) -> list[object]:
+    return [assign(item, sql_type.args[0], place) for item in value]
 
 
-def _entries(value: dict[object, object], kind: SqlType, place: str) -> dict[object, object]:
-    key, item = kind.args
+def _entries(value: dict[object, object], sql_type: SqlType, place: str) -> dict[object, object]:
+    key, item = sql_type.args
     return {assign(k, key, place): assign(v, item, place) for k, v in value.items()}
 
 
-def _day(value: dt.date, kind: SqlType, place: str) -> dt.date:
+def _day(value: dt.date, sql_type: SqlType, place: str) -> dt.date:
     if isinstance(value, dt.datetime):
-        raise _mismatch(value, kind, place)
+        raise _mismatch(value, sql_type, place)
     return value
 
 
@@ -162,9 +162,9 @@ def _as_it_is(value: object, _kind: SqlType, _place: str) -> object:
     return value
 
 
-def _mismatch(value: object, kind: SqlType, place: str) -> TypeMismatch:
+def _mismatch(value: object, sql_type: SqlType, place: str) -> TypeMismatch:
     shown = f"'{value}'" if isinstance(value, str) else cell(value)
-    return TypeMismatch(f"{place} takes {kind}, not {shown}", hint=_HINTS.get(kind.base))
+    return TypeMismatch(f"{place} takes {sql_type}, not {shown}", hint=_HINTS.get(sql_type.base))
 
 
 _READ_FROM_TEXT = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
@@ -188,7 +188,7 @@ _ASSIGN: dict[BaseType, Callable[[Any, SqlType, str], object]] = {
     BaseType.INT: _in_range,
     BaseType.BIGINT: _in_range,
     BaseType.DOUBLE: lambda value, _kind, _place: float(value),
-    BaseType.DECIMAL: lambda value, kind, place: _exactly(Decimal(value), kind, place),
+    BaseType.DECIMAL: lambda value, sql_type, place: _exactly(Decimal(value), sql_type, place),
     BaseType.DATE: _day,
     BaseType.TIME: _millis_of_day,
     BaseType.ARRAY: _elements,

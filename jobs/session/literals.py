@@ -43,7 +43,7 @@ _DECODERS: dict[str, Callable[[str], bytes]] = {
 }
 
 
-def evaluate(expression: exp.Expr, kind: SqlType, column: str) -> object:
+def evaluate(expression: exp.Expr, sql_type: SqlType, column: str) -> object:
     """The value of a constant expression as a value of `column`.
 
     Raises:
@@ -52,7 +52,7 @@ def evaluate(expression: exp.Expr, kind: SqlType, column: str) -> object:
         NotSupported: the expression is not a constant; the message shows it.
     """
     try:
-        return assign(value_of(expression), kind, f"column '{column}'")
+        return assign(value_of(expression), sql_type, f"column '{column}'")
     except SqlError as error:
         if error.line is not None:
             raise

@@ -88,7 +88,7 @@ class Clauses(Strandline.Parser):
         tree = self._parse_types(schema=True)
         if tree is None:
             self.raise_error(f"expected the type of column '{name.name}'", start)
-        kind = type_of(cast(exp.Expression, tree), at=start)
+        sql_type = type_of(cast(exp.Expression, tree), at=start)
         key = None
         if self._match_text_seq("PRIMARY", "KEY"):
             key = "PRIMARY KEY"
@@ -96,7 +96,7 @@ class Clauses(Strandline.Parser):
             key = "KEY"
         elif self._match_texts(("HEADERS", "HEADER"), advance=False):
             raise self._refuse("HEADERS columns are not supported yet")
-        return DeclaredColumn(name.name, kind, cast(Any, key), line, column)
+        return DeclaredColumn(name.name, sql_type, cast(Any, key), line, column)
 
     def _row(self) -> tuple[exp.Expression, ...]:
         self._punctuation(TokenType.L_PAREN, "( before the values of a row")

@@ -25,7 +25,7 @@ _FLAT_TYPES = {
     exp.DType.TIME: t.TIME,
     exp.DType.TIMESTAMP: t.TIMESTAMP,
 }
-_TYPE_NAMES = ("STRING", *(kind.value for kind in BaseType if kind is not BaseType.NULL))
+_TYPE_NAMES = ("STRING", *(base.value for base in BaseType if base is not BaseType.NULL))
 
 
 def parse_type(text: str) -> SqlType:
@@ -95,13 +95,13 @@ def _decimal(parameters: Sequence[exp.Expr], line: int | None, column: int | Non
     return t.decimal(precision, scale)
 
 
-def data_type(kind: SqlType) -> exp.DataType:
+def data_type(sql_type: SqlType) -> exp.DataType:
     """The tree of a type, as CAST carries it; a new one each time."""
-    return _data_type(kind).copy()
+    return _data_type(sql_type).copy()
 
 
 @cache
-def _data_type(kind: SqlType) -> exp.DataType:
-    tree = parse_rule(str(kind), Strandline.Parser.type_rule)
+def _data_type(sql_type: SqlType) -> exp.DataType:
+    tree = parse_rule(str(sql_type), Strandline.Parser.type_rule)
     assert isinstance(tree, exp.DataType)
     return tree

@@ -20,13 +20,19 @@ from jobs.functions.aggregates.contract import ORDER_TYPE, Changes
 from jobs.model.types import BIGINT, SqlType, array, struct
 
 
-def bag_type(kind: SqlType) -> SqlType:
+def bag_type(sql_type: SqlType) -> SqlType:
     """The type of a bag of such values."""
-    return array(_item_type(kind))
+    return array(_item_type(sql_type))
 
 
 def bag_of(
-    engine: Engine, changes: Changes, value: str, kind: SqlType, *present: str, at: str | None = None, by_place: bool
+    engine: Engine,
+    changes: Changes,
+    value: str,
+    sql_type: SqlType,
+    *present: str,
+    at: str | None = None,
+    by_place: bool,
 ) -> str:
     """Aggregate: the bag of a batch of changes; counts may be zero or less in it.
 
@@ -36,37 +42,37 @@ def bag_of(
     """
     place = at or engine.cast("NULL", ORDER_TYPE)
     item = engine.struct([("v", value), ("n", engine.cast(changes.weight, BIGINT)), ("at", place)])
-    items = f"COALESCE({changes.only(engine.items(item), *present)}, {engine.empty(bag_type(kind))})"
-    return _folded(engine, items, kind, by_place=by_place)
+    items = f"COALESCE({changes.only(engine.items(item), *present)}, {engine.empty(bag_type(sql_type))})"
+    return _folded(engine, items, sql_type, by_place=by_place)
 
 
-def merge_bags(engine: Engine, old: str, new: str, kind: SqlType, *, by_place: bool) -> str:
+def merge_bags(engine: Engine, old: str, new: str, sql_type: SqlType, *, by_place: bool) -> str:
     """Both bags as one, without the values that are gone; `old` may be NULL."""
-    both = engine.concat(f"COALESCE({old}, {engine.empty(bag_type(kind))})", new)
-    folded = _folded(engine, both, kind, by_place=by_place)
+    both = engine.concat(f"COALESCE({old}, {engine.empty(bag_type(sql_type))})", new)
+    folded = _folded(engine, both, sql_type, by_place=by_place)
     return engine.keep(folded, "__each", f"{engine.field('__each', 'n')} <> 0")
 
 
-def values_in(engine: Engine, bag: str, kind: SqlType) -> str:
+def values_in(engine: Engine, bag: str, sql_type: SqlType) -> str:
     """The different values in the order of their places, then of themselves; empty for a bag that is NULL."""
-    key = _key(engine, "__each", kind, by_place=True)
-    items = f"COALESCE({bag}, {engine.empty(bag_type(kind))})"
-    return engine.pluck(engine.sort_by(items, "__each", key, _item_type(kind)), "v")
+    key = _key(engine, "__each", sql_type, by_place=True)
+    items = f"COALESCE({bag}, {engine.empty(bag_type(sql_type))})"
+    return engine.pluck(engine.sort_by(items, "__each", key, _item_type(sql_type)), "v")
 
 
-def _item_type(kind: SqlType) -> SqlType:
-    return struct(("v", kind), ("n", BIGINT), ("at", ORDER_TYPE))
+def _item_type(sql_type: SqlType) -> SqlType:
+    return struct(("v", sql_type), ("n", BIGINT), ("at", ORDER_TYPE))
 
 
-def _key(engine: Engine, item: str, kind: SqlType, *, by_place: bool) -> str:
-    value = comparable(engine, engine.field(item, "v"), kind)
+def _key(engine: Engine, item: str, sql_type: SqlType, *, by_place: bool) -> str:
+    value = comparable(engine, engine.field(item, "v"), sql_type)
     return engine.struct([("at", engine.field(item, "at")), ("v", value)]) if by_place else value
 
 
-def _folded(engine: Engine, items: str, kind: SqlType, *, by_place: bool) -> str:
+def _folded(engine: Engine, items: str, sql_type: SqlType, *, by_place: bool) -> str:
     """One item per value (and place), in their order: sorted, then cut where a run of equal ones starts."""
-    key = _key(engine, "__each", kind, by_place=by_place)
-    ordered = engine.sort_by(items, "__each", key, _item_type(kind))
+    key = _key(engine, "__each", sql_type, by_place=by_place)
+    ordered = engine.sort_by(items, "__each", key, _item_type(sql_type))
     keys = engine.transform("__all", "__each", key)
     this, before = engine.get("__keys", "__place"), engine.get("__keys", "__place - 1")
     starts = engine.keep(engine.places("__keys"), "__place", f"__place = 1 OR {this} IS DISTINCT FROM {before}")

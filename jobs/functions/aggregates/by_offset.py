@@ -54,19 +54,19 @@ class ByOffset(AggregateFunction):
         usage = f"{self.name}(column [, N] [, ignoreNulls])"
         if not 1 <= len(arguments) <= 3 or isinstance(arguments[0], exp.Star):
             raise TypeMismatch(f"{self.name} takes one to three arguments, not {len(arguments)}", hint=usage)
-        kind = self.known(types[0])
+        sql_type = self.known(types[0])
         constants = [constant(argument) for argument in arguments[1:]]
         match constants:
             case []:
-                return Bound(arguments[:1], types[:1], (True,), kind)
+                return Bound(arguments[:1], types[:1], (True,), sql_type)
             case [bool(ignore)]:
-                return Bound(arguments[:1], types[:1], (ignore,), kind)
+                return Bound(arguments[:1], types[:1], (ignore,), sql_type)
             case [int(count), *rest] if count is not True and count is not False and count > 0:
                 match rest:
                     case []:
-                        return Bound(arguments[:1], types[:1], (True, count), array(kind))
+                        return Bound(arguments[:1], types[:1], (True, count), array(sql_type))
                     case [bool(ignore)]:
-                        return Bound(arguments[:1], types[:1], (ignore, count), array(kind))
+                        return Bound(arguments[:1], types[:1], (ignore, count), array(sql_type))
         raise TypeMismatch(
             f"N of {self.name} is a whole number from 1 on and ignoreNulls true or false, both constants", hint=usage
         )

@@ -28,10 +28,10 @@ class _Collected(AggregateFunction):
         return bag_type(call.argument_types[0])
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        value, kind = changes.arguments[0], call.argument_types[0]
+        value, sql_type = changes.arguments[0], call.argument_types[0]
         present = [] if self.nulls else [f"{value} IS NOT NULL"]
         at = changes.order if self.ordered else None
-        return bag_of(engine, changes, value, kind, *present, at=at, by_place=self.by_place)
+        return bag_of(engine, changes, value, sql_type, *present, at=at, by_place=self.by_place)
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
         return merge_bags(engine, old, new, call.argument_types[0], by_place=self.by_place)
@@ -100,9 +100,9 @@ class Histogram(_Collected):
     nulls = False
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        kind = self.one_value(arguments, types)
-        if kind.base is not BaseType.VARCHAR:
-            raise self.refuse(kind, "VARCHAR")
+        sql_type = self.one_value(arguments, types)
+        if sql_type.base is not BaseType.VARCHAR:
+            raise self.refuse(sql_type, "VARCHAR")
         return Bound(arguments, types, (), map_of(VARCHAR, BIGINT))
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:

@@ -158,15 +158,15 @@ class AggregateFunction(ABC):
             raise TypeMismatch(f"{self.name} takes one argument, not {len(arguments)}", hint=f"{self.name}(column)")
         return self.known(types[0])
 
-    def known(self, kind: SqlType) -> SqlType:
+    def known(self, sql_type: SqlType) -> SqlType:
         """That type, unless it is that of a bare NULL (TypeMismatch)."""
-        if kind.base is BaseType.NULL:
+        if sql_type.base is BaseType.NULL:
             raise TypeMismatch(f"{self.name}(NULL) has no type", hint=f"{self.name}(CAST(NULL AS …))")
-        return kind
+        return sql_type
 
-    def refuse(self, kind: SqlType, accepted: str) -> TypeMismatch:
+    def refuse(self, sql_type: SqlType, accepted: str) -> TypeMismatch:
         """The error for an argument of a type that the function does not take."""
-        return TypeMismatch(f"{self.name} does not take {kind}", hint=f"it takes {accepted}")
+        return TypeMismatch(f"{self.name} does not take {sql_type}", hint=f"it takes {accepted}")
 
 
 def constant(expression: exp.Expression) -> int | bool | None:

@@ -37,10 +37,10 @@ class Extreme(AggregateFunction):
         return self.check(arguments, types)
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        kind = self.one_value(arguments, types)
-        if kind.base not in SORTABLE:
-            raise self.refuse(kind, "numbers, texts, bytes, dates and times")
-        return Bound(arguments, types, (), kind)
+        sql_type = self.one_value(arguments, types)
+        if sql_type.base not in SORTABLE:
+            raise self.refuse(sql_type, "numbers, texts, bytes, dates and times")
+        return Bound(arguments, types, (), sql_type)
 
     def accumulator(self, call: AggregateCall) -> SqlType:
         return call.argument_types[0]
@@ -88,10 +88,10 @@ class ExtremeBy(AggregateFunction):
             raise TypeMismatch(
                 f"{self.name} takes two arguments, not {len(arguments)}", hint=f"{self.name}(value, sorted_by)"
             )
-        kind, by = (self.known(each) for each in types)
+        sql_type, by = (self.known(each) for each in types)
         if by.base not in SORTABLE:
             raise self.refuse(by, "numbers, texts, bytes, dates and times to sort by")
-        return Bound(arguments, types, (), kind)
+        return Bound(arguments, types, (), sql_type)
 
     def accumulator(self, call: AggregateCall) -> SqlType:
         value, by = call.argument_types

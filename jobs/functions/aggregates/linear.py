@@ -70,10 +70,10 @@ class Additive(AggregateFunction):
         self.ksql = ksql
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        kind = self.one_value(arguments, types)
-        if not kind.is_numeric:
-            raise self.refuse(kind, "numbers")
-        return Bound(arguments, types, self.variant(), self.result_type(kind))
+        sql_type = self.one_value(arguments, types)
+        if not sql_type.is_numeric:
+            raise self.refuse(sql_type, "numbers")
+        return Bound(arguments, types, self.variant(), self.result_type(sql_type))
 
     def variant(self) -> tuple[str, ...]:
         """The parameters of a call."""
@@ -95,25 +95,25 @@ class Additive(AggregateFunction):
         return struct(("sum", self.sum_type(self.value_type(call))), ("n", BIGINT))
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        kind = self.sum_type(self.value_type(call))
+        sql_type = self.sum_type(self.value_type(call))
         value = self.value(engine, call, changes.arguments[0])
-        if kind.base is BaseType.DECIMAL:
+        if sql_type.base is BaseType.DECIMAL:
             value = engine.cast(value, as_decimal(self.value_type(call)))
-        elif kind.base is BaseType.BIGINT:
+        elif sql_type.base is BaseType.BIGINT:
             value = engine.cast(value, BIGINT)
         # Not `value * weight`: the product of a wide decimal and a number loses digits.
         signed = f"CASE WHEN {changes.weight} < 0 THEN -({value}) ELSE {value} END"
         total = f"COALESCE({changes.only(f'SUM({signed})')}, 0)"
         present = f"COALESCE({changes.only(f'SUM({changes.weight})', f'{changes.arguments[0]} IS NOT NULL')}, 0)"
-        return engine.struct([("sum", engine.cast(total, kind)), ("n", engine.cast(present, BIGINT))])
+        return engine.struct([("sum", engine.cast(total, sql_type)), ("n", engine.cast(present, BIGINT))])
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
-        kind = self.sum_type(self.value_type(call))
-        zero = engine.cast("0", kind)
-        left = engine.cast(f"COALESCE({engine.field(old, 'sum')}, {zero})", addend(kind))
-        right = engine.cast(engine.field(new, "sum"), addend(kind))
+        sql_type = self.sum_type(self.value_type(call))
+        zero = engine.cast("0", sql_type)
+        left = engine.cast(f"COALESCE({engine.field(old, 'sum')}, {zero})", addend(sql_type))
+        right = engine.cast(engine.field(new, "sum"), addend(sql_type))
         count = f"COALESCE({engine.field(old, 'n')}, 0) + {engine.field(new, 'n')}"
-        total = engine.cast(f"CASE WHEN {count} = 0 THEN {zero} ELSE {left} + {right} END", kind)
+        total = engine.cast(f"CASE WHEN {count} = 0 THEN {zero} ELSE {left} + {right} END", sql_type)
         return engine.struct([("sum", total), ("n", count)])
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
@@ -142,14 +142,14 @@ class Sum(Additive):
 
     name = "SUM"
 
-    def result_type(self, kind: SqlType) -> SqlType:
-        return kind if self.ksql and kind.base is BaseType.DECIMAL else self.sum_type(kind)
+    def result_type(self, sql_type: SqlType) -> SqlType:
+        return sql_type if self.ksql and sql_type.base is BaseType.DECIMAL else self.sum_type(sql_type)
 
-    def sum_type(self, kind: SqlType) -> SqlType:
-        if kind.base is BaseType.DECIMAL:
-            precision = min(kind.precision + _SUM_DIGITS, MAX_PRECISION)
-            return SqlType(BaseType.DECIMAL, precision=precision, scale=kind.scale)
-        return DOUBLE if kind.base is BaseType.DOUBLE else BIGINT
+    def sum_type(self, sql_type: SqlType) -> SqlType:
+        if sql_type.base is BaseType.DECIMAL:
+            precision = min(sql_type.precision + _SUM_DIGITS, MAX_PRECISION)
+            return SqlType(BaseType.DECIMAL, precision=precision, scale=sql_type.scale)
+        return DOUBLE if sql_type.base is BaseType.DOUBLE else BIGINT
 
     def of(self, engine: Engine, total: str, count: str) -> str:
         return total
@@ -167,11 +167,11 @@ class Avg(Additive):
     def result_type(self, sql_type: SqlType) -> SqlType:
         return DOUBLE
 
-    def sum_type(self, kind: SqlType) -> SqlType:
-        if kind.base is BaseType.BIGINT:
+    def sum_type(self, sql_type: SqlType) -> SqlType:
+        if sql_type.base is BaseType.BIGINT:
             # The mean of a few thousand large BIGINTs (microseconds since 1970) fits where their sum does not.
             return SqlType(BaseType.DECIMAL, precision=MAX_PRECISION)
-        return Sum().sum_type(kind)
+        return Sum().sum_type(sql_type)
 
     def of(self, engine: Engine, total: str, count: str) -> str:
         return f"{engine.cast(total, DOUBLE)} / {count}"
@@ -187,19 +187,19 @@ class SumList(Sum):
     name = "SUM_LIST"
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        kind = self.one_value(arguments, types)
-        if kind.base is not BaseType.ARRAY or not kind.args[0].is_numeric:
-            raise self.refuse(kind, "arrays of numbers")
-        return Bound(arguments, types, self.variant(), self.result_type(kind.args[0]))
+        sql_type = self.one_value(arguments, types)
+        if sql_type.base is not BaseType.ARRAY or not sql_type.args[0].is_numeric:
+            raise self.refuse(sql_type, "arrays of numbers")
+        return Bound(arguments, types, self.variant(), self.result_type(sql_type.args[0]))
 
     def value_type(self, call: AggregateCall) -> SqlType:
         item = call.argument_types[0].args[0]
         return self.sum_type(item)
 
     def value(self, engine: Engine, call: AggregateCall, argument: str) -> str:
-        kind = self.value_type(call)
-        items = engine.cast(argument, array(kind))
-        return f"CASE WHEN {argument} IS NOT NULL THEN {engine.total(items, kind)} END"
+        sql_type = self.value_type(call)
+        items = engine.cast(argument, array(sql_type))
+        return f"CASE WHEN {argument} IS NOT NULL THEN {engine.total(items, sql_type)} END"
 
 
 class AllOrAny(AggregateFunction):
@@ -219,9 +219,9 @@ class AllOrAny(AggregateFunction):
         self.every = every
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        kind = self.one_value(arguments, types)
-        if kind.base is not BaseType.BOOLEAN:
-            raise self.refuse(kind, "BOOLEAN")
+        sql_type = self.one_value(arguments, types)
+        if sql_type.base is not BaseType.BOOLEAN:
+            raise self.refuse(sql_type, "BOOLEAN")
         return Bound(arguments, types, (), BOOLEAN)
 
     def accumulator(self, call: AggregateCall) -> SqlType:

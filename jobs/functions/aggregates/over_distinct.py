@@ -61,12 +61,12 @@ class CountDistinct(_OverDistinct):
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         if not arguments or any(isinstance(argument, exp.Star) for argument in arguments):
             raise TypeMismatch("COUNT_DISTINCT takes columns", hint="COUNT_DISTINCT(column), COUNT(DISTINCT a, b)")
-        return Bound(arguments, tuple(self.known(kind) for kind in types), (), BIGINT)
+        return Bound(arguments, tuple(self.known(sql_type) for sql_type in types), (), BIGINT)
 
     def kind(self, call: AggregateCall) -> SqlType:
         if len(call.argument_types) == 1:
             return call.argument_types[0]
-        return struct(*((f"v{number}", kind) for number, kind in enumerate(call.argument_types)))
+        return struct(*((f"v{number}", sql_type) for number, sql_type in enumerate(call.argument_types)))
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return f"COALESCE({engine.size(kept)}, 0)"
@@ -90,9 +90,9 @@ class AdditiveDistinct(_OverDistinct):
         return call.argument_types[0]
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        kind = self.plain.sum_type(call.argument_types[0])
-        values = engine.cast(engine.pluck(kept, "v"), array(kind))
-        return self.plain.shown(engine, call, engine.total(values, kind), f"COALESCE({engine.size(kept)}, 0)")
+        sql_type = self.plain.sum_type(call.argument_types[0])
+        values = engine.cast(engine.pluck(kept, "v"), array(sql_type))
+        return self.plain.shown(engine, call, engine.total(values, sql_type), f"COALESCE({engine.size(kept)}, 0)")
 
 
 class WithDistinct(AggregateFunction):

@@ -48,9 +48,9 @@ class Spread(_Moments):
         self.zero = zero
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        kind = self.one_value(arguments, types)
-        if not kind.is_numeric:
-            raise self.refuse(kind, "numbers")
+        sql_type = self.one_value(arguments, types)
+        if not sql_type.is_numeric:
+            raise self.refuse(sql_type, "numbers")
         return Bound(arguments, types, (WHEN_EMPTY,) if self.zero else (), DOUBLE)
 
     def accumulator(self, call: AggregateCall) -> SqlType:
@@ -116,9 +116,9 @@ class Correlation(_Moments):
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         if len(arguments) != 2:
             raise TypeMismatch(f"CORRELATION takes two arguments, not {len(arguments)}", hint="CORRELATION(x, y)")
-        for kind in types:
-            if not self.known(kind).is_numeric:
-                raise self.refuse(kind, "numbers")
+        for sql_type in types:
+            if not self.known(sql_type).is_numeric:
+                raise self.refuse(sql_type, "numbers")
         return Bound(arguments, types, (WHEN_EMPTY,) if self.nan else (), DOUBLE)
 
     def accumulator(self, call: AggregateCall) -> SqlType:

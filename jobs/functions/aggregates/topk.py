@@ -31,7 +31,7 @@ class _Best(AggregateFunction):
         count = constant(arguments[-1])
         if count is None or isinstance(count, bool) or not 1 <= count <= _MOST:
             raise TypeMismatch(f"k of {self.name} is a constant from 1 to {_MOST}", hint=usage)
-        kinds = tuple(self.known(kind) for kind in types[:-1])
+        kinds = tuple(self.known(sql_type) for sql_type in types[:-1])
         if kinds[0].base not in SORTABLE:
             raise self.refuse(kinds[0], "numbers, texts, bytes, dates and times")
         return Bound(arguments[:-1], kinds, (count,), array(self.item(kinds)))
@@ -81,7 +81,7 @@ class TopK(_Best):
     def item(self, kinds: tuple[SqlType, ...]) -> SqlType:
         if len(kinds) == 1:
             return kinds[0]
-        return struct(("sort_col", kinds[0]), *((f"col{n}", kind) for n, kind in enumerate(kinds[1:])))
+        return struct(("sort_col", kinds[0]), *((f"col{n}", sql_type) for n, sql_type in enumerate(kinds[1:])))
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
         value = changes.arguments[0]
@@ -104,8 +104,8 @@ class TopK(_Best):
         return item if len(call.argument_types) == 1 else engine.field(item, "sort_col")
 
     def _key(self, engine: Engine, call: AggregateCall, item: str) -> str:
-        kind = self.item(call.argument_types)
-        return item if len(call.argument_types) == 1 else comparable(engine, item, kind)
+        sql_type = self.item(call.argument_types)
+        return item if len(call.argument_types) == 1 else comparable(engine, item, sql_type)
 
 
 class TopKDistinct(_Best):

@@ -61,7 +61,7 @@ class Batch(ABC):
 
         try:
             row = self.row(self._code.load())
-            plain = [_plain(kind) for kind in self.parameters]
+            plain = [_plain(sql_type) for sql_type in self.parameters]
             back = _arrow(self.returns)
             given = [map(convert, column.to_pylist()) for convert, column in zip(plain, columns, strict=True)]
             return pa.array([back(row(*values)) for values in zip(*given, strict=True)], self.returns.arrow())
@@ -131,7 +131,7 @@ class Finish(Batch):
 
 def item_type(parameters: tuple[SqlType, ...]) -> SqlType:
     """The values of one row, as an item of the list that is folded: `STRUCT<a0 …, a1 …>`."""
-    return struct(*((f"a{number}", kind) for number, kind in enumerate(parameters)))
+    return struct(*((f"a{number}", sql_type) for number, sql_type in enumerate(parameters)))
 
 
 def _state(made: Any, text: str | None) -> Any:
@@ -143,27 +143,27 @@ def _text(state: Any) -> str:
     return json.dumps(state, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _plain(kind: SqlType) -> _Convert:
+def _plain(sql_type: SqlType) -> _Convert:
     """From what Arrow gives: a MAP, there a list of pairs, becomes a dict."""
-    return _converted(kind, lambda pairs, key, value: {key(k): value(v) for k, v in pairs})
+    return _converted(sql_type, lambda pairs, key, value: {key(k): value(v) for k, v in pairs})
 
 
-def _arrow(kind: SqlType) -> _Convert:
+def _arrow(sql_type: SqlType) -> _Convert:
     """To what Arrow takes."""
-    return _converted(kind, lambda entries, key, value: [(key(k), value(v)) for k, v in entries.items()])
+    return _converted(sql_type, lambda entries, key, value: [(key(k), value(v)) for k, v in entries.items()])
 
 
-def _converted(kind: SqlType, of_map: Callable[[Any, _Convert, _Convert], Any]) -> _Convert:
+def _converted(sql_type: SqlType, of_map: Callable[[Any, _Convert, _Convert], Any]) -> _Convert:
     """Converts the MAPs inside a value and leaves the rest."""
-    match kind.base:
+    match sql_type.base:
         case BaseType.MAP:
-            key, value = (_converted(inner, of_map) for inner in kind.args)
+            key, value = (_converted(inner, of_map) for inner in sql_type.args)
             return lambda found: None if found is None else of_map(found, key, value)
         case BaseType.ARRAY:
-            each = _converted(kind.args[0], of_map)
+            each = _converted(sql_type.args[0], of_map)
             return lambda found: None if found is None else [each(item) for item in found]
         case BaseType.STRUCT:
-            members = {name: _converted(inner, of_map) for name, inner in kind.fields}
+            members = {name: _converted(inner, of_map) for name, inner in sql_type.fields}
             return lambda found: None if found is None else {n: c(found.get(n)) for n, c in members.items()}
         case _:
             return lambda found: found

@@ -50,7 +50,7 @@ class Library:
         for name, batch in self._called(text):
             known = connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [name]).fetchone()
             if known is None:
-                kinds: list[Any] = [kind.duckdb() for kind in batch.parameters]
+                kinds: list[Any] = [sql_type.duckdb() for sql_type in batch.parameters]
                 returns: Any = batch.returns.duckdb()
                 # SPECIAL: the function sees NULLs, as in Spark.
                 connection.create_function(name, batch, kinds, returns, type=ARROW, null_handling=SPECIAL)

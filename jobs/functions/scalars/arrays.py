@@ -17,14 +17,14 @@ _COMBINED = (
 )
 
 
-def is_array(name: str, number: int, kind: SqlType) -> None:
+def is_array(name: str, number: int, sql_type: SqlType) -> None:
     """Check that argument `number` (from 1) is an array.
 
     Raises:
         TypeMismatch: it is not.
     """
-    if kind.base is not BaseType.ARRAY:
-        raise TypeMismatch(f"argument {number} of {name} must be an ARRAY, not {kind}")
+    if sql_type.base is not BaseType.ARRAY:
+        raise TypeMismatch(f"argument {number} of {name} must be an ARRAY, not {sql_type}")
 
 
 def _one(result: Callable[[SqlType], SqlType], *, plain: bool = False) -> Signature:
@@ -64,7 +64,7 @@ def _with_item(result: Callable[[SqlType], SqlType]) -> Signature:
 
 def _sort(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 1, 2)
-    _, result = _one(lambda kind: kind, plain=True)(name, types[:1])
+    _, result = _one(lambda sql_type: sql_type, plain=True)(name, types[:1])
     if len(types) == 2 and types[1] != t.VARCHAR:
         raise TypeMismatch(f"argument 2 of {name} must be 'ASC' or 'DESC', not {types[1]}")
     return types, result
@@ -107,9 +107,9 @@ def _joined(template: str) -> Callable[[Sequence[str]], str]:
 def _slice(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 3, 3)
     is_array(name, 1, types[0])
-    for number, kind in enumerate(types[1:], 2):
-        if kind.base not in (BaseType.INT, BaseType.NULL):
-            raise TypeMismatch(f"argument {number} of {name} must be INT, not {kind}")
+    for number, sql_type in enumerate(types[1:], 2):
+        if sql_type.base not in (BaseType.INT, BaseType.NULL):
+            raise TypeMismatch(f"argument {number} of {name} must be INT, not {sql_type}")
     return (types[0], t.INT, t.INT), types[0]
 
 
@@ -128,8 +128,8 @@ def _sliced(size: str, cut: str) -> Callable[[Sequence[str]], str]:
 
 def _series(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 2, 3)
-    for number, kind in enumerate(types, 1):
-        if kind.base not in (
+    for number, sql_type in enumerate(types, 1):
+        if sql_type.base not in (
             (BaseType.INT, BaseType.NULL) if number == 3 else (BaseType.INT, BaseType.BIGINT, BaseType.NULL)
         ):
             raise TypeMismatch(f"argument {number} of {name} must be {'INT' if number == 3 else 'INT or BIGINT'}")
@@ -167,7 +167,7 @@ ARRAYS = (
         "CASE WHEN {0} IS NOT NULL THEN exists({0}, __x -> __x <=> {1}) END",
         "CASE WHEN {0} IS NOT NULL THEN list_position({0}, {1}) IS NOT NULL END",
     ),
-    Scalar("ARRAY_DISTINCT", _one(lambda kind: kind), "array_distinct", _DISTINCT),
+    Scalar("ARRAY_DISTINCT", _one(lambda sql_type: sql_type), "array_distinct", _DISTINCT),
     Scalar(
         "ARRAY_EXCEPT",
         _two,
@@ -194,12 +194,12 @@ ARRAYS = (
         "coalesce(concat({0}, {1}), {0}, {1})",
         "CASE WHEN {0} IS NOT NULL OR {1} IS NOT NULL THEN list_concat({0}, {1}) END",
     ),
-    Scalar("ARRAY_MAX", _one(lambda kind: kind.args[0], plain=True), "array_max", "list_max"),
-    Scalar("ARRAY_MIN", _one(lambda kind: kind.args[0], plain=True), "array_min", "list_min"),
+    Scalar("ARRAY_MAX", _one(lambda sql_type: sql_type.args[0], plain=True), "array_max", "list_max"),
+    Scalar("ARRAY_MIN", _one(lambda sql_type: sql_type.args[0], plain=True), "array_min", "list_min"),
     Scalar("ARRAY_SORT", _sort, _sorted_spark, _sorted_duckdb, constant=(1,), check=_check_order),
     Scalar(
         "ARRAY_REMOVE",
-        _with_item(lambda kind: kind),
+        _with_item(lambda sql_type: sql_type),
         "filter({0}, __x -> NOT (__x <=> {1}))",
         "list_filter({0}, lambda __x: __x IS DISTINCT FROM {1})",
     ),

@@ -128,14 +128,14 @@ def count(name: str, types: Types, least: int, most: int | None) -> None:
         raise TypeMismatch(f"{name} takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(types)}")
 
 
-def numeric(name: str, number: int, kind: SqlType) -> None:
+def numeric(name: str, number: int, sql_type: SqlType) -> None:
     """Check that argument `number` (from 1) is a number.
 
     Raises:
         TypeMismatch: it is not.
     """
-    if not kind.is_numeric and kind.base is not BaseType.NULL:
-        raise TypeMismatch(f"argument {number} of {name} must be a number, not {kind}")
+    if not sql_type.is_numeric and sql_type.base is not BaseType.NULL:
+        raise TypeMismatch(f"argument {number} of {name} must be a number, not {sql_type}")
 
 
 def _fits(name: str, index: int, given: SqlType, wanted: SqlType) -> SqlType:

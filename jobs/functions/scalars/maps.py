@@ -18,14 +18,14 @@ _LAST_WINS = {
 }
 
 
-def is_map(name: str, number: int, kind: SqlType) -> None:
+def is_map(name: str, number: int, sql_type: SqlType) -> None:
     """Check that argument `number` (from 1) is a map.
 
     Raises:
         TypeMismatch: it is not.
     """
-    if kind.base is not BaseType.MAP:
-        raise TypeMismatch(f"argument {number} of {name} must be a MAP, not {kind}")
+    if sql_type.base is not BaseType.MAP:
+        raise TypeMismatch(f"argument {number} of {name} must be a MAP, not {sql_type}")
 
 
 def _of_map(result: Callable[[SqlType], SqlType]) -> Callable[[str, Types], tuple[Types, SqlType]]:
@@ -37,9 +37,9 @@ def _of_map(result: Callable[[SqlType], SqlType]) -> Callable[[str, Types], tupl
     return signature
 
 
-def pairs_of(kind: SqlType) -> SqlType:
+def pairs_of(sql_type: SqlType) -> SqlType:
     """The type of ENTRIES of a map: ARRAY<STRUCT<k, v>>."""
-    return t.array(t.struct(("k", kind.args[0]), ("v", kind.args[1])))
+    return t.array(t.struct(("k", sql_type.args[0]), ("v", sql_type.args[1])))
 
 
 def _entries(name: str, types: Types) -> tuple[Types, SqlType]:
@@ -80,9 +80,9 @@ def _of_pairs(name: str, types: Types) -> tuple[Types, SqlType]:
 
 def _of_lists(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 2, 2)
-    for number, kind in enumerate(types, 1):
-        if kind.base is not BaseType.ARRAY:
-            raise TypeMismatch(f"argument {number} of {name} must be an ARRAY, not {kind}")
+    for number, sql_type in enumerate(types, 1):
+        if sql_type.base is not BaseType.ARRAY:
+            raise TypeMismatch(f"argument {number} of {name} must be an ARRAY, not {sql_type}")
     return types, t.map_of(types[0].args[0], types[1].args[0])
 
 
@@ -103,8 +103,8 @@ _DUCKDB_PAIRS = (
 _HAS_DELIMITERS = "{1} <> '' AND {2} <> ''"
 
 MAPS = (
-    Scalar("MAP_KEYS", _of_map(lambda kind: t.array(kind.args[0])), "map_keys"),
-    Scalar("MAP_VALUES", _of_map(lambda kind: t.array(kind.args[1])), "map_values"),
+    Scalar("MAP_KEYS", _of_map(lambda sql_type: t.array(sql_type.args[0])), "map_keys"),
+    Scalar("MAP_VALUES", _of_map(lambda sql_type: t.array(sql_type.args[1])), "map_values"),
     Scalar("ENTRIES", _entries, _entries_spark, _entries_duckdb),
     # ENTRIES, and back; a key that comes twice makes no map.
     Scalar(

@@ -21,9 +21,9 @@ def _same(name: str, types: Types) -> tuple[Types, SqlType]:
 
 def _integers(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 2, 2)
-    for number, kind in enumerate(types, 1):
-        if kind.base not in (BaseType.INT, BaseType.BIGINT, BaseType.NULL):
-            raise TypeMismatch(f"argument {number} of {name} must be INT or BIGINT, not {kind}")
+    for number, sql_type in enumerate(types, 1):
+        if sql_type.base not in (BaseType.INT, BaseType.BIGINT, BaseType.NULL):
+            raise TypeMismatch(f"argument {number} of {name} must be INT or BIGINT, not {sql_type}")
     return types, common(name, types)
 
 
@@ -33,10 +33,10 @@ def _whole(digits: int) -> Signature:
     def signature(name: str, types: Types) -> tuple[Types, SqlType]:
         count(name, types, 1, 1)
         numeric(name, 1, types[0])
-        kind = types[0]
-        if kind.base is BaseType.DECIMAL:
-            return types, t.decimal(max(kind.precision - kind.scale + digits, 1), 0)
-        return types, t.DOUBLE if kind.base is BaseType.NULL else kind
+        sql_type = types[0]
+        if sql_type.base is BaseType.DECIMAL:
+            return types, t.decimal(max(sql_type.precision - sql_type.scale + digits, 1), 0)
+        return types, t.DOUBLE if sql_type.base is BaseType.NULL else sql_type
 
     return signature
 
@@ -45,8 +45,8 @@ def _round(name: str, types: Types) -> tuple[Types, SqlType]:
     """ROUND(x) is a whole number, BIGINT for a DOUBLE; ROUND(x, n) keeps the type."""
     count(name, types, 1, 2)
     if len(types) == 1:
-        given, kind = _whole(1)(name, types)
-        return given, t.BIGINT if kind == t.DOUBLE else kind
+        given, sql_type = _whole(1)(name, types)
+        return given, t.BIGINT if sql_type == t.DOUBLE else sql_type
     numeric(name, 1, types[0])
     if types[1] != t.INT:
         raise TypeMismatch(f"argument 2 of {name} must be INT, not {types[1]}")

@@ -91,11 +91,11 @@ def check_source(source: Source) -> None:
     types = {column.name: column.type for column in source.columns}
     if source.timestamp not in types:
         raise UnknownName.among("column", source.timestamp, types)
-    kind = types[source.timestamp].base
-    if kind not in (BaseType.BIGINT, BaseType.TIMESTAMP, BaseType.VARCHAR):
-        raise OptionRefused(f"TIMESTAMP='{source.timestamp}': the column is {kind}, not BIGINT, TIMESTAMP or VARCHAR")
-    if source.timestamp_format is not None and kind is not BaseType.VARCHAR:
-        raise OptionRefused(f"TIMESTAMP_FORMAT is for VARCHAR columns; '{source.timestamp}' is {kind}")
+    base = types[source.timestamp].base
+    if base not in (BaseType.BIGINT, BaseType.TIMESTAMP, BaseType.VARCHAR):
+        raise OptionRefused(f"TIMESTAMP='{source.timestamp}': the column is {base}, not BIGINT, TIMESTAMP or VARCHAR")
+    if source.timestamp_format is not None and base is not BaseType.VARCHAR:
+        raise OptionRefused(f"TIMESTAMP_FORMAT is for VARCHAR columns; '{source.timestamp}' is {base}")
 
 
 def _no_registry() -> Any:

@@ -33,12 +33,12 @@ _MILLISECONDS = frozenset({int, _NONE})
 
 def build(column: Column, values: Sequence[object], errors: Errors) -> pa.Array:
     """The column's Arrow array, one entry per value. A value that does not fit is null, and noted in `errors`."""
-    kind = column.type.base
+    base = column.type.base
     found = set(map(type, values))
     try:
-        if found <= _PLAIN.get(kind, frozenset()):
+        if found <= _PLAIN.get(base, frozenset()):
             return pa.array(values, type=column.type.arrow())
-        if kind is BaseType.TIMESTAMP and found <= _MILLISECONDS:
+        if base is BaseType.TIMESTAMP and found <= _MILLISECONDS:
             return pc.cast(pa.array(values, type=pa.timestamp("ms", tz="UTC")), column.type.arrow())
     except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
         # One of the values is out of range: find it below.

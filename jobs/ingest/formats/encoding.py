@@ -29,11 +29,11 @@ def wire_value(value: object, column: Column) -> Any:
         raise EncodeFailed(f"column '{column.name}': {error}", hint=f"the column is {column.type}") from None
 
 
-def _wire(value: Any, kind: SqlType) -> Any:
+def _wire(value: Any, sql_type: SqlType) -> Any:
     """`value` is what `coerce` gives."""
     if value is None:
         return None
-    match kind.base:
+    match sql_type.base:
         case BaseType.DATE:
             return value.toordinal() - _EPOCH_DAY
         case BaseType.TIMESTAMP:
@@ -41,16 +41,16 @@ def _wire(value: Any, kind: SqlType) -> Any:
                 raise Misfit("records carry times in whole milliseconds")
             return value // 1000
         case BaseType.ARRAY:
-            return [_wire(item, kind.args[0]) for item in value]
+            return [_wire(item, sql_type.args[0]) for item in value]
         case BaseType.MAP:
-            return {_member(key, kind.args[0]): _wire(item, kind.args[1]) for key, item in value}
+            return {_member(key, sql_type.args[0]): _wire(item, sql_type.args[1]) for key, item in value}
         case BaseType.STRUCT:
-            return {name: _wire(value[name], inner) for name, inner in kind.fields}
+            return {name: _wire(value[name], inner) for name, inner in sql_type.fields}
         case _:
             return value
 
 
-def _member(key: object, kind: SqlType) -> str:
+def _member(key: object, sql_type: SqlType) -> str:
     """A MAP's key as the name of a member."""
-    plain = _wire(key, kind)
+    plain = _wire(key, sql_type)
     return plain if isinstance(plain, str) else json_text.dumps(plain)

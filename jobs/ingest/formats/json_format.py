@@ -135,10 +135,10 @@ def _parse_one(payload: bytes | None, row: int, errors: Errors) -> object:
         return _ABSENT
 
 
-def _has(kind: SqlType, wanted: BaseType) -> bool:
-    if kind.base is wanted:
+def _has(sql_type: SqlType, wanted: BaseType) -> bool:
+    if sql_type.base is wanted:
         return True
-    return any(_has(inner, wanted) for inner in (*kind.args, *(inner for _, inner in kind.fields)))
+    return any(_has(inner, wanted) for inner in (*sql_type.args, *(inner for _, inner in sql_type.fields)))
 
 
 def _name(document: object) -> str:

@@ -80,8 +80,8 @@ class PrimitiveFormat:
         values: list[object] = []
         for row, payload in enumerate(payloads):
             if payload is not None and len(payload) != size:
-                kind = self._column.type
-                errors.setdefault(row, f"column '{self._column.name}': {len(payload)} bytes, a {kind} has {size}")
+                sql_type = self._column.type
+                errors.setdefault(row, f"column '{self._column.name}': {len(payload)} bytes, a {sql_type} has {size}")
                 payload = None
             values.append(None if payload is None else self._number.unpack(payload)[0])
         return columns.build(self._column, values, errors)

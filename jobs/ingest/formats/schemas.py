@@ -58,31 +58,31 @@ def json_schema(columns: Sequence[Column], *, bare: bool) -> str:
     return json.dumps(_object([(column.name, column.type) for column in columns]))
 
 
-def _avro(kind: SqlType, path: str) -> Any:
-    match kind.base:
+def _avro(sql_type: SqlType, path: str) -> Any:
+    match sql_type.base:
         case BaseType.DECIMAL:
-            return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+            return {"type": "bytes", "logicalType": "decimal", "precision": sql_type.precision, "scale": sql_type.scale}
         case BaseType.ARRAY:
-            return {"type": "array", "items": _optional(_avro(kind.args[0], path))}
+            return {"type": "array", "items": _optional(_avro(sql_type.args[0], path))}
         case BaseType.MAP:
-            if kind.args[0].base is not BaseType.VARCHAR:
+            if sql_type.args[0].base is not BaseType.VARCHAR:
                 raise EncodeFailed(f"column '{path}': AVRO maps have VARCHAR keys", hint="use JSON")
-            return {"type": "map", "values": _optional(_avro(kind.args[1], path))}
+            return {"type": "map", "values": _optional(_avro(sql_type.args[1], path))}
         case BaseType.STRUCT:
             # A record's name must be unique within the schema.
-            return _record(f"KsqlDataSourceSchema_{path}", list(kind.fields))
+            return _record(f"KsqlDataSourceSchema_{path}", list(sql_type.fields))
         case _:
-            return _AVRO[kind.base]
+            return _AVRO[sql_type.base]
 
 
 def _record(name: str, fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:
     prefix = name.removeprefix("KsqlDataSourceSchema").lstrip("_")
     members = []
-    for field, kind in fields:
+    for field, sql_type in fields:
         if not _AVRO_NAME.fullmatch(field):
             raise EncodeFailed(f"AVRO has no field named '{field}'", hint="letters, digits and _ only, or use JSON")
         path = f"{prefix}_{field}" if prefix else field
-        members.append({"name": field, "type": _optional(_avro(kind, path)), "default": None})
+        members.append({"name": field, "type": _optional(_avro(sql_type, path)), "default": None})
     return {"type": "record", "name": name, "namespace": "io.confluent.ksql.avro_schemas", "fields": members}
 
 
@@ -90,20 +90,20 @@ def _optional(schema: Any) -> list[Any]:
     return ["null", schema]
 
 
-def _json(kind: SqlType) -> dict[str, Any]:
-    match kind.base:
+def _json(sql_type: SqlType) -> dict[str, Any]:
+    match sql_type.base:
         case BaseType.ARRAY:
-            return {"type": "array", "items": _nullable(_json(kind.args[0]))}
+            return {"type": "array", "items": _nullable(_json(sql_type.args[0]))}
         case BaseType.MAP:
-            return {"type": "object", "additionalProperties": _nullable(_json(kind.args[1]))}
+            return {"type": "object", "additionalProperties": _nullable(_json(sql_type.args[1]))}
         case BaseType.STRUCT:
-            return _object(kind.fields)
+            return _object(sql_type.fields)
         case _:
-            return _JSON[kind.base]
+            return _JSON[sql_type.base]
 
 
 def _object(fields: Sequence[tuple[str, SqlType]]) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: _nullable(_json(kind)) for name, kind in fields}}
+    return {"type": "object", "properties": {name: _nullable(_json(sql_type)) for name, sql_type in fields}}
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:

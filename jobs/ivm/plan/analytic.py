@@ -134,8 +134,8 @@ def _partition(
     for at, each in enumerate(block.partition):
         expression = replaced(each, names)
         shown = next((o for o in outputs if sql_of(o.expression) == sql_of(expression)), None)
-        kind = shown.type if shown is not None else _type_of(each, rows, block)
-        made.append(Output(shown.name if shown is not None else f"__p{at}", expression, kind))
+        sql_type = shown.type if shown is not None else _type_of(each, rows, block)
+        made.append(Output(shown.name if shown is not None else f"__p{at}", expression, sql_type))
     return tuple(made)
 
 

@@ -46,7 +46,7 @@ def over_groups(block: Block, stages: Stages) -> Rows:
     assert block.group is not None
     bounds = [(name, t.BIGINT) for name in WINDOW_BOUNDS] if block.window is not None else []
     known = [*((e.name, e.type) for e in block.group), *bounds, *((e.name, e.type) for e in block.calls)]
-    shown = tuple(Output(name, named(name), kind) for name, kind in known)
+    shown = tuple(Output(name, named(name), sql_type) for name, sql_type in known)
     relation = stages.add(_aggregate(block, shown, stages))
     rows = of_relation(relation, _OVER)
     rows = replace(rows, values={("", name): named(name, _OVER) for name, _ in known})
@@ -69,12 +69,12 @@ class _Columns:
     def __init__(self) -> None:
         self.found: dict[tuple[str, SqlType], Output] = {}
 
-    def of(self, prefix: str, expression: exp.Expression, kind: SqlType) -> exp.Column:
+    def of(self, prefix: str, expression: exp.Expression, sql_type: SqlType) -> exp.Column:
         """The plain name of the column that holds `expression`, which is in the words of the block."""
-        place = (sql_of(expression), kind)
+        place = (sql_of(expression), sql_type)
         if place not in self.found:
             count = sum(1 for each in self.found.values() if each.name.startswith(prefix))
-            self.found[place] = Output(f"{prefix}{count}", expression, kind)
+            self.found[place] = Output(f"{prefix}{count}", expression, sql_type)
         return named(self.found[place].name)
 
 
@@ -118,7 +118,8 @@ def _lasting(part: Selected, calls: tuple[AggregateCall, ...]) -> tuple[list[Sel
 
 def _call(call: AggregateCall, columns: _Columns) -> AggregateCall:
     arguments = tuple(
-        columns.of("__x", argument, kind) for argument, kind in zip(call.arguments, call.argument_types, strict=True)
+        columns.of("__x", argument, sql_type)
+        for argument, sql_type in zip(call.arguments, call.argument_types, strict=True)
     )
     condition = columns.of("__f", call.filter, t.BOOLEAN) if call.filter is not None else None
     return replace(call, arguments=arguments, filter=condition)

@@ -65,7 +65,7 @@ def outputs_of(query: Query) -> tuple[Output, ...]:
     """The visible columns of a query; those of a set operation as plain names."""
     if isinstance(query, Block):
         return query.outputs
-    return tuple(Output(name, named(name), kind) for name, kind in query.outputs)
+    return tuple(Output(name, named(name), sql_type) for name, sql_type in query.outputs)
 
 
 def rows_of_block(block: Block, inner: Inner) -> tuple[Rows, ...]:
@@ -83,7 +83,8 @@ def rows_of_block(block: Block, inner: Inner) -> tuple[Rows, ...]:
 
 def _under(outputs: tuple[Output, ...], query: SetOperation) -> tuple[Output, ...]:
     return tuple(
-        Output(name, output.expression, kind) for output, (name, kind) in zip(outputs, query.outputs, strict=True)
+        Output(name, output.expression, sql_type)
+        for output, (name, sql_type) in zip(outputs, query.outputs, strict=True)
     )
 
 

@@ -92,7 +92,7 @@ class _Rule:
 
 def _rules(inputs: Sequence[Input], where: exp.Expression | None) -> Iterator[_Rule]:
     """What the equalities say. One of an outer join holds only from the side that is kept whole to the other."""
-    types = {(each.alias, name): kind for each in inputs for name, kind in each.relation.columns}
+    types = {(each.alias, name): sql_type for each in inputs for name, sql_type in each.relation.columns}
     for condition in conjuncts(where):
         for place, other in _sides(condition, types):
             yield _Rule(place, _aliases(other))

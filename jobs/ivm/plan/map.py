@@ -56,7 +56,7 @@ def map_stage(parts: Sequence[Selected], *, with_events: bool = False) -> MapSta
 def marked_stage(relation: Relation) -> MapStage:
     """A keyed relation as it is, with a column in its key that is never NULL."""
     rows = of_relation(relation, "rows")
-    columns = tuple(Output(name, named(name, "rows"), kind) for name, kind in all_columns(relation))
+    columns = tuple(Output(name, named(name, "rows"), sql_type) for name, sql_type in all_columns(relation))
     key = (*relation.key, _HERE)
     core = rows.core((*columns, Output(_HERE, exp.Boolean(this=True), t.BOOLEAN)), key)
     return MapStage("", (core,), tuple(name for name, _ in relation.columns), key)
@@ -65,7 +65,7 @@ def marked_stage(relation: Relation) -> MapStage:
 def appended(rows: Rows) -> tuple[Output, ...]:
     """The meta columns of rows that are only ever added."""
     meta = rows.meta()
-    return tuple(Output(name, meta[name], kind) for name, kind in META_COLUMNS)
+    return tuple(Output(name, meta[name], sql_type) for name, sql_type in META_COLUMNS)
 
 
 def keyed_columns(rows: Rows, outputs: tuple[Output, ...]) -> tuple[tuple[str, ...], tuple[Output, ...]]:
@@ -109,7 +109,9 @@ def _union(parts: Sequence[Selected], visible: tuple[str, ...], *, with_events: 
     for place, (part, own, event) in enumerate(zip(parts, keys, events, strict=True), 1):
         branch = Output(BRANCH, number(place), t.INT)
         values = _filled(own, slots)
-        hidden = (Output(f"__k{at}", value, kind) for at, (value, kind) in enumerate(zip(values, slots, strict=True)))
+        hidden = (
+            Output(f"__k{at}", value, sql_type) for at, (value, sql_type) in enumerate(zip(values, slots, strict=True))
+        )
         body.append(part.rows.core((*part.outputs, branch, *hidden, *event), key))
     return MapStage("", tuple(body), visible, key)
 
@@ -119,8 +121,8 @@ def _slots(keys: Sequence[tuple[KeyColumn, ...]]) -> list[SqlType]:
     slots: list[SqlType] = []
     for key in keys:
         kinds = [column.type for column in key]
-        for kind in dict.fromkeys(kinds):
-            slots += [kind] * (kinds.count(kind) - slots.count(kind))
+        for sql_type in dict.fromkeys(kinds):
+            slots += [sql_type] * (kinds.count(sql_type) - slots.count(sql_type))
     return slots
 
 
@@ -128,8 +130,8 @@ def _filled(key: tuple[KeyColumn, ...], slots: Sequence[SqlType]) -> list[exp.Ex
     """A value for each slot; NULL where this branch has none."""
     left = list(key)
     values: list[exp.Expression] = []
-    for kind in slots:
-        column = next((each for each in left if each.type == kind), None)
+    for sql_type in slots:
+        column = next((each for each in left if each.type == sql_type), None)
         if column is not None:
             left.remove(column)
         values.append(column.expression if column is not None else exp.Null())

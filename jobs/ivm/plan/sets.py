@@ -45,8 +45,8 @@ def _counted(query: SetOperation, stages: Stages) -> AggregateStage:
             part.rows,
             (
                 *(
-                    Output(name, output.expression, kind)
-                    for output, (name, kind) in zip(part.outputs, query.outputs, strict=True)
+                    Output(name, output.expression, sql_type)
+                    for output, (name, sql_type) in zip(part.outputs, query.outputs, strict=True)
                 ),
                 Output(_TAG, number(place), t.INT),
             ),
@@ -54,7 +54,7 @@ def _counted(query: SetOperation, stages: Stages) -> AggregateStage:
         for place, branch in enumerate(query.branches)
         for part in selected(branch, stages)
     ]
-    group = tuple(Output(name, named(name), kind) for name, kind in query.outputs)
+    group = tuple(Output(name, named(name), sql_type) for name, sql_type in query.outputs)
     calls = tuple(
         AggregateCall(
             _count(place), "COUNT", (), (), t.BIGINT, filter=exp.EQ(this=named(_TAG), expression=number(place))

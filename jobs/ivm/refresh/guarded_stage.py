@@ -143,7 +143,9 @@ def _dead_letters(stage: MapStage | AggregateStage | AnalyticStage, letters: str
 
 def _padded(core: Core, names: dict[str, t.SqlType]) -> Core:
     own = {each.name: each for each in core.columns}
-    return replace(core, columns=tuple(own.get(name) or Output(name, exp.Null(), kind) for name, kind in names.items()))
+    return replace(
+        core, columns=tuple(own.get(name) or Output(name, exp.Null(), sql_type) for name, sql_type in names.items())
+    )
 
 
 def _said(core: Core) -> str:

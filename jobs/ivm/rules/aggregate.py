@@ -104,8 +104,8 @@ def evaluated(stage: AggregateStage, engine: Engine, weight: str) -> list[str]:
     """What is grouped by and aggregated, as columns over the body's: `__e`."""
     parts = [typed(group, engine) for group in stage.group]
     for call in stage.aggregates:
-        for number, (argument, kind) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
-            parts.append(f"{engine.cast(render(argument, engine), kind)} AS {_argument(call, number, engine)}")
+        for number, (argument, sql_type) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
+            parts.append(f"{engine.cast(render(argument, engine), sql_type)} AS {_argument(call, number, engine)}")
         if call.filter is not None:
             parts.append(f"{render(call.filter, engine)} AS {_filter(call, engine)}")
     if any(function_of(call).ordered for call in stage.aggregates):

@@ -82,7 +82,7 @@ def _same_key(stage: Stage, engine: Engine) -> str:
 def _where_differs(stage: Stage, engine: Engine) -> str:
     """Leaves out rows that stay as they are, unless they hold a MAP: the store finds those equal by itself."""
     stored = stored_columns(stage)
-    if any(has_map(kind) for _, kind in stored):
+    if any(has_map(sql_type) for _, sql_type in stored):
         return ""
     names = [engine.name(name) for name, _ in stored]
     differs = [f"__n.{name} IS DISTINCT FROM __o.{name}" for name in names]

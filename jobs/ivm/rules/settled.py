@@ -80,8 +80,8 @@ def old_row(stage: Stage, engine: Engine) -> str:
 
 def state_column(stage: Stage, fields: Sequence[tuple[str, str]], engine: Engine) -> list[str]:
     """The column `__state` of those fields, or no column when the stage keeps none."""
-    kind = state_type(stage)
-    return [f"{engine.cast(engine.struct(fields), kind)} AS {STATE}"] if kind else []
+    sql_type = state_type(stage)
+    return [f"{engine.cast(engine.struct(fields), sql_type)} AS {STATE}"] if sql_type else []
 
 
 def columns(parts: Sequence[str]) -> str:

@@ -42,7 +42,7 @@ def spec_of(stage: Stage) -> TableSpec:
     state = state_type(stage)
     return TableSpec(
         name=stage.table,
-        columns=tuple((name, kind.spark()) for name, kind in visible_columns(stage)),
+        columns=tuple((name, sql_type.spark()) for name, sql_type in visible_columns(stage)),
         storage=storage_of(stage),
         key=tuple(".".join(key_path(stage, name)) for name in key_names(stage)),
         state=state.spark() if state else None,

@@ -53,7 +53,7 @@ def lifted(query: Query, alias: str) -> Lifted:
         NotSupported: such a condition stands elsewhere than between the ANDs of its WHERE.
     """
     if not isinstance(query, Block):
-        return Lifted(alias, query, (), tuple(Typed(column(name, alias), kind) for name, kind in query.outputs))
+        return Lifted(alias, query, (), tuple(Typed(column(name, alias), sql_type) for name, sql_type in query.outputs))
     outside, inside = _split(query)
     _check_inside(replace(query, where=conjoined(inside) if inside else None))
     first = query.inputs[0]
@@ -61,7 +61,7 @@ def lifted(query: Query, alias: str) -> Lifted:
         renamed = [_renamed(term, first.alias, alias) for term in (*inside, *outside)]
         outputs = tuple(Typed(_renamed(o.expression, first.alias, alias), o.type) for o in query.outputs)
         return Lifted(alias, first.source, tuple(renamed), outputs)
-    shown = tuple(Typed(column(name, alias), kind) for name, kind in outputs_of(query))
+    shown = tuple(Typed(column(name, alias), sql_type) for name, sql_type in outputs_of(query))
     if not outside:
         return Lifted(alias, query, (), shown)
     if grows_by_groups(query) and not (query.distinct and query.group is None and not query.analytic):
@@ -220,8 +220,8 @@ def _over_nothing(block: Block, value: Output, key: exp.Expression, shown: exp.E
         if not isinstance(node, exp.Column) or node.name not in types:
             return node
         made: exp.Expression = exp.Literal.number(0) if counts[node.name] else exp.Null()
-        kind: SqlType = BIGINT if counts[node.name] else types[node.name]
-        return exp.Cast(this=made, to=data_type(kind))
+        sql_type: SqlType = BIGINT if counts[node.name] else types[node.name]
+        return exp.Cast(this=made, to=data_type(sql_type))
 
     absent = value.expression.copy().transform(empty)
     test = exp.Is(this=key, expression=exp.Null())

@@ -147,7 +147,7 @@ def _relation_part(alias: str, name: str, catalog: Catalog, line: int | None, pl
     shown = {column.name for column in found.columns}
     readable = (*relation.columns, *relation.hidden)
     hidden: dict[str, SqlType] = {
-        name: kind for name, kind in readable if name not in shown and (name in _META or name in WINDOW_BOUNDS)
+        name: sql_type for name, sql_type in readable if name not in shown and (name in _META or name in WINDOW_BOUNDS)
     }
     names = shown | hidden.keys()
     return Part(

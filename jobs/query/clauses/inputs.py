@@ -163,21 +163,21 @@ class Inputs:
         return None
 
     def _of_part(self, part: Part, name: str) -> Typed | None:
-        kind = part.type_of(name)
-        if kind is not None:
-            return Typed(part.column(name), kind)
+        sql_type = part.type_of(name)
+        if sql_type is not None:
+            return Typed(part.column(name), sql_type)
         return self._pseudo(part, name) if name in PSEUDO_COLUMNS else None
 
     def _pseudo(self, part: Part, name: str) -> Typed:
-        stored, kind = PSEUDO_COLUMNS[name]
+        stored, sql_type = PSEUDO_COLUMNS[name]
         if part.type_of(stored) is None:
             raise InvalidQuery(
                 f"the rows of '{part.name}' have no {name.upper()}", hint="events have one, and what keeps the newest"
             )
         node = part.column(stored)
         if stored == "_timestamp":
-            return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[node]), kind)
-        return Typed(node, kind)
+            return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[node]), sql_type)
+        return Typed(node, sql_type)
 
     def _around(self, column: exp.Column) -> Typed | None:
         """A column of the query around this one, marked as such."""

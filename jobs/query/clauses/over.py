@@ -72,11 +72,11 @@ class AnalyticCalls:
         order = tuple(self._order(item) for item in (node.args["order"].expressions if node.args.get("order") else ()))
         if name in _NEED_ORDER and not order:
             raise InvalidQuery(f"{name} needs an order: OVER (PARTITION BY … ORDER BY …)")
-        arguments, kind = self._arguments(call)
-        made = AnalyticCall("", name, arguments, order, kind, _frame(node.args.get("spec"), name))
+        arguments, sql_type = self._arguments(call)
+        made = AnalyticCall("", name, arguments, order, sql_type, _frame(node.args.get("spec"), name))
         text = sql_of(node)
         self._calls.setdefault(text, replace(made, name=f"__w{len(self._calls)}"))
-        return Typed(column(self._calls[text].name), kind)
+        return Typed(column(self._calls[text].name), sql_type)
 
     def _typed(self, node: exp.Expr) -> Typed:
         return infer(node, self._inputs, self._aggregate)
@@ -120,11 +120,11 @@ class AnalyticCalls:
             raise TypeMismatch(f"{name} takes a whole number, not {sql_of(number.expression)}")
         if name == "NTILE":
             return (values[0].expression,), t.BIGINT
-        kind = common(name, [values[0].type, *(value.type for value in values[2:])])
-        if kind.base is t.BaseType.NULL:
+        sql_type = common(name, [values[0].type, *(value.type for value in values[2:])])
+        if sql_type.base is t.BaseType.NULL:
             raise TypeMismatch(f"{name}(NULL) has no type", hint=f"{name}(CAST(NULL AS …))")
-        parts = [value if place == 1 else widened(value, kind) for place, value in enumerate(values)]
-        return tuple(part.expression for part in parts), kind
+        parts = [value if place == 1 else widened(value, sql_type) for place, value in enumerate(values)]
+        return tuple(part.expression for part in parts), sql_type
 
     def _aggregated(self, name: str, written: list[exp.Expression]) -> tuple[tuple[exp.Expression, ...], SqlType]:
         values = [] if written and isinstance(written[0], exp.Star) else [self._typed(each) for each in written]

@@ -91,8 +91,8 @@ def _stars(node: exp.Expr, inputs: Inputs, *, prefix: bool) -> list[_Item] | Non
 def _columns(part: Part, node: exp.Expr, inputs: Inputs) -> list[_Item]:
     several = len(inputs.parts) > 1
     return [
-        _Item(Output(f"{part.alias}_{name}" if several else name, part.column(name), kind), node)
-        for name, kind in part.columns
+        _Item(Output(f"{part.alias}_{name}" if several else name, part.column(name), sql_type), node)
+        for name, sql_type in part.columns
     ]
 
 

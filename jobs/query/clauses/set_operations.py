@@ -41,7 +41,7 @@ def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation
     columns = outputs_of(branches[0])
     for branch in branches[1:]:
         columns = _common(columns, outputs_of(branch), operation, tree)
-    missing = next((name for name, kind in columns if kind.base is BaseType.NULL), None)
+    missing = next((name for name, sql_type in columns if sql_type.base is BaseType.NULL), None)
     if missing is not None:
         raise InvalidQuery(f"column '{missing}' is NULL in every branch and has no type", hint="CAST(NULL AS …)")
     return SetOperation(operation, tuple(_converted(branch, columns) for branch in branches), columns)
@@ -94,8 +94,8 @@ def _converted(branch: Query, columns: Columns) -> Query:
     if isinstance(branch, SetOperation) or branch.group is not None or branch.analytic or branch.distinct:
         return _around(branch, columns)
     outputs = tuple(
-        Output(name, widened(Typed(output.expression, output.type), kind).expression, kind)
-        for output, (name, kind) in zip(branch.outputs, columns, strict=True)
+        Output(name, widened(Typed(output.expression, output.type), sql_type).expression, sql_type)
+        for output, (name, sql_type) in zip(branch.outputs, columns, strict=True)
     )
     renamed = {old.name: new.name for old, new in zip(branch.outputs, outputs, strict=True)}
     return replace(branch, outputs=outputs, key=tuple(renamed[name] for name in branch.key))
@@ -104,7 +104,7 @@ def _converted(branch: Query, columns: Columns) -> Query:
 def _around(branch: Query, columns: Columns) -> Block:
     """A query around a branch that only names and converts."""
     outputs = tuple(
-        Output(new, widened(Typed(column(old, "branch"), given), kind).expression, kind)
-        for (old, given), (new, kind) in zip(outputs_of(branch), columns, strict=True)
+        Output(new, widened(Typed(column(old, "branch"), given), sql_type).expression, sql_type)
+        for (old, given), (new, sql_type) in zip(outputs_of(branch), columns, strict=True)
     )
     return Block((From("branch", branch),), None, outputs)

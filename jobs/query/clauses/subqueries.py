@@ -136,19 +136,19 @@ class Subqueries:
         outputs = outputs_of(query)
         if len(outputs) != 1:
             raise InvalidQuery(f"a subquery that stands for a value has one column, not {len(outputs)}")
-        ((name, kind),) = outputs
+        ((name, sql_type),) = outputs
         correlated = grouped(query, alias)
         if correlated is not None:
             inner, value = correlated
             self._join(inner, inner.on, "left", node)
-            return Typed(value, kind)
+            return Typed(value, sql_type)
         if not one_row(query):
             raise NotSupported(
                 f"a subquery that stands for a value is maintained when it is one aggregate: {sql_of(node)}",
                 hint="(SELECT MAX(x) FROM …): one row, whatever there is",
             )
         self.froms.append(From(alias, query, "left", one_row=True))
-        return Typed(column(name, alias), kind)
+        return Typed(column(name, alias), sql_type)
 
     def _join(
         self,

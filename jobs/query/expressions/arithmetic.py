@@ -55,31 +55,31 @@ def arithmetic(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
     Raises:
         TypeMismatch: not two numbers (`+` also joins two texts).
     """
-    kind = common_type(left.type, right.type)
-    if operator is exp.Add and kind == t.VARCHAR:
+    sql_type = common_type(left.type, right.type)
+    if operator is exp.Add and sql_type == t.VARCHAR:
         return Typed(exp.DPipe(this=left.expression, expression=right.expression, safe=True), t.VARCHAR)
-    if kind is None or not (kind.is_numeric or kind.base is BaseType.NULL):
+    if sql_type is None or not (sql_type.is_numeric or sql_type.base is BaseType.NULL):
         raise TypeMismatch(
             f"{_SIGNS[operator]} takes numbers, not {left.type} and {right.type}:"
             f" {sql_of(operator(this=left.expression.copy(), expression=right.expression.copy()))}",
             hint="convert with CAST(… AS …)",
         )
-    if kind.base is BaseType.DECIMAL:
+    if sql_type.base is BaseType.DECIMAL:
         return _decimals(operator, left, right)
-    kind = t.INT if kind.base is BaseType.NULL else kind
-    left, right = beside(left, kind), beside(right, kind)
-    if operator is exp.Div and kind.base is not BaseType.DOUBLE:
+    sql_type = t.INT if sql_type.base is BaseType.NULL else sql_type
+    left, right = beside(left, sql_type), beside(right, sql_type)
+    if operator is exp.Div and sql_type.base is not BaseType.DOUBLE:
         quotient = exp.Anonymous(this="DIV", expressions=[left.expression, right.expression])
-        return Typed(exp.Cast(this=quotient, to=data_type(kind)), kind)
-    return Typed(binary(operator, left, right), kind)
+        return Typed(exp.Cast(this=quotient, to=data_type(sql_type)), sql_type)
+    return Typed(binary(operator, left, right), sql_type)
 
 
 def _decimals(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
     sides = [widened(side, t.BIGINT if side.type.base is BaseType.NULL else side.type) for side in (left, right)]
     left, right = (widened(side, as_decimal(side.type)) for side in sides)
     made = binary(operator, left, right)
-    kind = _decimal_type(operator, left.type, right.type)
-    return Typed(exp.Cast(this=made, to=data_type(kind)), kind)
+    sql_type = _decimal_type(operator, left.type, right.type)
+    return Typed(exp.Cast(this=made, to=data_type(sql_type)), sql_type)
 
 
 def _decimal_type(operator: type[exp.Binary], left: SqlType, right: SqlType) -> SqlType:

@@ -41,51 +41,51 @@ _WHOLE_WAY = {
 }
 
 
-def widened(value: Typed, kind: SqlType) -> Typed:
+def widened(value: Typed, sql_type: SqlType) -> Typed:
     """`value` as the wider type `kind`, which `common_type` found."""
-    if value.type == kind:
+    if value.type == sql_type:
         return value
     if _has_fields(value.type):
-        return members_converted(value, kind, widened)
-    return Typed(exp.Cast(this=value.expression, to=data_type(kind)), kind)
+        return members_converted(value, sql_type, widened)
+    return Typed(exp.Cast(this=value.expression, to=data_type(sql_type)), sql_type)
 
 
-def beside(value: Typed, kind: SqlType) -> Typed:
+def beside(value: Typed, sql_type: SqlType) -> Typed:
     """`value` as an operand of type `kind`: as `widened`, without the CAST where both engines widen alike."""
-    if kind.base in (BaseType.BIGINT, BaseType.DOUBLE) and value.type.is_numeric:
-        return Typed(value.expression, kind)
-    return widened(value, kind)
+    if sql_type.base in (BaseType.BIGINT, BaseType.DOUBLE) and value.type.is_numeric:
+        return Typed(value.expression, sql_type)
+    return widened(value, sql_type)
 
 
-def converted(value: Typed, kind: SqlType) -> Typed:
+def converted(value: Typed, sql_type: SqlType) -> Typed:
     """`CAST(value AS kind)`.
 
     Raises:
         TypeMismatch: there is no such conversion.
     """
-    if common_type(value.type, kind) == kind:
-        return widened(value, kind)
-    pair = (value.type.base, kind.base)
-    if value.type.is_nested and value.type.base is kind.base:
-        return members_converted(value, kind, converted)
-    if value.type.is_nested and kind.base is BaseType.VARCHAR:
+    if common_type(value.type, sql_type) == sql_type:
+        return widened(value, sql_type)
+    pair = (value.type.base, sql_type.base)
+    if value.type.is_nested and value.type.base is sql_type.base:
+        return members_converted(value, sql_type, converted)
+    if value.type.is_nested and sql_type.base is BaseType.VARCHAR:
         return text_of(value, converted)
     if pair in _WHOLE_WAY:
-        return Typed(exp.Anonymous(this=_WHOLE_WAY[pair], expressions=[value.expression]), kind)
+        return Typed(exp.Anonymous(this=_WHOLE_WAY[pair], expressions=[value.expression]), sql_type)
     if pair not in _PAIRS:
-        raise TypeMismatch(f"{value.type} cannot be converted to {kind}")
+        raise TypeMismatch(f"{value.type} cannot be converted to {sql_type}")
     through = _PAIRS[pair]
     inner = value.expression
     if through is not None and not (isinstance(inner, exp.Anonymous) and inner.name == through):
         inner = exp.Anonymous(this=through, expressions=[inner])
-    if kind.base is BaseType.VARCHAR:
-        return Typed(exp.Cast(this=inner, to=data_type(kind)), kind)
-    return Typed(exp.TryCast(this=inner, to=data_type(kind), safe=True), kind)
+    if sql_type.base is BaseType.VARCHAR:
+        return Typed(exp.Cast(this=inner, to=data_type(sql_type)), sql_type)
+    return Typed(exp.TryCast(this=inner, to=data_type(sql_type), safe=True), sql_type)
 
 
-def _has_fields(kind: SqlType) -> bool:
+def _has_fields(sql_type: SqlType) -> bool:
     """Whether a STRUCT is inside: the engines' CASTs match its fields by place, or by name."""
-    return kind.base is BaseType.STRUCT or any(_has_fields(inner) for inner in kind.args)
+    return sql_type.base is BaseType.STRUCT or any(_has_fields(inner) for inner in sql_type.args)
 
 
 def asked(value: Typed) -> Typed:

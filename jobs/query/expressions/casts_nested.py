@@ -22,19 +22,19 @@ Convert = Callable[[Typed, SqlType], Typed]
 _VARIABLE = "__c"
 
 
-def members_converted(value: Typed, kind: SqlType, convert: Convert) -> Typed:
+def members_converted(value: Typed, sql_type: SqlType, convert: Convert) -> Typed:
     """`value`, an ARRAY, MAP or STRUCT, as another type of its kind; fields are matched by name."""
-    if kind.base is BaseType.ARRAY:
-        return Typed(_each(value, lambda item: convert(item, kind.args[0]).expression), kind)
-    if kind.base is BaseType.MAP:
-        pairs = _each(entries(value), lambda pair: _pair(pair, kind, convert))
-        return Typed(call("MAP_OF_PAIRS", pairs), kind)
+    if sql_type.base is BaseType.ARRAY:
+        return Typed(_each(value, lambda item: convert(item, sql_type.args[0]).expression), sql_type)
+    if sql_type.base is BaseType.MAP:
+        pairs = _each(entries(value), lambda pair: _pair(pair, sql_type, convert))
+        return Typed(call("MAP_OF_PAIRS", pairs), sql_type)
     given = dict(value.type.fields)
     fields = [
         (name, convert(field(value, name, given[name]), inner) if name in given else _none(inner))
-        for name, inner in kind.fields
+        for name, inner in sql_type.fields
     ]
-    return Typed(_unless_null(value, _struct([(name, made.expression) for name, made in fields])), kind)
+    return Typed(_unless_null(value, _struct([(name, made.expression) for name, made in fields])), sql_type)
 
 
 def entries(value: Typed) -> Typed:
@@ -43,9 +43,9 @@ def entries(value: Typed) -> Typed:
     return Typed(call("ENTRIES", value.expression), t.array(pair))
 
 
-def field(value: Typed, name: str, kind: SqlType) -> Typed:
+def field(value: Typed, name: str, sql_type: SqlType) -> Typed:
     """One field of a STRUCT."""
-    return Typed(exp.Dot(this=value.expression.copy(), expression=identifier(name)), kind)
+    return Typed(exp.Dot(this=value.expression.copy(), expression=identifier(name)), sql_type)
 
 
 def text_of(value: Typed, convert: Convert) -> Typed:
@@ -61,7 +61,9 @@ def text_of(value: Typed, convert: Convert) -> Typed:
             entries(value), lambda pair: _concatenated(text(_key(pair)), _string("="), _or_null(text(_value(pair))))
         )
         return _framed("{", _joined(pairs, ", "), "}")
-    parts = [_concatenated(_string(f"{name}="), text(field(value, name, kind))) for name, kind in value.type.fields]
+    parts = [
+        _concatenated(_string(f"{name}="), text(field(value, name, sql_type))) for name, sql_type in value.type.fields
+    ]
     made = _concatenated(_string("Struct{"), call("CONCAT_WS", _string(","), *parts), _string("}"))
     return Typed(_unless_null(value, made), t.VARCHAR)
 
@@ -72,21 +74,21 @@ def json_of(value: Typed, convert: Convert) -> Typed:
     def json(inner: Typed) -> exp.Expression:
         return json_of(inner, convert).expression
 
-    kind = value.type.base
-    if kind is BaseType.ARRAY:
+    base = value.type.base
+    if base is BaseType.ARRAY:
         made = _framed("[", _joined(_each(value, json), ","), "]").expression
-    elif kind is BaseType.MAP:
+    elif base is BaseType.MAP:
         pairs = _each(entries(value), lambda pair: _concatenated(_name(text_key(pair, convert)), json(_value(pair))))
         made = _framed("{", _joined(pairs, ","), "}").expression
-    elif kind is BaseType.STRUCT:
+    elif base is BaseType.STRUCT:
         members = [
             _concatenated(_name(_string(name)), json(field(value, name, inner))) for name, inner in value.type.fields
         ]
         inside = call("CONCAT_WS", _string(","), *members)
         made = _unless_null(value, _concatenated(_string("{"), inside, _string("}")))
-    elif value.type.is_numeric or kind is BaseType.BOOLEAN:
+    elif value.type.is_numeric or base is BaseType.BOOLEAN:
         made = convert(value, t.VARCHAR).expression
-    elif kind is BaseType.BYTES:
+    elif base is BaseType.BYTES:
         made = call("QUOTED_JSON", call("FROM_BYTES", value.expression, _string("base64")))
     else:
         made = call("QUOTED_JSON", convert(value, t.VARCHAR).expression)
@@ -98,8 +100,8 @@ def text_key(pair: Typed, convert: Convert) -> exp.Expression:
     return convert(_key(pair), t.VARCHAR).expression
 
 
-def _pair(pair: Typed, kind: SqlType, convert: Convert) -> exp.Expression:
-    key, value = convert(_key(pair), kind.args[0]), convert(_value(pair), kind.args[1])
+def _pair(pair: Typed, sql_type: SqlType, convert: Convert) -> exp.Expression:
+    key, value = convert(_key(pair), sql_type.args[0]), convert(_value(pair), sql_type.args[1])
     return _struct([("k", key.expression), ("v", value.expression)])
 
 
@@ -126,8 +128,8 @@ def _unless_null(value: Typed, made: exp.Expression) -> exp.Expression:
     return exp.Case(ifs=[exp.If(this=there, true=made)])
 
 
-def _none(kind: SqlType) -> Typed:
-    return Typed(exp.Cast(this=exp.Null(), to=data_type(kind)), kind)
+def _none(sql_type: SqlType) -> Typed:
+    return Typed(exp.Cast(this=exp.Null(), to=data_type(sql_type)), sql_type)
 
 
 def _framed(first: str, inner: exp.Expression, last: str) -> Typed:

@@ -46,35 +46,35 @@ def together(what: str, values: Sequence[Typed]) -> list[Typed]:
     if firm[0].base is BaseType.VARCHAR:
         return [as_text(value) for value in values]
     shared = firm[0]
-    for kind in firm[1:]:
-        shared = t.common_type(shared, kind) or shared
+    for sql_type in firm[1:]:
+        shared = t.common_type(shared, sql_type) or shared
     return [read_as(value, shared) for value in values]
 
 
 def shared_type(what: str, values: Sequence[Typed]) -> tuple[list[Typed], SqlType]:
     """The values as `together` reads them, widened to their common type."""
     read = together(what, values)
-    kind = common(what, [value.type for value in read])
-    return [widened(value, kind) for value in read], kind
+    sql_type = common(what, [value.type for value in read])
+    return [widened(value, sql_type) for value in read], sql_type
 
 
-def read_as(value: Typed, kind: SqlType) -> Typed:
+def read_as(value: Typed, sql_type: SqlType) -> Typed:
     """A text literal read as `kind`, also inside of ARRAY, MAP and STRUCT; anything else as it is.
 
     Raises:
         TypeMismatch: the text is none.
     """
-    if value.type == kind or not _is_text(value):
-        return _read_inside(value, kind)
+    if value.type == sql_type or not _is_text(value):
+        return _read_inside(value, sql_type)
     text = value.expression.name
-    if kind.is_numeric:
-        return _number(text, kind)
-    if kind.base is BaseType.BOOLEAN:
+    if sql_type.is_numeric:
+        return _number(text, sql_type)
+    if sql_type.base is BaseType.BOOLEAN:
         return Typed(exp.Boolean(this=_truth(text)), t.BOOLEAN)
-    return as_time(value, kind) if kind.base in _READERS else value
+    return as_time(value, sql_type) if sql_type.base in _READERS else value
 
 
-def as_time(value: Typed, kind: SqlType) -> Typed:
+def as_time(value: Typed, sql_type: SqlType) -> Typed:
     """A text literal as a DATE, TIME or TIMESTAMP, in UTC.
 
     Raises:
@@ -82,12 +82,12 @@ def as_time(value: Typed, kind: SqlType) -> Typed:
     """
     text = value.expression.name
     try:
-        found = _READERS[kind.base](text)
+        found = _READERS[sql_type.base](text)
     except ValueError as error:
-        raise TypeMismatch(f"'{text}' is not a {kind}", hint=f"write {_FORMS[kind.base]}") from error
+        raise TypeMismatch(f"'{text}' is not a {sql_type}", hint=f"write {_FORMS[sql_type.base]}") from error
     if isinstance(found, dt.datetime) and found.tzinfo is not None:
         text = found.astimezone(dt.UTC).replace(tzinfo=None).isoformat()
-    return converted(Typed(exp.Literal.string(text), t.VARCHAR), kind)
+    return converted(Typed(exp.Literal.string(text), t.VARCHAR), sql_type)
 
 
 def as_text(value: Typed) -> Typed:
@@ -104,10 +104,10 @@ def _is_text(value: Typed) -> bool:
     return isinstance(value.expression, exp.Literal) and value.type == t.VARCHAR
 
 
-def _number(text: str, kind: SqlType) -> Typed:
+def _number(text: str, sql_type: SqlType) -> Typed:
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise TypeMismatch(f"'{text}' is not a number, as {kind} beside it is", hint="CAST(… AS VARCHAR)")
+        raise TypeMismatch(f"'{text}' is not a number, as {sql_type} beside it is", hint="CAST(… AS VARCHAR)")
     sign, digits = match.groups()
     found = literal(exp.Literal(this=digits, is_string=False))
     return negated(found) if sign == "-" else found
@@ -121,20 +121,20 @@ def _truth(text: str) -> bool:
     raise TypeMismatch(f"'{text}' is not a BOOLEAN", hint="'true' or 'false'")
 
 
-def _read_inside(value: Typed, kind: SqlType) -> Typed:
+def _read_inside(value: Typed, sql_type: SqlType) -> Typed:
     node = value.expression
-    if isinstance(node, exp.Array) and kind.base is BaseType.ARRAY and value.type.base is BaseType.ARRAY:
-        items, item = _inner(node.expressions, value.type.args[0], kind.args[0])
+    if isinstance(node, exp.Array) and sql_type.base is BaseType.ARRAY and value.type.base is BaseType.ARRAY:
+        items, item = _inner(node.expressions, value.type.args[0], sql_type.args[0])
         return Typed(exp.Array(expressions=items), t.array(item))
-    if not isinstance(node, exp.Anonymous) or value.type.base is not kind.base:
+    if not isinstance(node, exp.Anonymous) or value.type.base is not sql_type.base:
         return value
     pairs = [pair for pair in node.expressions if isinstance(pair, exp.PropertyEQ)]
     if node.name == "MAP" and pairs:
-        keys, key = _inner([pair.this for pair in pairs], value.type.args[0], kind.args[0])
-        values, item = _inner([pair.expression for pair in pairs], value.type.args[1], kind.args[1])
+        keys, key = _inner([pair.this for pair in pairs], value.type.args[0], sql_type.args[0])
+        values, item = _inner([pair.expression for pair in pairs], value.type.args[1], sql_type.args[1])
         return Typed(_paired("MAP", keys, values), t.map_of(key, item))
     if node.name == "STRUCT" and pairs:
-        wanted, given = dict(kind.fields), dict(value.type.fields)
+        wanted, given = dict(sql_type.fields), dict(value.type.fields)
         fields = [
             read_as(Typed(pair.expression, given[pair.this.name]), wanted.get(pair.this.name, given[pair.this.name]))
             for pair in pairs
@@ -148,8 +148,8 @@ def _inner(nodes: Sequence[exp.Expression], given: SqlType, wanted: SqlType) -> 
     """Items of one type, read as another where each is a literal, or NULL."""
     items = [Typed(exp.Null(), t.NULL) if _is_null(node) else Typed(node, given) for node in nodes]
     read = [read_as(item, wanted) for item in items]
-    kind = common("the items", [item.type for item in read])
-    return [widened(item, kind).expression for item in read], kind
+    sql_type = common("the items", [item.type for item in read])
+    return [widened(item, sql_type).expression for item in read], sql_type
 
 
 def _is_null(node: exp.Expression) -> bool:

@@ -35,17 +35,17 @@ def _comparable(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed
     left, right = _read_text(left, right), _read_text(right, left)
     if {left.type.base, right.type.base} == {BaseType.DATE, BaseType.TIMESTAMP}:
         left, right = (converted(side, t.TIMESTAMP) for side in (left, right))
-    kind = t.common_type(left.type, right.type)
-    if kind is None:
+    sql_type = t.common_type(left.type, right.type)
+    if sql_type is None:
         raise TypeMismatch(
             f"cannot compare {left.type} with {right.type}: {sql_of(node)}", hint="convert one with CAST(… AS …)"
         )
     equality = isinstance(node, (*_EQUALITY, exp.In, exp.Case))
-    if equality and kind.base is BaseType.MAP and not any(has_map(inner) for inner in kind.args):
-        return _sorted_entries(widened(left, kind)), _sorted_entries(widened(right, kind))
-    if has_map(kind) or (kind.base not in _ORDERED and not equality):
-        raise TypeMismatch(f"values of type {kind} cannot be compared: {sql_of(node)}")
-    return beside(left, kind), beside(right, kind)
+    if equality and sql_type.base is BaseType.MAP and not any(has_map(inner) for inner in sql_type.args):
+        return _sorted_entries(widened(left, sql_type)), _sorted_entries(widened(right, sql_type))
+    if has_map(sql_type) or (sql_type.base not in _ORDERED and not equality):
+        raise TypeMismatch(f"values of type {sql_type} cannot be compared: {sql_of(node)}")
+    return beside(left, sql_type), beside(right, sql_type)
 
 
 def _sorted_entries(value: Typed) -> Typed:
@@ -82,10 +82,10 @@ def _is_null(node: exp.Is, typed: Infer) -> Typed:
 def _between(node: exp.Between, typed: Infer) -> Typed:
     this, low, high = (typed(part) for part in (node.this, node.args["low"], node.args["high"]))
     texts = [_read_text(part, this) for part in (low, high)]
-    kind = common("BETWEEN", (this.type, *(part.type for part in texts)))
-    if kind.base not in _ORDERED:
-        raise TypeMismatch(f"values of type {kind} have no order: {sql_of(node)}")
-    this, low, high = (beside(part, kind) for part in (this, *texts))
+    sql_type = common("BETWEEN", (this.type, *(part.type for part in texts)))
+    if sql_type.base not in _ORDERED:
+        raise TypeMismatch(f"values of type {sql_type} have no order: {sql_of(node)}")
+    this, low, high = (beside(part, sql_type) for part in (this, *texts))
     return Typed(exp.Between(this=this.expression, low=low.expression, high=high.expression), t.BOOLEAN)
 
 
@@ -94,11 +94,13 @@ def _contained(node: exp.In, typed: Infer) -> Typed:
         raise NotSupported("subqueries are not maintained yet")
     this, *items = _alike(typed(node.this), [typed(item) for item in node.expressions])
     sides = [_comparable(this, item, node) for item in items]
-    kind = common("IN", [side.type for pair in sides for side in pair])
-    if kind.base is BaseType.ARRAY and this.type.base is BaseType.MAP:
+    sql_type = common("IN", [side.type for pair in sides for side in pair])
+    if sql_type.base is BaseType.ARRAY and this.type.base is BaseType.MAP:
         this, items = sides[0][0], [item for _, item in sides]
     return Typed(
-        exp.In(this=beside(this, kind).expression, expressions=[beside(item, kind).expression for item in items]),
+        exp.In(
+            this=beside(this, sql_type).expression, expressions=[beside(item, sql_type).expression for item in items]
+        ),
         t.BOOLEAN,
     )
 
@@ -131,10 +133,10 @@ def _case(node: exp.Case, typed: Infer) -> Typed:
     default = node.args.get("default")
     results = [typed(branch.args["true"]) for branch in branches]
     results += [typed(default)] if default is not None else []
-    results, kind = shared_type("CASE", results)
+    results, sql_type = shared_type("CASE", results)
     values = [result.expression for result in results]
     ifs = [exp.If(this=when, true=value) for when, value in zip(whens, values, strict=False)]
-    return Typed(exp.Case(this=subject, ifs=ifs, default=values[-1] if default is not None else None), kind)
+    return Typed(exp.Case(this=subject, ifs=ifs, default=values[-1] if default is not None else None), sql_type)
 
 
 def _whens(
@@ -147,22 +149,22 @@ def _whens(
     values = [_read_text(typed(when), this) for when in whens]
     for value in values:
         _comparable(this, value, node)
-    kind = common("CASE", (this.type, *(value.type for value in values)))
-    return beside(this, kind).expression, [beside(value, kind).expression for value in values]
+    sql_type = common("CASE", (this.type, *(value.type for value in values)))
+    return beside(this, sql_type).expression, [beside(value, sql_type).expression for value in values]
 
 
 def _read_text(side: Typed, other: Typed) -> Typed:
     """A text beside a date or time is read as one, and beside ROWTIME as a timestamp: `rowtime > '2024-01-31'`."""
     of_event = isinstance(other.expression, exp.Anonymous) and other.expression.name == "UNIX_TIMESTAMP"
-    kind = t.TIMESTAMP if of_event else other.type
-    if kind.base not in _TEMPORAL or side.type.base is not BaseType.VARCHAR:
+    sql_type = t.TIMESTAMP if of_event else other.type
+    if sql_type.base not in _TEMPORAL or side.type.base is not BaseType.VARCHAR:
         return side
     if isinstance(side.expression, exp.Literal):
-        read = as_time(side, kind)
+        read = as_time(side, sql_type)
     elif of_event:
         return side
     else:
-        read = converted(side, kind)
+        read = converted(side, sql_type)
     return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[read.expression]), t.BIGINT) if of_event else read
 
 

@@ -109,10 +109,10 @@ def _paren(node: exp.Paren, typed: Infer) -> Typed:
 
 def _joined(node: exp.DPipe, typed: Infer) -> Typed:
     left, right = typed(node.left), typed(node.right)
-    kind = common("||", (left.type, right.type))
-    if kind.base not in (BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL):
-        raise TypeMismatch(f"|| joins VARCHAR or BYTES, not {kind}", hint="CAST(… AS VARCHAR)")
-    return Typed(exp.DPipe(this=left.expression, expression=right.expression, safe=True), kind)
+    sql_type = common("||", (left.type, right.type))
+    if sql_type.base not in (BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL):
+        raise TypeMismatch(f"|| joins VARCHAR or BYTES, not {sql_type}", hint="CAST(… AS VARCHAR)")
+    return Typed(exp.DPipe(this=left.expression, expression=right.expression, safe=True), sql_type)
 
 
 def _call(node: exp.Anonymous, typed: Infer) -> Typed:
@@ -129,7 +129,7 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
         arguments = together(name, arguments)
     scalar = _for_kind(scalar, arguments)
     wanted, result = scalar.signature(name, tuple(a.type for a in arguments))
-    parts = [widened(a, kind).expression for a, kind in zip(arguments, wanted, strict=True)]
+    parts = [widened(a, sql_type).expression for a, sql_type in zip(arguments, wanted, strict=True)]
     for index in scalar.constant:
         if index < len(parts) and not is_constant(parts[index]):
             raise InvalidQuery(f"argument {index + 1} of {name} must be a constant, not {sql_of(parts[index])}")
@@ -143,8 +143,8 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
 
 def _for_kind(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:
     """The function, or the one that takes its place for arguments of such a type."""
-    kind = next((each.type.base for each in arguments if each.type.base is not BaseType.NULL), BaseType.NULL)
-    return find(dict(scalar.instead).get(kind, "")) or scalar
+    base = next((each.type.base for each in arguments if each.type.base is not BaseType.NULL), BaseType.NULL)
+    return find(dict(scalar.instead).get(base, "")) or scalar
 
 
 def _unknown_function(node: exp.Anonymous) -> SqlError:

@@ -32,9 +32,9 @@ Bound = Callable[[exp.Expr, Variables], Typed]
 """Elaborates the body of a function within its variables."""
 
 
-def variable(name: str, kind: SqlType) -> Typed:
+def variable(name: str, sql_type: SqlType) -> Typed:
     """A reference to a variable."""
-    return Typed(identifier(name), kind)
+    return Typed(identifier(name), sql_type)
 
 
 def applied(function: str, items: exp.Expression, name: str, body: exp.Expression) -> exp.Anonymous:
@@ -85,8 +85,8 @@ class _Call:
     def transformed(self) -> Typed:
         if not self.of_map:
             (function,) = self.functions(1)
-            made, kind = self.over_items(function)
-            return Typed(made, t.array(kind))
+            made, sql_type = self.over_items(function)
+            return Typed(made, t.array(sql_type))
         bodies = [self.over_items(function) for function in self.functions(2)]
         (keys, key), (values, value) = bodies
         pair = exp.Anonymous(
@@ -101,9 +101,9 @@ class _Call:
 
     def filtered(self) -> Typed:
         (function,) = self.functions(1)
-        made, kind = self.over_items(function)
-        if kind.base not in (BaseType.BOOLEAN, BaseType.NULL):
-            raise TypeMismatch(f"FILTER takes a condition; {sql_of(function)} gives {kind}")
+        made, sql_type = self.over_items(function)
+        if sql_type.base not in (BaseType.BOOLEAN, BaseType.NULL):
+            raise TypeMismatch(f"FILTER takes a condition; {sql_of(function)} gives {sql_type}")
         kept = Typed(exp.Anonymous(this="FILTER", expressions=made.expressions), self.source.type)
         if not self.of_map:
             return kept
@@ -116,15 +116,15 @@ class _Call:
         function, state = self.rest[1], self.typed(self.rest[0])
         names = self.names(function, 3 if self.of_map else 2)
         body = self.body(function, names, state.type)
-        kind = common(self.name, (state.type, body.type))
-        if kind != state.type:
-            body = self.body(function, names, kind)
+        sql_type = common(self.name, (state.type, body.type))
+        if sql_type != state.type:
+            body = self.body(function, names, sql_type)
         made = exp.Lambda(
-            this=converted(body, kind).expression,
+            this=converted(body, sql_type).expression,
             expressions=[variable(each, t.NULL).expression for each in (names[0], self.item(names[1:]))],
         )
-        parts = [self.source.expression, widened(state, kind).expression, made]
-        return Typed(exp.Anonymous(this="REDUCE", expressions=parts), kind)
+        parts = [self.source.expression, widened(state, sql_type).expression, made]
+        return Typed(exp.Anonymous(this="REDUCE", expressions=parts), sql_type)
 
     def body(self, function: exp.Expr, names: Sequence[str], state: SqlType) -> Typed:
         return self.bound(function.this, {names[0]: variable(names[0], state), **self.variables(names[1:])})
@@ -143,8 +143,8 @@ class _Call:
             return {names[0]: variable(names[0], item)}
         entry = variable(self.entry, item).expression
         return {
-            name: Typed(exp.Dot(this=entry.copy(), expression=exp.to_identifier(field)), kind)
-            for name, (field, kind) in zip(names, item.fields, strict=True)
+            name: Typed(exp.Dot(this=entry.copy(), expression=exp.to_identifier(field)), sql_type)
+            for name, (field, sql_type) in zip(names, item.fields, strict=True)
         }
 
     def functions(self, number: int) -> list[exp.Lambda]:

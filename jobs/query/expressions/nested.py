@@ -46,8 +46,8 @@ def _array(node: exp.Array, typed: Infer) -> Typed:
     items = [typed(item) for item in node.expressions]
     if not items:
         raise InvalidQuery("ARRAY[] has no type", hint="CAST(NULL AS ARRAY<…>), or give it an element")
-    items, kind = shared_type("ARRAY", items)
-    return Typed(exp.Array(expressions=[item.expression for item in items]), t.array(kind))
+    items, sql_type = shared_type("ARRAY", items)
+    return Typed(exp.Array(expressions=[item.expression for item in items]), t.array(sql_type))
 
 
 def _struct(node: exp.Anonymous, typed: Infer) -> Typed:

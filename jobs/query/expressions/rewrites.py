@@ -34,7 +34,7 @@ def unit_of(node: exp.Expr) -> int | None:
     return UNITS.get(name) or UNITS.get(name.removesuffix("S"))
 
 
-def _shifted(kind: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], Typed]:
+def _shifted(sql_type: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], Typed]:
     def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
         if len(node.expressions) != 3:
             raise TypeMismatch(f"{node.name} takes 3 arguments: {node.name}(DAYS, number, value)")
@@ -45,23 +45,25 @@ def _shifted(kind: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], Typed
         amount, moment = typed(number), typed(value)
         for position, given, wanted in (
             (2, amount, (BaseType.INT, BaseType.BIGINT, BaseType.NULL)),
-            (3, moment, (kind.base, BaseType.NULL)),
+            (3, moment, (sql_type.base, BaseType.NULL)),
         ):
             if given.type.base not in wanted:
                 raise TypeMismatch(f"argument {position} of {node.name} must be {wanted[0]}, not {given.type}")
-        return _sum(kind, moment, widened(amount, t.BIGINT), sign * length)
+        return _sum(sql_type, moment, widened(amount, t.BIGINT), sign * length)
 
     return rewrite
 
 
-def _sum(kind: SqlType, moment: Typed, amount: Typed, length: int) -> Typed:
+def _sum(sql_type: SqlType, moment: Typed, amount: Typed, length: int) -> Typed:
     product = arithmetic(exp.Mul, Typed(exp.Paren(this=amount.expression), t.BIGINT), _whole(length))
-    if kind.base is BaseType.DATE:
+    if sql_type.base is BaseType.DATE:
         # What is left over of a day is cut off, as in ksqlDB.
         days = arithmetic(exp.Div, Typed(exp.Paren(this=product.expression), t.BIGINT), _whole(_DAY))
         product = converted(days, t.INT)
-    name = {BaseType.DATE: "ADD_DAYS", BaseType.TIME: "ADD_TO_TIME", BaseType.TIMESTAMP: "ADD_MILLISECONDS"}[kind.base]
-    return Typed(call(name, widened(moment, kind).expression, product.expression), kind)
+    name = {BaseType.DATE: "ADD_DAYS", BaseType.TIME: "ADD_TO_TIME", BaseType.TIMESTAMP: "ADD_MILLISECONDS"}[
+        sql_type.base
+    ]
+    return Typed(call(name, widened(moment, sql_type).expression, product.expression), sql_type)
 
 
 def _whole(number: int) -> Typed:
@@ -82,8 +84,8 @@ def _array_join(node: exp.Anonymous, typed: Infer) -> Typed:
         call(
             "JOIN_TEXTS",
             *(
-                widened(each, kind).expression
-                for each, kind in zip(texts, (t.array(t.VARCHAR), t.VARCHAR), strict=False)
+                widened(each, sql_type).expression
+                for each, sql_type in zip(texts, (t.array(t.VARCHAR), t.VARCHAR), strict=False)
             ),
         ),
         t.VARCHAR,

@@ -86,7 +86,7 @@ class Scope:
             raise UnknownName.among("stream or table", column.table, self.qualifiers, line=line, column=place)
 
     def _pseudo(self, column: exp.Column) -> Typed:
-        stored, kind = PSEUDO_COLUMNS[column.name]
+        stored, sql_type = PSEUDO_COLUMNS[column.name]
         if self.relation.storage != "append":
             line, place = position_of(column)
             raise InvalidQuery(
@@ -97,8 +97,8 @@ class Scope:
             )
         node = _column(stored, column)
         if stored == "_timestamp":
-            return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[node]), kind)
-        return Typed(node, kind)
+            return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[node]), sql_type)
+        return Typed(node, sql_type)
 
     def _pseudo_names(self) -> tuple[str, ...]:
         return tuple(PSEUDO_COLUMNS) if self.relation.storage == "append" else ()

@@ -61,8 +61,10 @@ def _evaluated(rows: str, block: Block, batch: Batch) -> str:
     """
     parts = [batch.value(group) for group in block.group or ()]
     for call in block.calls:
-        for number, (argument, kind) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
-            parts.append(f"{batch.engine.cast(batch.after(argument), kind)} AS {batch.name(f'{call.name}_{number}')}")
+        for number, (argument, sql_type) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
+            parts.append(
+                f"{batch.engine.cast(batch.after(argument), sql_type)} AS {batch.name(f'{call.name}_{number}')}"
+            )
         if call.filter is not None:
             parts.append(f"{batch.after(call.filter)} AS {batch.name(f'{call.name}_filter')}")
     if any(function_of(call).ordered for call in block.calls):

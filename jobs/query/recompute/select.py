@@ -58,8 +58,8 @@ def _set_operation(query: SetOperation, batch: Batch, more: tuple[str, ...]) -> 
     for number, branch in enumerate(_branches(query), 1):
         names = [each.name if isinstance(each, Output) else each[0] for each in branch.outputs]
         columns = [
-            f"{batch.engine.cast(batch.name(own), kind)} AS {batch.name(name)}"
-            for own, (name, kind) in zip(names, query.outputs, strict=True)
+            f"{batch.engine.cast(batch.name(own), sql_type)} AS {batch.name(name)}"
+            for own, (name, sql_type) in zip(names, query.outputs, strict=True)
         ]
         columns += [f"{name} + {number * PARTITIONS_EACH} AS {name}" if name == "_partition" else name for name in more]
         texts.append(f"SELECT {', '.join(columns)} FROM ({_query(branch, batch, more)}) AS __b")

@@ -109,8 +109,8 @@ def _check_columns(target: Source | View, query: Query) -> None:
     wanted = [(c.name, c.type) for c in target.columns]
     given = list(outputs_of(query))
     fits = len(wanted) == len(given) and all(
-        name == other and common_type(kind, mine) == kind
-        for (name, kind), (other, mine) in zip(wanted, given, strict=True)
+        name == other and common_type(sql_type, mine) == sql_type
+        for (name, sql_type), (other, mine) in zip(wanted, given, strict=True)
     )
     if not fits:
         raise TypeMismatch(
@@ -120,7 +120,7 @@ def _check_columns(target: Source | View, query: Query) -> None:
 
 
 def _listed(columns: list[tuple[str, SqlType]]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns)
+    return ", ".join(f"{name} {sql_type}" for name, sql_type in columns)
 
 
 def _check_chain(target: str, source: str, catalog: Catalog) -> None:

@@ -183,11 +183,11 @@ def check_columns(side: str, form: str, columns: list[Column]) -> None:
             raise InvalidQuery(f"column '{column.name}': the format {form} has MAPs with VARCHAR keys only")
 
 
-def _has_odd_map(kind: SqlType) -> bool:
+def _has_odd_map(sql_type: SqlType) -> bool:
     """Whether a MAP in it has keys that no text format can write."""
-    if kind.base is BaseType.MAP and kind.args[0].base is not BaseType.VARCHAR:
+    if sql_type.base is BaseType.MAP and sql_type.args[0].base is not BaseType.VARCHAR:
         return True
-    return any(_has_odd_map(inner) for inner in (*kind.args, *(inner for _, inner in kind.fields)))
+    return any(_has_odd_map(inner) for inner in (*sql_type.args, *(inner for _, inner in sql_type.fields)))
 
 
 def count_of(option: Option | None) -> int:

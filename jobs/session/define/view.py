@@ -46,7 +46,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         check_incremental(made)
     stored = relation_of(made.stages[-1])
     meta = {name for name, _ in META_COLUMNS} if stored.storage == "append" else set()
-    columns = tuple(Column(name, kind, name in query.key) for name, kind in stored.columns if name not in meta)
+    columns = tuple(Column(name, sql_type, name in query.key) for name, sql_type in stored.columns if name not in meta)
     check_formats(options, columns)
     return View(
         name=statement.name,
@@ -60,7 +60,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         materialized=statement.materialized,
         options=options,
         storage=stored.storage,
-        hidden=tuple(Column(name, kind) for name, kind in stored.hidden),
+        hidden=tuple(Column(name, sql_type) for name, sql_type in stored.hidden),
         row_key=stored.key,
         identity=stored.identity,
     )
@@ -69,7 +69,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
 def _settle_rowtime(statement: CreateView, query: Query, options: dict[str, str]) -> None:
     """Check that TIMESTAMP names a column of the view, and note it by its name."""
     given = {option.name: option for option in statement.options}
-    name = timestamp_column(given, tuple(Column(name, kind) for name, kind in outputs_of(query)))
+    name = timestamp_column(given, tuple(Column(name, sql_type) for name, sql_type in outputs_of(query)))
     if name is not None:
         options["TIMESTAMP"] = name
 
