@@ -22,7 +22,7 @@ from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.relation import Relation
 from jobs.query.clauses.logical import Semantics, relations_of
 from jobs.query.clauses.read import query_of
-from jobs.query.recompute.select import batch_sql
+from jobs.query.recompute.select import recompute_sql
 from jobs.query.recompute.text import FrozenJoin
 from state_store import reader
 from state_store.layout import Lake
@@ -53,7 +53,7 @@ def recomputations(name: str, catalog: Catalog, frozen: FrozenJoin | None = None
     """What brings the rows of a keyed source, of a view, or of the queries that insert into a stream.
 
     Args:
-        frozen: as in `jobs.query.recompute.select.batch_sql`.
+        frozen: as in `jobs.query.recompute.select.recompute_sql`.
     """
     definition = catalog.get(name)
     names = [f'"{column.name}"' for column in definition.columns] if not isinstance(definition, InsertQuery) else []
@@ -65,7 +65,7 @@ def recomputations(name: str, catalog: Catalog, frozen: FrozenJoin | None = None
     found = []
     for each in queries:
         query = query_of(each, catalog)
-        sql = batch_sql(query, "duckdb", semantics=semantics_of(each), frozen=frozen)
+        sql = recompute_sql(query, "duckdb", semantics=semantics_of(each), frozen=frozen)
         found.append(Recomputation(each.name, f"FROM ({sql}) AS __rows({', '.join(names)})", relations_of(query)))
     return found
 

@@ -13,9 +13,9 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
-from jobs.engines.engine import engine
+from jobs.engines.engine import engine_of
 from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.ivm.rules.consolidate import net_changes
+from jobs.ivm.rules.consolidate import consolidated
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model.definitions import META_COLUMNS
@@ -168,7 +168,7 @@ class RuleBench:
         if alias == next(iter(self.inputs)):
             self.db.execute(f"INSERT INTO history FROM {raw}")
         net = (
-            net_changes(relation, raw, engine("duckdb"))
+            consolidated(relation, raw, engine_of("duckdb"))
             if relation.storage == "keyed"
             else f"SELECT * EXCLUDE (_commit_version) FROM {raw}"
         )

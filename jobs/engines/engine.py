@@ -150,6 +150,6 @@ class DuckDb(DuckDbArrays, Engine):
 _ENGINES: dict[Dialect, Engine] = {"spark": Spark(), "duckdb": DuckDb()}
 
 
-def engine(dialect: Dialect) -> Engine:
-    """The writer of that dialect."""
+def engine_of(dialect: Dialect) -> Engine:
+    """The engine of that dialect."""
     return _ENGINES[dialect]

@@ -68,7 +68,7 @@ _SHARED: dict[Any, Any] = {
 }
 
 
-class SparkWriter(SparkGenerator):
+class SparkSqlGenerator(SparkGenerator):
     """Spark SQL 4.2, in ANSI mode."""
 
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
@@ -109,7 +109,7 @@ class SparkWriter(SparkGenerator):
         return str(cls(dialect=Spark(), identify=True, comments=False).generate(tree))
 
 
-class DuckDbWriter(DuckDBGenerator):
+class DuckDbSqlGenerator(DuckDBGenerator):
     """DuckDB 2.0."""
 
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
@@ -138,7 +138,10 @@ class DuckDbWriter(DuckDBGenerator):
         return str(cls(dialect=DuckDB(), identify=True, comments=False).generate(tree))
 
 
-_WRITERS: dict[str, type[SparkWriter] | type[DuckDbWriter]] = {"spark": SparkWriter, "duckdb": DuckDbWriter}
+_GENERATORS: dict[str, type[SparkSqlGenerator] | type[DuckDbSqlGenerator]] = {
+    "spark": SparkSqlGenerator,
+    "duckdb": DuckDbSqlGenerator,
+}
 
 
 def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> str:
@@ -147,7 +150,7 @@ def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> st
     Expressions of a stage or of a view's stored query mean the same to both engines. In a query straight from the
     parser, types are not known yet: there `/` is the engine's own. Functions that are not ours are written as they are.
     """
-    return _WRITERS[dialect].text(expression)
+    return _GENERATORS[dialect].text(expression)
 
 
 def _like(node: exp.Like) -> str:

@@ -9,7 +9,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 from sqlglot import exp
 
-from jobs.engines.engine import engine
+from jobs.engines.engine import engine_of
 from jobs.functions.aggregates.registry import FUNCTIONS, Bound, Changes, functions
 from jobs.model import types as t
 from jobs.model.errors import NotSupported, TypeMismatch
@@ -184,7 +184,7 @@ def _ksql_over(duck: DuckDBPyConnection, rows: str, function: str, arguments: li
     """A call bound as a view with SEMANTICS='ksql' binds it, over a column `v`, by the function of `FUNCTIONS`."""
     bound = bind(function, *arguments, ksql=True)
     made = AggregateCall("a", function, bound.arguments, bound.argument_types, bound.type, parameters=bound.parameters)
-    words, own = engine("duckdb"), FUNCTIONS[function]
+    words, own = engine_of("duckdb"), FUNCTIONS[function]
     changes = Changes(tuple(f"CAST({text} AS DOUBLE)" for text, _ in arguments), "1", "NULL", None)
     kept = f"SELECT {own.add(words, made, changes)} AS kept FROM (VALUES ({rows})) AS t(v)"
     found = duck.execute(f"SELECT {own.result(words, made, 'kept')} FROM ({kept})").fetchone()
@@ -203,7 +203,9 @@ def test_exactly_the_linear_functions_lose_nothing() -> None:
     for name, (function, *_) in CALLS.items():
         made = called("a", name)
         linear = FUNCTIONS[function].lost_type(made) is None
-        assert linear == (FUNCTIONS[function].lost(engine("duckdb"), made, Changes(("x", "y"), "w", "o", None)) is None)
+        assert linear == (
+            FUNCTIONS[function].lost(engine_of("duckdb"), made, Changes(("x", "y"), "w", "o", None)) is None
+        )
         if not made.distinct:
             assert linear == FUNCTIONS[function].retractable, name
 
@@ -243,6 +245,6 @@ def test_a_group_is_computed_again_only_when_a_row_that_went_can_have_mattered(
     duck: DuckDBPyConnection, function: str, arguments: list[tuple[str, SqlType]], merged: str, lost: str, again: bool
 ) -> None:
     """Places in the order of events are plain numbers here."""
-    condition = FUNCTIONS[function].must_recompute(engine("duckdb"), call("a", function, arguments), "m", "l")
+    condition = FUNCTIONS[function].must_recompute(engine_of("duckdb"), call("a", function, arguments), "m", "l")
     types = '::STRUCT("by" INT, v VARCHAR)' if function == "MAX_BY" else ""
     assert duck.execute(f"SELECT {condition} FROM (SELECT {merged}{types} AS m, {lost} AS l)").fetchone() == (again,)

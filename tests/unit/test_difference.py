@@ -10,7 +10,7 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.engines.engine import engine
+from jobs.engines.engine import engine_of
 from jobs.ivm.rules.recompute_diff import difference
 from jobs.model import types as t
 from jobs.model.relation import Relation
@@ -32,7 +32,7 @@ class DifferenceBench(RuleBench):
     fresh = "new_s"
 
     def rule(self, moved: Sequence[str] | None) -> str:
-        return difference(self.stage, self.fresh, engine("duckdb"))
+        return difference(self.stage, self.fresh, engine_of("duckdb"))
 
 
 class HiddenKeyBench(DifferenceBench):

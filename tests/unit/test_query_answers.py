@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.query.clauses.read import read_query
-from jobs.query.recompute.select import batch_sql
+from jobs.query.recompute.select import recompute_sql
 from jobs.sql.dialect import fold, parse_query
 from tests.memory_catalog import MemoryCatalog
 from tests.statements import run
@@ -127,7 +127,7 @@ def fill(db: duckdb.DuckDBPyConnection, name: str, rows: Table) -> None:
 def test_a_query_asks_what_its_text_asks(
     name: str, catalog: MemoryCatalog, database: duckdb.DuckDBPyConnection
 ) -> None:
-    read = batch_sql(read_query(fold(parse_query(QUERIES[name])), catalog), "duckdb")
+    read = recompute_sql(read_query(fold(parse_query(QUERIES[name])), catalog), "duckdb")
 
     @settings(max_examples=12, deadline=None, database=None)
     @given(s=st.lists(st.tuples(small, text, small), max_size=6), t=keyed(text, small), u=keyed(small, small))

@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.engines.engine import engine
+from jobs.engines.engine import engine_of
 from jobs.ivm.rules.analytic import analytic_rule
 from jobs.model import types as t
 from jobs.model.errors import NotSupported
@@ -185,6 +185,6 @@ def test_the_ends_of_a_frame_that_ties_leave_open_are_refused(frame: str) -> Non
     with pytest.raises(NotSupported, match="no definite value"):
         analytic_rule(
             AnalyticStage("view", stage.body, stage.partition, (call,), stage.outputs, None, stage.key),
-            engine("duckdb"),
+            engine_of("duckdb"),
             None,
         )

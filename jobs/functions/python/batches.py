@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _Convert = Callable[[Any], Any]
 
 
-class Batch(ABC):
+class ColumnFunction(ABC):
     """A function over columns of one length; it loads its Python when it is first called.
 
     Attributes:
@@ -73,7 +73,7 @@ class Batch(ABC):
         """What is done with the values of one row, given the loaded Python."""
 
 
-class Scalar(Batch):
+class Scalar(ColumnFunction):
     """The function itself."""
 
     def row(self, found: Any) -> Callable[..., Any]:
@@ -81,7 +81,7 @@ class Scalar(Batch):
         return called
 
 
-class Fold(Batch):
+class Fold(ColumnFunction):
     """The state of a batch's values."""
 
     def __init__(self, name: str, code: Code, parameters: tuple[SqlType, ...]) -> None:
@@ -98,7 +98,7 @@ class Fold(Batch):
         return fold
 
 
-class Merge(Batch):
+class Merge(ColumnFunction):
     """The state of what is stored and of a batch, without the values that the batch takes back."""
 
     def __init__(self, name: str, code: Code, parameters: tuple[SqlType, ...]) -> None:
@@ -115,7 +115,7 @@ class Merge(Batch):
         return merge
 
 
-class Finish(Batch):
+class Finish(ColumnFunction):
     """What a state shows."""
 
     def __init__(self, name: str, code: Code, returns: SqlType) -> None:

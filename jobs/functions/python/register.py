@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from jobs.functions.python.batches import Batch, Finish, Fold, Merge, Scalar
+from jobs.functions.python.batches import ColumnFunction, Finish, Fold, Merge, Scalar
 from jobs.functions.python.code import Code, check_allowed
 from jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
 from jobs.model.errors import RefreshFailed
@@ -55,7 +55,7 @@ class Library:
                 # SPECIAL: the function sees NULLs, as in Spark.
                 connection.create_function(name, batch, kinds, returns, type=ARROW, null_handling=SPECIAL)
 
-    def _called(self, text: str) -> Iterator[tuple[str, Batch]]:
+    def _called(self, text: str) -> Iterator[tuple[str, ColumnFunction]]:
         lowered = text.lower()
         for function in (function for name, function in self._functions.items() if name in lowered):
             yield from _batches(function, _code(function, self._allowed))
@@ -72,7 +72,7 @@ def _code(function: Function, allowed: Collection[str]) -> Code:
     return code
 
 
-def _batches(function: Function, code: Code) -> Iterator[tuple[str, Batch]]:
+def _batches(function: Function, code: Code) -> Iterator[tuple[str, ColumnFunction]]:
     kinds = tuple(parameter.type for parameter in function.parameters)
     name = registered(function)
     if not function.aggregate:
@@ -83,7 +83,7 @@ def _batches(function: Function, code: Code) -> Iterator[tuple[str, Batch]]:
     yield part_of(name, FINISH), Finish(function.name, code, function.returns)
 
 
-def _columns(batch: Batch) -> Any:
+def _columns(batch: ColumnFunction) -> Any:
     """A plain function whose annotations tell Spark that it takes and gives Arrow columns."""
     import pyarrow as pa
 

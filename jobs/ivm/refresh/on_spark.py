@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import engine
-from jobs.ivm.rules.consolidate import net_changes
+from jobs.engines.engine import engine_of
+from jobs.ivm.rules.consolidate import consolidated
 from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import spec_of_input
 from state_store.changelog import VERSION, WEIGHT
@@ -58,7 +58,7 @@ class InputViews:
         self._lake = lake
         self._inputs = inputs_of(stage)
         self._spans = {span.relation.name: span for span in spans}
-        self._writer = engine("spark")
+        self._writer = engine_of("spark")
         session.conf.set("spark.sql.optimizer.disableHints", str(not few).lower())
 
     def register(self, text: str) -> None:
@@ -89,7 +89,7 @@ class InputViews:
             return changes.drop(VERSION)
         raw = f"raw_{each.alias}"
         changes.createOrReplaceTempView(self._writer.name(raw))
-        return self._session.sql(net_changes(each.relation, self._writer.name(raw), self._writer))
+        return self._session.sql(consolidated(each.relation, self._writer.name(raw), self._writer))
 
     def _flat(self, rows: DataFrame, relation: Relation, *more: str) -> DataFrame:
         plain = [self._writer.name(name) for name, _ in relation.columns]

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.engines.engine import NEGATIVE_WEIGHT, engine
+from jobs.engines.engine import NEGATIVE_WEIGHT, engine_of
 from jobs.ivm.refresh import choose
 from jobs.ivm.refresh.on_spark import InputViews, Span
 from jobs.ivm.rules.maintenance import maintenance
@@ -250,7 +250,7 @@ def _rows(table: Table, inputs: InputViews, epoch: _Epoch) -> DataFrame:
     session.createDataFrame([], table.spec.ddl).createOrReplaceTempView("self_old")
     session.sql(text).where("__exists").createOrReplaceTempView("fresh")
     stored.createOrReplaceTempView("self_old")
-    return session.sql(difference(stage, "fresh", engine("spark")))
+    return session.sql(difference(stage, "fresh", engine_of("spark")))
 
 
 def _stored_rows(session: SparkSession, table: Table, head: Head) -> DataFrame:

@@ -18,7 +18,7 @@ from jobs.model.relation import Relation
 COMMIT_VERSION = "_commit_version"
 
 
-def net_changes(relation: Relation, changes: str, engine: Engine) -> str:
+def consolidated(relation: Relation, changes: str, engine: Engine) -> str:
     """One SELECT over the relation `changes` (the input's columns, `__weight`, `_commit_version`): per key at most one
     row of weight −1, as it was before all of them, and one of weight +1, as it is after."""
     names = [name for name, _ in (*relation.columns, *relation.hidden)]

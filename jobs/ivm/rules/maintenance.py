@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jobs.engines.engine import Dialect, engine
+from jobs.engines.engine import Dialect, engine_of
 from jobs.ivm.rules.aggregate import aggregate_rule
 from jobs.ivm.rules.analytic import analytic_rule
 from jobs.ivm.rules.latest import latest_rule
@@ -23,18 +23,18 @@ def maintenance(stage: Stage, dialect: Dialect, changed: Collection[str] | None 
         changed: the aliases of the inputs that moved; empty, the default, stands for all of them. None: the first
             refresh, which takes in all rows there are.
     """
-    writer = engine(dialect)
+    engine = engine_of(dialect)
     moved = changed if changed is None else frozenset(changed) or {each.alias for each in inputs_of(stage)}
     match stage:
         case MapStage() if storage_of(stage) == "append":
-            return append_rule(stage, writer, moved)
+            return append_rule(stage, engine, moved)
         case MapStage():
-            return keyed_rule(stage, writer, moved)
+            return keyed_rule(stage, engine, moved)
         case LatestStage():
-            return latest_rule(stage, writer, moved)
+            return latest_rule(stage, engine, moved)
         case AggregateStage() if stage.session is not None:
-            return session_rule(stage, writer, moved)
+            return session_rule(stage, engine, moved)
         case AggregateStage():
-            return aggregate_rule(stage, writer, moved)
+            return aggregate_rule(stage, engine, moved)
         case AnalyticStage():
-            return analytic_rule(stage, writer, moved)
+            return analytic_rule(stage, engine, moved)

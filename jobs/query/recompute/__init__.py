@@ -1,1 +1,1 @@
-"""A whole query as one plain SELECT: the batch recomputation that a maintained view must equal."""
+"""A whole query as one plain SELECT: the recomputation that a maintained view must equal."""

@@ -1,4 +1,4 @@
-"""FROM and WHERE of a batch recomputation: the joins as they stand in the query, over whole relations.
+"""FROM and WHERE of a recomputation: the joins as they stand in the query, over whole relations.
 
     FROM visit JOIN info ON visit.product = info.product
     -> SELECT "visit"."length" AS "visit.length", … FROM "visit" AS "visit" JOIN "info" AS "info" ON …
@@ -17,25 +17,27 @@ from jobs.model.definitions import META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import JOIN_WORDS, Output
 from jobs.query.clauses.logical import Block, From, Query, SetOperation
-from jobs.query.recompute.text import Batch, flat
+from jobs.query.recompute.text import Recomputation, flat
 
 _META = frozenset(name for name, _ in META_COLUMNS)
 _NEWEST_FIRST = ("_stream_time", "_partition", "_offset")
 
 
-def rows(block: Block, batch: Batch, more: Iterable[exp.Expression]) -> str:
+def rows(block: Block, recompute: Recomputation, more: Iterable[exp.Expression]) -> str:
     """SELECT of every column that a later clause reads (those of `more` as well), FROM the joined inputs, WHERE."""
     later = list(_columns((*_later(block), *more)))
     within = list(_columns(_joining(block)))
-    names = [f"{batch.name(a)}.{batch.name(n)} AS {batch.name(flat(a, n))}" for a, n in dict.fromkeys(later)]
-    names += [batch.name(item.name) for item in block.expand]
+    names = [
+        f"{recompute.name(a)}.{recompute.name(n)} AS {recompute.name(flat(a, n))}" for a, n in dict.fromkeys(later)
+    ]
+    names += [recompute.name(item.name) for item in block.expand]
     names += ["__item"] if block.expand else []
     wanted = {part.alias: {name for alias, name in (*later, *within) if alias == part.alias} for part in block.inputs}
-    joined = " ".join(_input(block, place, batch, wanted) for place in range(len(block.inputs)))
+    joined = " ".join(_input(block, place, recompute, wanted) for place in range(len(block.inputs)))
     if block.expand:
-        arrays = [(item.name, batch.inside(item.expression)) for item in block.expand]
-        joined = f"{joined} {batch.engine.expand(arrays)}"
-    where = f" WHERE {batch.inside(block.where)}" if block.where is not None else ""
+        arrays = [(item.name, recompute.inside(item.expression)) for item in block.expand]
+        joined = f"{joined} {recompute.engine.expand(arrays)}"
+    where = f" WHERE {recompute.inside(block.where)}" if block.where is not None else ""
     return f"SELECT {', '.join(names) or '1 AS __one'} {joined}{where}"
 
 
@@ -115,36 +117,35 @@ def _joining(block: Block) -> Iterable[exp.Expression]:
         yield block.where
 
 
-def _input(block: Block, place: int, batch: Batch, wanted: dict[str, set[str]]) -> str:
+def _input(block: Block, place: int, recompute: Recomputation, wanted: dict[str, set[str]]) -> str:
     part = block.inputs[place]
-    alias = batch.name(part.alias)
-    source = _source(part, batch, wanted[part.alias])
+    alias = recompute.name(part.alias)
+    source = _source(part, recompute, wanted[part.alias])
     if place == 0:
         return f"FROM {source} AS {alias}"
-    conditions = [batch.inside(part.on)] if part.on is not None else []
+    conditions = [recompute.inside(part.on)] if part.on is not None else []
     events = block.inputs[0].alias
-    if part.frozen and batch.frozen is not None:
-        conditions.append(batch.frozen(events, part.alias))
+    if part.frozen and recompute.frozen is not None:
+        conditions.append(recompute.frozen(events, part.alias))
     if part.as_of:
-        return (
-            f"{JOIN_WORDS[part.join]} LATERAL ({_as_of(source, alias, events, conditions, batch)}) AS {alias} ON TRUE"
-        )
+        newest = _as_of(source, alias, events, conditions, recompute)
+        return f"{JOIN_WORDS[part.join]} LATERAL ({newest}) AS {alias} ON TRUE"
     on = " AND ".join(f"({condition})" for condition in conditions)
     return f"{JOIN_WORDS[part.join]} {source} AS {alias} ON {on or 'TRUE'}"
 
 
-def _as_of(log: str, alias: str, events: str, conditions: list[str], batch: Batch) -> str:
+def _as_of(log: str, alias: str, events: str, conditions: list[str], recompute: Recomputation) -> str:
     """The version of the matching key that was the newest at the event's time."""
-    known = f"{alias}._stream_time <= {batch.name(events)}._timestamp"
+    known = f"{alias}._stream_time <= {recompute.name(events)}._timestamp"
     matching = " AND ".join(f"({condition})" for condition in (*conditions, known))
     newest = ", ".join(f"{alias}.{name} DESC" for name in _NEWEST_FIRST)
     version = f"SELECT * FROM {log} AS {alias} WHERE {matching} ORDER BY {newest} LIMIT 1"
     return f"SELECT * FROM ({version}) AS __version WHERE NOT _tombstone"
 
 
-def _source(part: From, batch: Batch, wanted: set[str]) -> str:
+def _source(part: From, recompute: Recomputation, wanted: set[str]) -> str:
     if isinstance(part.source, Relation):
-        return batch.source(part.source)
+        return recompute.source(part.source)
     outputs = part.source.outputs
     visible = {each.name if isinstance(each, Output) else each[0] for each in outputs}
-    return batch.source(part.source, tuple(sorted(name for name in wanted - visible if name in _META)))
+    return recompute.source(part.source, tuple(sorted(name for name in wanted - visible if name in _META)))

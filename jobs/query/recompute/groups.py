@@ -1,4 +1,4 @@
-"""GROUP BY, HAVING and EMIT FINAL in a batch recomputation.
+"""GROUP BY, HAVING and EMIT FINAL in a recomputation.
 
 GROUP BY ROLLUP (a, b)   ->   GROUP BY GROUPING SETS (("a", "b"), ("a"), ())
 WINDOW … EMIT FINAL      ->   … WHERE windowend + grace <= the stream's time
@@ -13,16 +13,16 @@ from jobs.model.definitions import EVENT_ORDER
 from jobs.query.clauses.logical import Block
 from jobs.query.recompute.calls import Written, call_text
 from jobs.query.recompute.from_where import meta_column
-from jobs.query.recompute.text import Batch
+from jobs.query.recompute.text import Recomputation
 from jobs.query.recompute.windows import CLOCK, MILLIS, closed, in_sessions
 
 _AT = "__at"
 
 
-def grouped(rows: str, block: Block, batch: Batch) -> str:
+def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
     """One row per group (and window), with the groups and calls by their names, where HAVING holds."""
-    groups = [batch.name(group.name) for group in block.group or ()]
-    text = _evaluated(rows, block, batch)
+    groups = [recompute.name(group.name) for group in block.group or ()]
+    text = _evaluated(rows, block, recompute)
     keys = list(groups)
     shown = list(groups)
     if block.window is not None and block.window.kind == "session":
@@ -33,16 +33,16 @@ def grouped(rows: str, block: Block, batch: Batch) -> str:
         keys += ["windowstart", "windowend"]
         shown += ["windowstart", "windowend"]
     for call in block.calls:
-        arguments = [batch.name(f"{call.name}_{number}") for number in range(len(call.arguments))]
-        where = batch.name(f"{call.name}_filter") if call.filter is not None else None
-        text_of_call = call_text(Written(call, arguments, where, _AT), batch.engine.dialect)
-        value = batch.engine.cast(text_of_call, call.type)
-        shown.append(f"{value} AS {batch.name(call.name)}")
-    by = _by(block, keys, batch)
+        arguments = [recompute.name(f"{call.name}_{number}") for number in range(len(call.arguments))]
+        where = recompute.name(f"{call.name}_filter") if call.filter is not None else None
+        text_of_call = call_text(Written(call, arguments, where, _AT), recompute.engine.dialect)
+        value = recompute.engine.cast(text_of_call, call.type)
+        shown.append(f"{value} AS {recompute.name(call.name)}")
+    by = _by(block, keys, recompute)
     text = f"SELECT {', '.join(shown) or '1 AS __one'} FROM ({text}) AS __e{by}"
-    conditions = [batch.after(block.having)] if block.having is not None else []
+    conditions = [recompute.after(block.having)] if block.having is not None else []
     if block.window is not None and block.window.final:
-        conditions.append(closed(block, batch))
+        conditions.append(closed(block, recompute))
     return f"SELECT * FROM ({text}) AS __a WHERE {' AND '.join(conditions)}" if conditions else text
 
 
@@ -54,32 +54,31 @@ def event_order(block: Block) -> dict[str, exp.Expression]:
     return found if len(found) == len(EVENT_ORDER) else {}
 
 
-def _evaluated(rows: str, block: Block, batch: Batch) -> str:
+def _evaluated(rows: str, block: Block, recompute: Recomputation) -> str:
     """Groups, arguments and filters as columns; with SEMANTICS='ksql' without rows that have a null in the key.
 
     Grouping sets have nulls in their keys of their own.
     """
-    parts = [batch.value(group) for group in block.group or ()]
+    parts = [recompute.value(group) for group in block.group or ()]
     for call in block.calls:
         for number, (argument, sql_type) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
-            parts.append(
-                f"{batch.engine.cast(batch.after(argument), sql_type)} AS {batch.name(f'{call.name}_{number}')}"
-            )
+            value = recompute.engine.cast(recompute.after(argument), sql_type)
+            parts.append(f"{value} AS {recompute.name(f'{call.name}_{number}')}")
         if call.filter is not None:
-            parts.append(f"{batch.after(call.filter)} AS {batch.name(f'{call.name}_filter')}")
+            parts.append(f"{recompute.after(call.filter)} AS {recompute.name(f'{call.name}_filter')}")
     if any(function_of(call).ordered for call in block.calls):
-        place = [(name, batch.after(column)) for name, column in event_order(block).items()]
-        parts.append(f"{batch.engine.struct(place) if place else 'NULL'} AS {_AT}")
+        place = [(name, recompute.after(column)) for name, column in event_order(block).items()]
+        parts.append(f"{recompute.engine.struct(place) if place else 'NULL'} AS {_AT}")
     if block.window is not None:
         parts += [MILLIS, CLOCK] if block.window.kind == "session" else ["windowstart", "windowend"]
     text = f"SELECT {', '.join(parts) or '1 AS __one'} FROM ({rows}) AS __w"
-    if batch.semantics == "sql" or not block.group or block.sets:
+    if recompute.semantics == "sql" or not block.group or block.sets:
         return text
-    known = " AND ".join(f"{batch.name(group.name)} IS NOT NULL" for group in block.group)
+    known = " AND ".join(f"{recompute.name(group.name)} IS NOT NULL" for group in block.group)
     return f"SELECT * FROM ({text}) AS __v WHERE {known}"
 
 
-def _by(block: Block, keys: list[str], batch: Batch) -> str:
+def _by(block: Block, keys: list[str], recompute: Recomputation) -> str:
     if not keys:
         return ""
     if not block.sets:

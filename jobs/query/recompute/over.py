@@ -1,4 +1,4 @@
-"""Functions OVER a window in a batch recomputation. Ties are broken by what tells the rows apart, so that the value is
+"""Functions OVER a window in a recomputation. Ties are broken by what tells the rows apart, so that the value is
 the same as the rule's; see `jobs.ivm.rules.analytic_text` for where SQL counts tied rows together.
 """
 
@@ -7,47 +7,49 @@ from __future__ import annotations
 from jobs.model.stage import AnalyticCall
 from jobs.model.types import DOUBLE
 from jobs.query.clauses.logical import Block
-from jobs.query.recompute.text import Batch
+from jobs.query.recompute.text import Recomputation
 
 _PEERS_TOGETHER = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 _BY_ORDER_ALONE = ("RANK", "DENSE_RANK")
 
 
-def analytic(rows: str, block: Block, batch: Batch, identity: list[str]) -> str:
+def analytic(rows: str, block: Block, recompute: Recomputation, identity: list[str]) -> str:
     """The rows with a column for each call.
 
     Args:
         identity: texts of what tells one row from another.
     """
-    calls = [f"{_value(call, block, batch, identity)} AS {batch.name(call.name)}" for call in block.analytic]
+    calls = [f"{_value(call, block, recompute, identity)} AS {recompute.name(call.name)}" for call in block.analytic]
     return f"SELECT *, {', '.join(calls)} FROM ({rows}) AS __r"
 
 
-def _value(call: AnalyticCall, block: Block, batch: Batch, identity: list[str]) -> str:
+def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
     order = [
-        f"{batch.after(by)} {'DESC' if down else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+        f"{recompute.after(by)} {'DESC' if down else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
         for by, down, first in call.order
     ]
-    arguments = [batch.after(argument) for argument in call.arguments] or (["*"] if call.function == "COUNT" else [])
+    arguments = [recompute.after(argument) for argument in call.arguments] or (
+        ["*"] if call.function == "COUNT" else []
+    )
     rows_frame = call.frame is not None and call.frame.upper().startswith("ROWS")
     if call.function not in _BY_ORDER_ALONE and (call.function not in _PEERS_TOGETHER or rows_frame):
         order += [f"{each} ASC NULLS FIRST" for each in identity]
     frame = call.frame
     if call.function == "LAST_VALUE" and frame is None:
-        return _last_peer(call, block, batch, identity)
+        return _last_peer(call, block, recompute, identity)
     if call.function == "AVG":
-        arguments = [batch.engine.cast(arguments[0], DOUBLE)]
-    window = _over([batch.after(each) for each in block.partition], order, frame)
-    return batch.engine.cast(f"{call.function}({', '.join(arguments)}) OVER {window}", call.type)
+        arguments = [recompute.engine.cast(arguments[0], DOUBLE)]
+    window = _over([recompute.after(each) for each in block.partition], order, frame)
+    return recompute.engine.cast(f"{call.function}({', '.join(arguments)}) OVER {window}", call.type)
 
 
-def _last_peer(call: AnalyticCall, block: Block, batch: Batch, identity: list[str]) -> str:
+def _last_peer(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
     """The default frame ends with the rows that tie with this one."""
-    peers = [batch.after(each) for each in (*block.partition, *(by for by, _, _ in call.order))]
+    peers = [recompute.after(each) for each in (*block.partition, *(by for by, _, _ in call.order))]
     order = [f"{each} ASC NULLS FIRST" for each in identity]
     all_rows = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
-    value = f"LAST_VALUE({batch.after(call.arguments[0])}) OVER {_over(peers, order, all_rows)}"
-    return batch.engine.cast(value, call.type)
+    value = f"LAST_VALUE({recompute.after(call.arguments[0])}) OVER {_over(peers, order, all_rows)}"
+    return recompute.engine.cast(value, call.type)
 
 
 def _over(partition: list[str], order: list[str], frame: str | None) -> str:

@@ -4,10 +4,10 @@ It is the oracle of the incremental engine (run by DuckDB), and a recomputation 
 their names and have their visible, meta and hidden columns. The text follows SQL's order of evaluation, one subquery
 inside the next:
 
-    FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODE    batch_from
-    WINDOW …              a row for each window, late rows left out                                    batch_windows
-    GROUP BY … HAVING …   groups and calls by their plain names                          batch_groups, batch_calls
-    OVER …, QUALIFY       a column for each call, and a WHERE over them                                batch_analytic
+    FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODE    from_where
+    WINDOW …              a row for each window, late rows left out                                    windows
+    GROUP BY … HAVING …   groups and calls by their plain names                                        groups, calls
+    OVER …, QUALIFY       a column for each call, and a WHERE over them                                over
     SELECT [DISTINCT] …   the outputs
 
     SELECT k, COUNT(*) AS n FROM s GROUP BY k
@@ -19,13 +19,13 @@ inside the next:
 
 from __future__ import annotations
 
-from jobs.engines.engine import Dialect, engine
+from jobs.engines.engine import Dialect, engine_of
 from jobs.model.stage import Output
 from jobs.query.clauses.logical import Block, Query, Semantics, SetOperation
 from jobs.query.recompute.from_where import identity, meta_column, rows
 from jobs.query.recompute.groups import event_order, grouped
 from jobs.query.recompute.over import analytic
-from jobs.query.recompute.text import Batch, FrozenJoin
+from jobs.query.recompute.text import FrozenJoin, Recomputation
 from jobs.query.recompute.windows import clock, in_windows
 
 # Partitions of the branches of a UNION ALL are kept apart as the planner does it, so that events have one order.
@@ -34,7 +34,9 @@ PARTITIONS_EACH = 65_536
 _SET_WORDS = {"union all": "UNION ALL", "union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}
 
 
-def batch_sql(query: Query, dialect: Dialect, *, semantics: Semantics = "sql", frozen: FrozenJoin | None = None) -> str:
+def recompute_sql(
+    query: Query, dialect: Dialect, *, semantics: Semantics = "sql", frozen: FrozenJoin | None = None
+) -> str:
     """The query as text for an engine.
 
     Args:
@@ -45,24 +47,24 @@ def batch_sql(query: Query, dialect: Dialect, *, semantics: Semantics = "sql", f
     Raises:
         NotSupported: the engine has no words of its own for an aggregate function.
     """
-    return _query(query, Batch(engine(dialect), semantics, frozen, _query))
+    return _query(query, Recomputation(engine_of(dialect), semantics, frozen, _query))
 
 
-def _query(query: Query, batch: Batch, more: tuple[str, ...] = ()) -> str:
+def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = ()) -> str:
     """`more` are meta columns wanted beside the outputs."""
-    return _set_operation(query, batch, more) if isinstance(query, SetOperation) else _block(query, batch, more)
+    return _set_operation(query, recompute, more) if isinstance(query, SetOperation) else _block(query, recompute, more)
 
 
-def _set_operation(query: SetOperation, batch: Batch, more: tuple[str, ...]) -> str:
+def _set_operation(query: SetOperation, recompute: Recomputation, more: tuple[str, ...]) -> str:
     texts = []
     for number, branch in enumerate(_branches(query), 1):
         names = [each.name if isinstance(each, Output) else each[0] for each in branch.outputs]
         columns = [
-            f"{batch.engine.cast(batch.name(own), sql_type)} AS {batch.name(name)}"
+            f"{recompute.engine.cast(recompute.name(own), sql_type)} AS {recompute.name(name)}"
             for own, (name, sql_type) in zip(names, query.outputs, strict=True)
         ]
         columns += [f"{name} + {number * PARTITIONS_EACH} AS {name}" if name == "_partition" else name for name in more]
-        texts.append(f"SELECT {', '.join(columns)} FROM ({_query(branch, batch, more)}) AS __b")
+        texts.append(f"SELECT {', '.join(columns)} FROM ({_query(branch, recompute, more)}) AS __b")
     text = texts[0]
     for each in texts[1:]:
         text = f"({text}) {_SET_WORDS[query.operation]} ({each})"
@@ -78,23 +80,23 @@ def _branches(query: SetOperation) -> list[Query]:
     return found
 
 
-def _block(block: Block, batch: Batch, more: tuple[str, ...]) -> str:
+def _block(block: Block, recompute: Recomputation, more: tuple[str, ...]) -> str:
     meta = {name: column for name in more if (column := meta_column(block, name)) is not None}
     groups = block.group is not None or bool(block.calls)
     order = event_order(block).values()
     apart = identity(block) if block.analytic and not groups else []
     clocks = [clock(block.time)] if block.time is not None else []
-    text = rows(block, batch, (*meta.values(), *order, *apart, *clocks))
+    text = rows(block, recompute, (*meta.values(), *order, *apart, *clocks))
     if block.window is not None:
-        text = in_windows(text, block, batch)
+        text = in_windows(text, block, recompute)
     if groups:
-        text = grouped(text, block, batch)
+        text = grouped(text, block, recompute)
     if block.analytic:
-        names = [batch.name(group.name) for group in block.group or ()]
+        names = [recompute.name(group.name) for group in block.group or ()]
         names += ["windowstart", "windowend"] if block.window is not None else []
-        text = analytic(text, block, batch, names if groups else [batch.after(each) for each in apart])
+        text = analytic(text, block, recompute, names if groups else [recompute.after(each) for each in apart])
     if block.qualify is not None:
-        text = f"SELECT * FROM ({text}) AS __q WHERE {batch.after(block.qualify)}"
-    outputs = [batch.value(each) for each in block.outputs]
-    outputs += [f"{batch.after(column)} AS {batch.name(name)}" for name, column in meta.items()]
+        text = f"SELECT * FROM ({text}) AS __q WHERE {recompute.after(block.qualify)}"
+    outputs = [recompute.value(each) for each in block.outputs]
+    outputs += [f"{recompute.after(column)} AS {recompute.name(name)}" for name, column in meta.items()]
     return f"SELECT {'DISTINCT ' if block.distinct else ''}{', '.join(outputs)} FROM ({text}) AS __s"

@@ -1,4 +1,4 @@
-"""What the parts of a batch recomputation share: how expressions are written once FROM is done with."""
+"""What the parts of a recomputation share: how expressions are written once FROM is done with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FrozenJoin = Callable[[str, str], str]
 
 
 @dataclass(frozen=True)
-class Batch:
+class Recomputation:
     """For whom a text is written, and by which rules.
 
     Attributes:
@@ -28,7 +28,7 @@ class Batch:
     engine: Engine
     semantics: Semantics
     frozen: FrozenJoin | None
-    subquery: Callable[[Query, Batch, tuple[str, ...]], str]
+    subquery: Callable[[Query, Recomputation, tuple[str, ...]], str]
 
     def name(self, name: str) -> str:
         """An identifier."""

@@ -1,4 +1,4 @@
-"""Windows of time in a batch recomputation: which windows a row belongs to, and which windows are closed.
+"""Windows of time in a recomputation: which windows a row belongs to, and which windows are closed.
 
 TUMBLING (SIZE 10 s), rowtime 00:00:07    windowstart 0 ms      windowend 10000 ms
 HOPPING (10 s, ADVANCE BY 5 s)            windowstart 0, 5000   windowend 10000, 15000
@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from jobs.engines.engine import Dialect
 from jobs.query.clauses.logical import Block, TimeWindow
-from jobs.query.recompute.text import Batch
+from jobs.query.recompute.text import Recomputation
 
 MILLIS = "__millis"
 CLOCK = "__clock"
@@ -23,17 +23,17 @@ _SERIES: dict[Dialect, str] = {
 }
 
 
-def in_windows(rows: str, block: Block, batch: Batch) -> str:
+def in_windows(rows: str, block: Block, recompute: Recomputation) -> str:
     """The rows with `__millis`, and with `windowstart` and `windowend`, once for each window; without the late ones."""
     window = block.window
     assert window is not None
     assert block.time is not None
-    now = batch.millis(clock(block.time))
-    timed = f"SELECT *, {batch.millis(block.time)} AS {MILLIS}, {now} AS {CLOCK} FROM ({rows}) AS __f"
+    now = recompute.millis(clock(block.time))
+    timed = f"SELECT *, {recompute.millis(block.time)} AS {MILLIS}, {now} AS {CLOCK} FROM ({rows}) AS __f"
     if window.kind == "session":
         kept = f" WHERE {CLOCK} - {MILLIS} <= {window.size + window.grace}" if window.grace is not None else ""
         return f"SELECT * FROM ({timed}) AS __t{kept}"
-    expanded = batch.engine.expand([("windowstart", _starts(window, batch))])
+    expanded = recompute.engine.expand([("windowstart", _starts(window, recompute))])
     placed = f"SELECT __t.*, CAST(windowstart AS BIGINT) AS windowstart FROM ({timed}) AS __t {expanded}"
     late = f" WHERE windowstart + {window.size + window.grace} > {CLOCK}" if window.grace is not None else ""
     return f"SELECT *, windowstart + {window.size} AS windowend FROM ({placed}) AS __p{late}"
@@ -52,17 +52,16 @@ def in_sessions(rows: str, partition: list[str], window: TimeWindow) -> str:
     return f"SELECT *, SUM(__begins) OVER ({by}ORDER BY {MILLIS}) AS __session FROM ({begun}) AS __h"
 
 
-def closed(block: Block, batch: Batch) -> str:
+def closed(block: Block, recompute: Recomputation) -> str:
     """EMIT FINAL: the condition that no row can come into the window any more."""
     window = block.window
     assert window is not None
     assert isinstance(block.time, exp.Column)
     source = next(part.source for part in block.inputs if part.alias == block.time.table)
-    stream_time = batch.millis(exp.column("_stream_time"))
+    stream_time = recompute.millis(exp.column("_stream_time"))
     open_for = (window.grace or 0) + (window.size if window.kind == "session" else 0)
-    return (
-        f"windowend + {open_for} <= (SELECT MAX({stream_time}) FROM {batch.source(source, ('_stream_time',))} AS __s)"
-    )
+    events = recompute.source(source, ("_stream_time",))
+    return f"windowend + {open_for} <= (SELECT MAX({stream_time}) FROM {events} AS __s)"
 
 
 def clock(time: exp.Expression) -> exp.Expression:
@@ -75,9 +74,9 @@ def clock(time: exp.Expression) -> exp.Expression:
     return found
 
 
-def _starts(window: TimeWindow, batch: Batch) -> str:
+def _starts(window: TimeWindow, recompute: Recomputation) -> str:
     """The array of the windows' starts: the multiples of the advance after `time - size`, none before 1970."""
     first = (
         f"GREATEST(CAST(FLOOR(({MILLIS} - {window.size}) / {window.advance}.0) AS BIGINT) + 1, 0) * {window.advance}"
     )
-    return _SERIES[batch.engine.dialect].format(first=first, last=MILLIS, step=window.advance)
+    return _SERIES[recompute.engine.dialect].format(first=first, last=MILLIS, step=window.advance)
