@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from jobs.model.columns import WINDOW_BOUNDS
 from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, body_of
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _below(stage: AggregateStage | AnalyticStage, name: str) -> Iterator[str]:
         for call in stage.aggregates:
             if call.name == name:
                 yield from (column for each in call.arguments for column in _names(each))
-        if stage.session is not None and name in ("windowstart", "windowend"):
+        if stage.session is not None and name in WINDOW_BOUNDS:
             yield stage.session.time
         return
     over = next((each for each in stage.calls if each.name == name), None)

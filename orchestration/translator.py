@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from jobs.model import types as t
-from jobs.model.definitions import DEAD_LETTER_COLUMNS, META_COLUMNS, Definition, InsertQuery, Source, View
+from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
+from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SqlError
 from orchestration.lineage import Origin, lineage
 from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described
 from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier, role_tag
+from state_store.columns import TIMESTAMP, VERSION, WEIGHT
 from state_store.layout import dead_letters_of, event_log_of
 
 if TYPE_CHECKING:
@@ -40,9 +42,9 @@ OWNERS = ("team:strandline",)
 FRESHNESS = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=24), warn_window=timedelta(hours=12))
 
 _CHANGE_COLUMNS: tuple[tuple[str, SqlType], ...] = (
-    ("__weight", t.BIGINT),
-    ("_commit_version", t.BIGINT),
-    ("_commit_timestamp", t.TIMESTAMP),
+    (WEIGHT, t.BIGINT),
+    (VERSION, t.BIGINT),
+    (TIMESTAMP, t.TIMESTAMP),
 )
 
 

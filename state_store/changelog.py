@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from state_store.columns import TIMESTAMP, VERSION, WEIGHT
 from state_store.errors import NegativeWeight
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-WEIGHT = "__weight"
-VERSION = "_commit_version"
-TIMESTAMP = "_commit_timestamp"
 META = (VERSION, TIMESTAMP, WEIGHT)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from state_store import deltalog, staging
+from state_store.columns import EXISTS
 from state_store.commits import CommitRecord, Head
 from state_store.errors import CommitConflict
 from state_store.tablespec import TableSpec, quoted
@@ -70,7 +71,7 @@ class Epoch:
         """Bring the changed keys to their new rows."""
         files = -(-max(changes.written, 1) // _ROWS_PER_FILE)
         rows = changes.rows.coalesce(files)
-        stored = rows.where("__exists").drop("__exists")
+        stored = rows.where(EXISTS).drop(EXISTS)
         only_new = changes.written == changes.fresh and not changes.gone
         if only_new or not self.spec.key:
             return self.add(staging.stage(stored, self.path, self.record.epoch), replacing=not only_new)
@@ -101,9 +102,9 @@ class Epoch:
             quoted(field.name): f"{_SETTLED}.{quoted(field.name)}" for field in self.schema.fields
         }
         target = DeltaTable.forPath(session, str(self.path)).alias(_STORED)
-        merge = target.merge(rows.alias(_SETTLED), self._on_key).whenMatchedDelete(f"NOT {_SETTLED}.__exists")
+        merge = target.merge(rows.alias(_SETTLED), self._on_key).whenMatchedDelete(f"NOT {_SETTLED}.{EXISTS}")
         with self._conflicts():
-            merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(f"{_SETTLED}.__exists", values=values).execute()
+            merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(f"{_SETTLED}.{EXISTS}", values=values).execute()
         return self._committed()
 
     @property

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from state_store import changelog
+from state_store.columns import TIMESTAMP, VERSION, WEIGHT
 from state_store.deletion_vectors import deleted_rows
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ _GIVEN = ("insert", "update_postimage")
 def changelog_schema(visible: pa.Schema) -> pa.Schema:
     """The columns of a changelog over these visible columns."""
     meta = [
-        (changelog.VERSION, pa.int64()),
-        (changelog.TIMESTAMP, pa.timestamp("us", "UTC")),
-        (changelog.WEIGHT, pa.int64()),
+        (VERSION, pa.int64()),
+        (TIMESTAMP, pa.timestamp("us", "UTC")),
+        (WEIGHT, pa.int64()),
     ]
     return pa.schema([*visible, *(pa.field(name, kind) for name, kind in meta)])
 
@@ -44,7 +44,7 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
         VersionGone: a deletion vector is gone. Missing data files raise FileNotFoundError.
         CorruptState: a deletion vector does not read back. Data files that do not raise ArrowInvalid or OSError.
     """
-    parts = [visible.append(pa.field(changelog.WEIGHT, pa.int64())).empty_table()]
+    parts = [visible.append(pa.field(WEIGHT, pa.int64())).empty_table()]
     if commit.change_files:
         parts += [_listed(file, visible) for file in commit.change_files]
     else:
@@ -56,9 +56,9 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
     stamp = pa.scalar(commit.timestamp * 1000, pa.timestamp("us", "UTC"))
     columns = {
         **{name: changes[name] for name in visible.names},
-        changelog.VERSION: pa.repeat(pa.scalar(commit.version, pa.int64()), changes.num_rows),
-        changelog.TIMESTAMP: pa.repeat(stamp, changes.num_rows),
-        changelog.WEIGHT: changes[changelog.WEIGHT],
+        VERSION: pa.repeat(pa.scalar(commit.version, pa.int64()), changes.num_rows),
+        TIMESTAMP: pa.repeat(stamp, changes.num_rows),
+        WEIGHT: changes[WEIGHT],
     }
     return pa.table(columns, schema=changelog_schema(visible))
 
@@ -67,7 +67,7 @@ def _listed(file: Path, visible: pa.Schema) -> pa.Table:
     rows = _rows(file, visible.append(pa.field(_KIND, pa.string())))
     given = pc.is_in(rows[_KIND], value_set=pa.array(_GIVEN))
     weights = pc.if_else(given, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
-    return rows.drop_columns([_KIND]).append_column(changelog.WEIGHT, weights)
+    return rows.drop_columns([_KIND]).append_column(WEIGHT, weights)
 
 
 def _difference(
@@ -82,7 +82,7 @@ def _difference(
             continue
         chosen = rows if mask.all() else rows.take(pa.array(np.flatnonzero(mask)))
         weights = pa.repeat(pa.scalar(weight, pa.int64()), chosen.num_rows)
-        parts.append(chosen.append_column(changelog.WEIGHT, weights))
+        parts.append(chosen.append_column(WEIGHT, weights))
     return parts
 
 

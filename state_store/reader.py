@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from state_store import changelog, deltalog
+from state_store.columns import STATE
 from state_store.commits import Head
 from state_store.errors import CorruptState, StoreError, VersionGone
-from state_store.tablespec import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

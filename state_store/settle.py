@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from state_store.columns import EXISTS, OLD, STATE
 from state_store.digest import Digest
 from state_store.row_hash import lanes, same
-from state_store.tablespec import STATE, TableSpec, quoted
+from state_store.tablespec import TableSpec, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
-
-EXISTS = "__exists"
-OLD = "__old"
 
 _HALF = 0xFFFFFFFF
 

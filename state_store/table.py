@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from state_store import deltalog, reader, staging
-from state_store.changelog import VERSION, WEIGHT
+from state_store.columns import VERSION, WEIGHT
 from state_store.commits import CommitRecord, Head
 from state_store.digest import Digest
 from state_store.epoch import Epoch

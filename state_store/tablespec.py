@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-STATE = "__state"
-"""The last column of a maintained table: what is kept beyond the visible columns. Never shown."""
+from state_store.columns import STATE
 
 # How far back a reader may still resume and a table be restored. A month: longer than any holiday's outage; Delta's own
 # default for removed files is 7 days, after which it refuses to read the changelog even if the files are still there.

@@ -19,11 +19,12 @@ from typing import Any
 import duckdb
 
 from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import TOMBSTONE, event_log, relation_of
+from jobs.catalog.relations import event_log, relation_of
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
+from jobs.model.columns import TOMBSTONE
 from jobs.model.definitions import Definition, InsertQuery, Source
 from jobs.model.relation import Relation
 from jobs.model.stage import Stage, inputs_of

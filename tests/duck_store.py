@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType
-from state_store.tablespec import STATE
+from state_store.columns import STATE
 
 FROM = "__from"
 TO = "__to"

@@ -25,8 +25,8 @@ from jobs.query.clauses.read import query_of
 from jobs.query.recompute.select import recompute_sql
 from jobs.query.recompute.text import FrozenJoin
 from state_store import reader
+from state_store.columns import STATE
 from state_store.layout import Lake
-from state_store.tablespec import STATE
 from tests.rule_harness import comparable
 
 Rows = Counter[tuple[Any, ...]]

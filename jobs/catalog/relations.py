@@ -6,13 +6,11 @@ from dataclasses import replace
 
 from jobs.catalog.catalog import Catalog
 from jobs.model import types as t
-from jobs.model.definitions import META_COLUMNS, InsertQuery, Source, View
+from jobs.model.columns import META_COLUMNS, PLACE, TOMBSTONE
+from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import UnknownName
 from jobs.model.relation import Relation
-from jobs.model.stage_columns import PLACE
 from state_store.layout import event_log_of
-
-TOMBSTONE = "_tombstone"
 
 
 def relation(name: str, catalog: Catalog, *, line: int | None = None, column: int | None = None) -> Relation:

@@ -20,6 +20,7 @@ from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
 from jobs.sql.syntax import InsertValues
 from state_store import reader
+from state_store.columns import VERSION, WEIGHT
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ def changelog(view: View, settings: Settings) -> Rows:
     """The changes of a view, oldest first: version, +1 or −1, and the row."""
     columns = [c.name for c in view.columns]
     path = Interpreter(settings).lake.table(view.name)
-    changes = reader.read_changes(path, after=-1).select(["_commit_version", "__weight", *columns]).to_pylist()
-    rows = [(c["_commit_version"], f"{c['__weight']:+d}", *(c[name] for name in columns)) for c in changes]
+    changes = reader.read_changes(path, after=-1).select([VERSION, WEIGHT, *columns]).to_pylist()
+    rows = [(c[VERSION], f"{c[WEIGHT]:+d}", *(c[name] for name in columns)) for c in changes]
     return Rows(("version", "weight", *columns), sorted(rows, key=lambda r: (r[0], str(r[2:]))))
 
 

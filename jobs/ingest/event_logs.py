@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.ingest.offsets import committed_offsets, log_table
 from jobs.model import types as t
-from jobs.model.definitions import DEAD_LETTER_COLUMNS, META_COLUMNS
+from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
 from state_store.commits import CommitRecord
 from state_store.failpoints import failpoint
 from state_store.layout import dead_letters_of

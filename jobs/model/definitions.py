@@ -8,45 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jobs.model import types as t
 from jobs.model.types import SqlType
 
 Kind = Literal["stream", "table"]
 """A stream only grows: its rows are events. A table has one row per key, that can change and go."""
-
-# Every row of a stream also has these. `_stream_time` is the running maximum of `_timestamp` in offset order within
-# the partition, so that "late" is a function of the row; `(_stream_time, _partition, _offset)` is a total order of a
-# stream's events that agrees with the offsets of each partition.
-META_COLUMNS: tuple[tuple[str, SqlType], ...] = (
-    ("_partition", t.INT),
-    ("_offset", t.BIGINT),
-    ("_timestamp", t.TIMESTAMP),
-    ("_stream_time", t.TIMESTAMP),
-    ("_headers", t.array(t.struct(("key", t.VARCHAR), ("value", t.BYTES)))),
-)
-DEAD_LETTER_COLUMNS: tuple[tuple[str, SqlType], ...] = (
-    ("_topic", t.VARCHAR),
-    ("_partition", t.INT),
-    ("_offset", t.BIGINT),
-    ("_timestamp", t.TIMESTAMP),
-    ("_key", t.BYTES),
-    ("_value", t.BYTES),
-    ("_headers", dict(META_COLUMNS)["_headers"]),
-    ("reason", t.VARCHAR),
-)
-"""A record that could not be decoded: where it lies in its topic, its raw bytes, and why."""
-
-FAILED_ROW_COLUMNS: tuple[tuple[str, SqlType], ...] = (("reason", t.VARCHAR), ("row", t.VARCHAR))
-"""A row on which an expression of a view fails: which expressions can, and the row as JSON."""
-
-EVENT_ORDER = ("_stream_time", "_partition", "_offset")
-
-PSEUDO_COLUMNS: dict[str, tuple[str, SqlType]] = {
-    "rowtime": ("_timestamp", t.BIGINT),
-    "rowpartition": ("_partition", t.INT),
-    "rowoffset": ("_offset", t.BIGINT),
-}
-"""ROWTIME is milliseconds since the epoch, as in ksqlDB."""
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
+from jobs.model.columns import PLACE, WINDOW_BOUNDS
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, storage_of_body
 from jobs.model.types import BIGINT, SqlType, struct
-from state_store.tablespec import STATE, TableSpec
-
-WINDOW_BOUNDS = ("windowstart", "windowend")
-PLACE: tuple[tuple[str, SqlType], ...] = tuple(
-    (name, dict(META_COLUMNS)[name]) for name in (*EVENT_ORDER, "_timestamp")
-)
-"""What a keyed source keeps of the newest event: its place in the order of events, and its time."""
+from state_store.columns import STATE
+from state_store.tablespec import TableSpec
 
 Columns = tuple[tuple[str, SqlType], ...]
 

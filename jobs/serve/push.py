@@ -30,7 +30,7 @@ from jobs.serve.resolve import resolve
 from jobs.serve.results import LiveRows, Tombstone
 from jobs.serve.values import python_rows
 from state_store import reader
-from state_store.changelog import VERSION, WEIGHT
+from state_store.columns import VERSION, WEIGHT
 from state_store.errors import TableMissing
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from jobs.functions.aggregates.registry import FUNCTIONS
-from jobs.model.definitions import EVENT_ORDER
+from jobs.model.columns import EVENT_ORDER
 from jobs.model.types import BaseType
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog.relations import event_log, relation_of
-from jobs.model.definitions import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS, InsertQuery, Source
+from jobs.model.columns import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS
+from jobs.model.definitions import InsertQuery, Source
 from jobs.model.errors import NotSupported, UnknownName
 from jobs.model.relation import Relation
 from jobs.sql.dialect import position_of

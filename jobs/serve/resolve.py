@@ -15,7 +15,7 @@ from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.schema import MappingSchema
 
-from jobs.model.definitions import META_COLUMNS, PSEUDO_COLUMNS
+from jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.relation import Relation
 from jobs.serve.readable import readable

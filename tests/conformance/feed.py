@@ -23,7 +23,8 @@ from jobs.ingest.formats.primitive import PrimitiveFormat
 from jobs.ingest.logs.log import Records
 from jobs.ingest.offsets import log_table
 from jobs.model import types as t
-from jobs.model.definitions import META_COLUMNS, Column, Source
+from jobs.model.columns import META_COLUMNS
+from jobs.model.definitions import Column, Source
 from jobs.model.errors import EncodeFailed
 from tests.conformance.program import Program
 from tests.conformance.proto import with_defaults

@@ -19,7 +19,7 @@ import pytest
 from jobs.ivm.refresh import choose
 from jobs.ivm.refresh.refresh import StageResult, refresh_stage
 from jobs.model import types as t
-from jobs.model.definitions import META_COLUMNS
+from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import RefreshFailed
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage, Core, Input, LatestStage, MapStage, Output, Stage

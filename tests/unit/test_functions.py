@@ -181,7 +181,7 @@ def test_a_whole_select_is_lowered_with_its_names_quoted() -> None:
 
 
 def test_rowtime_is_milliseconds_of_the_event() -> None:
-    from jobs.model.definitions import META_COLUMNS
+    from jobs.model.columns import META_COLUMNS
     from jobs.model.relation import Relation
 
     scope = Scope(Relation("s", (("a", t.INT), *META_COLUMNS), "append"), ("s",))

@@ -8,7 +8,7 @@ from sqlglot import exp
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.rules.maintenance import maintenance
-from jobs.model.definitions import META_COLUMNS
+from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import InvalidQuery, SqlError
 from jobs.model.stage import (
     AggregateStage,

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.ivm.plan.key import key_of
 from jobs.model import types as t
-from jobs.model.definitions import META_COLUMNS
+from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import Input, JoinType

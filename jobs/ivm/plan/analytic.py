@@ -17,7 +17,7 @@ from jobs.ivm.plan.inputs import is_plain, outputs_of
 from jobs.ivm.plan.map import keyed_columns, map_stage
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, of_relation
 from jobs.ivm.plan.trees import Place, all_of, columns_in, named, place_of, replaced
-from jobs.model.definitions import META_COLUMNS
+from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import AnalyticCall, AnalyticStage, Output

@@ -19,9 +19,9 @@ from sqlglot import exp
 from jobs.ivm.plan.key import giving
 from jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, of_relation, renamed
 from jobs.ivm.plan.trees import Place, all_of, named, replaced
+from jobs.model.columns import PLACE
 from jobs.model.relation import Relation
 from jobs.model.stage import Input, Output
-from jobs.model.stage_columns import PLACE
 from jobs.query.clauses.logical import Block, From, Query, SetOperation
 
 

@@ -19,10 +19,9 @@ from jobs.ivm.plan.key import KeyColumn
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
 from jobs.ivm.plan.trees import named, number, place_of
 from jobs.model import types as t
-from jobs.model.definitions import META_COLUMNS
+from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, MapStage, Output
-from jobs.model.stage_columns import WINDOW_BOUNDS
 from jobs.model.types import SqlType
 
 BRANCH = "__branch"

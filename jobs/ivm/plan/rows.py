@@ -15,7 +15,7 @@ from sqlglot import exp
 from jobs.ivm.plan.key import KeyColumn, giving, key_of
 from jobs.ivm.plan.trees import Place, all_of, greatest, named, number, replaced
 from jobs.model import types as t
-from jobs.model.definitions import META_COLUMNS
+from jobs.model.columns import META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, Input, Output
 from jobs.model.types import SqlType

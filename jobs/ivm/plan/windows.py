@@ -25,10 +25,10 @@ from jobs.ivm.plan.inputs import rows_of_block
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
 from jobs.ivm.plan.trees import all_of, named, number, place_of
 from jobs.model import types as t
+from jobs.model.columns import WINDOW_BOUNDS, WINDOW_END, WINDOW_START
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, AggregateStage, Input, Output, Session
-from jobs.model.stage_columns import WINDOW_BOUNDS
 from jobs.query.clauses.logical import Block, TimeWindow
 from jobs.sql.trees import call
 
@@ -78,7 +78,7 @@ def in_window(rows: Rows, block: Block) -> Windowed:
     if window.grace is not None and clock is not None:
         ends = _plus(start, window.size + window.grace)
         rows = rows.filtered(exp.GT(this=ends, expression=call("UNIX_TIMESTAMP", clock)))
-    values = {"windowstart": start, "windowend": _plus(start, window.size)}
+    values = {WINDOW_START: start, WINDOW_END: _plus(start, window.size)}
     return Windowed(
         rows,
         tuple(Output(bound, named(bound), t.BIGINT) for bound in WINDOW_BOUNDS),
@@ -123,7 +123,7 @@ def closed(rows: Rows, block: Block, stages: Stages) -> Rows:
     relation = stages.add(_time_of_streams(block, stages))
     stages.note("EMIT FINAL: an inner stage keeps the stream's time; a window is shown once that has passed it")
     slack = (window.grace or 0) + (window.size if window.kind == "session" else 0)
-    ends = _plus(rows.read(named("windowend")), slack)
+    ends = _plus(rows.read(named(WINDOW_END)), slack)
     passed = exp.LTE(this=ends, expression=call("UNIX_TIMESTAMP", named(_CLOCK, _CLOCK)))
     return replace(rows, inputs=(*rows.inputs, Input(_CLOCK, relation, on=passed)))
 

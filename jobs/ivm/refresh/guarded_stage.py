@@ -21,7 +21,7 @@ from sqlglot import exp
 from jobs.functions.failing import can_fail, failing, lenient
 from jobs.functions.failing import strict as strict_expression
 from jobs.model import types as t
-from jobs.model.definitions import FAILED_ROW_COLUMNS
+from jobs.model.columns import FAILED_ROW_COLUMNS
 from jobs.model.stage import (
     AggregateStage,
     AnalyticStage,

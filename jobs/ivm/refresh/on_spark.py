@@ -13,9 +13,8 @@ from jobs.engines.engine import engine_of
 from jobs.ivm.rules.consolidate import consolidated
 from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import spec_of_input
-from state_store.changelog import VERSION, WEIGHT
+from state_store.columns import STATE, VERSION, WEIGHT
 from state_store.table import Table
-from state_store.tablespec import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

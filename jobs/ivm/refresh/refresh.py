@@ -24,6 +24,7 @@ from jobs.model.errors import FunctionFailed, RefreshFailed, RowFailed, revive
 from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import storage_of
 from state_store import reader
+from state_store.columns import EXISTS
 from state_store.commits import CommitRecord, Head
 from state_store.digest import Digest
 from state_store.errors import NegativeWeight, StrandlineError
@@ -248,7 +249,7 @@ def _rows(table: Table, inputs: InputViews, epoch: _Epoch) -> DataFrame:
         stored.createOrReplaceTempView("self_old")
         return session.sql(text)
     session.createDataFrame([], table.spec.ddl).createOrReplaceTempView("self_old")
-    session.sql(text).where("__exists").createOrReplaceTempView("fresh")
+    session.sql(text).where(EXISTS).createOrReplaceTempView("fresh")
     stored.createOrReplaceTempView("self_old")
     return session.sql(difference(stage, "fresh", engine_of("spark")))
 

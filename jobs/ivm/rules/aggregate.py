@@ -26,25 +26,13 @@ from jobs.engines.engine import NEGATIVE_WEIGHT, Engine
 from jobs.functions.aggregates.contract import ORDER_TYPE
 from jobs.functions.aggregates.registry import Changes, function_of
 from jobs.ivm.rules.delta_join import ctes
-from jobs.ivm.rules.settled import (
-    EXISTS,
-    OLD,
-    WEIGHT,
-    before,
-    columns,
-    old_row,
-    render,
-    same_key,
-    state_column,
-    typed,
-    value_of,
-)
+from jobs.ivm.rules.settled import before, columns, old_row, render, same_key, state_column, typed, value_of
 from jobs.ivm.rules.stored import ROWS
-from jobs.model.definitions import EVENT_ORDER
+from jobs.model.columns import EVENT_ORDER
 from jobs.model.stage import AggregateCall, AggregateStage, Output, storage_of_body
 from jobs.model.stage_columns import hidden_columns
 from jobs.model.types import BIGINT
-from state_store.tablespec import STATE
+from state_store.columns import EXISTS, OLD, STATE, WEIGHT
 
 _ORDER = "__at"
 _AGAIN = "__again"

@@ -12,10 +12,8 @@ Without this a value that only ever was in between could win a MAX.
 from __future__ import annotations
 
 from jobs.engines.engine import Engine
-from jobs.ivm.rules.settled import WEIGHT
 from jobs.model.relation import Relation
-
-COMMIT_VERSION = "_commit_version"
+from state_store.columns import VERSION, WEIGHT
 
 
 def consolidated(relation: Relation, changes: str, engine: Engine) -> str:
@@ -23,7 +21,7 @@ def consolidated(relation: Relation, changes: str, engine: Engine) -> str:
     row of weight −1, as it was before all of them, and one of weight +1, as it is after."""
     names = [name for name, _ in (*relation.columns, *relation.hidden)]
     row = engine.struct([("__came", f"{WEIGHT} > 0"), *((name, engine.name(name)) for name in names)])
-    place = engine.struct([("version", COMMIT_VERSION), ("weight", WEIGHT)])
+    place = engine.struct([("version", VERSION), ("weight", WEIGHT)])
     keys = ", ".join(engine.name(name) for name in relation.key)
     grouped = f"GROUP BY {keys}" if keys else "HAVING COUNT(*) > 0"
     ends = f"{engine.oldest(row, place)} AS __first, {engine.newest(row, place)} AS __last"

@@ -26,8 +26,9 @@ from typing import Literal
 
 from jobs.engines.engine import Engine
 from jobs.ivm.rules.join_sides import From, Side, from_text, where_text
-from jobs.ivm.rules.settled import STEP, WEIGHT, columns, typed
+from jobs.ivm.rules.settled import STEP, columns, typed
 from jobs.model.stage import Body, Core, Input, Stage, body_of, inputs_of
+from state_store.columns import WEIGHT
 
 
 @dataclass(frozen=True)

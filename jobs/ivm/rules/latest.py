@@ -12,11 +12,11 @@ from collections.abc import Collection
 
 from jobs.engines.engine import Engine
 from jobs.ivm.rules.delta_join import ctes
-from jobs.ivm.rules.settled import EXISTS, before, columns, old_row, same_key, state_column, typed
+from jobs.ivm.rules.settled import PRESENT, before, columns, old_row, same_key, state_column, typed
+from jobs.model.columns import PLACE
 from jobs.model.stage import LatestStage
-from jobs.model.stage_columns import PLACE
 from jobs.model.types import struct
-from state_store.tablespec import STATE
+from state_store.columns import EXISTS, STATE
 
 
 def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | None) -> str:
@@ -55,4 +55,4 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
 SELECT
     {columns([*final, *state, f"NOT __d.__gone AS {EXISTS}", old_row(stage, engine)])}
   FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
-  WHERE CASE WHEN __o.__present THEN __d.__at > __o.{STATE} ELSE NOT __d.__gone END"""
+  WHERE CASE WHEN __o.{PRESENT} THEN __d.__at > __o.{STATE} ELSE NOT __d.__gone END"""

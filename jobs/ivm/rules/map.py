@@ -13,9 +13,10 @@ from collections.abc import Collection
 from jobs.engines.engine import Engine
 from jobs.ivm.rules.delta_join import all_rows, ctes
 from jobs.ivm.rules.delta_join import changes as changes_of
-from jobs.ivm.rules.settled import EXISTS, STEP, WEIGHT, before, columns, old_row, same_key, state_column
+from jobs.ivm.rules.settled import PRESENT, STEP, before, columns, old_row, same_key, state_column
 from jobs.model.stage import MapStage
 from jobs.model.stage_columns import hidden_columns, key_names, visible_columns
+from state_store.columns import EXISTS, WEIGHT
 
 
 def append_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
@@ -55,4 +56,4 @@ def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None)
 SELECT
     {columns([*final, *state_column(stage, hidden, engine), f"__d.{EXISTS}", old_row(stage, engine)])}
   FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
-  WHERE __d.{EXISTS} OR __o.__present"""
+  WHERE __d.{EXISTS} OR __o.{PRESENT}"""

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 from jobs.engines.arrays import has_map
 from jobs.engines.engine import Engine
-from jobs.ivm.rules.settled import EXISTS, OLD, PRESENT, columns
+from jobs.ivm.rules.settled import PRESENT, columns
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model.stage import Stage
 from jobs.model.stage_columns import key_names, key_path
-from state_store.tablespec import STATE
+from state_store.columns import EXISTS, OLD, STATE
 
 
 def difference(stage: Stage, fresh: str, engine: Engine) -> str:

@@ -32,6 +32,7 @@ from jobs.ivm.rules.delta_join import ctes
 from jobs.ivm.rules.recompute_diff import marked, only_touched, settled
 from jobs.ivm.rules.settled import columns, render, state_column, typed
 from jobs.ivm.rules.stored import ROWS
+from jobs.model.columns import WINDOW_END, WINDOW_START
 from jobs.model.stage import AggregateStage, Session
 from jobs.model.stage_columns import hidden_columns, key_path
 from jobs.model.types import BIGINT
@@ -99,7 +100,7 @@ def _sessions(groups: list[str], session: Session, hint: str, touched: str) -> l
 
 
 def _folded(stage: AggregateStage, groups: list[str], engine: Engine) -> str:
-    bounds = [f"MIN({_TIME}) AS windowstart", f"MAX({_TIME}) AS windowend"]
+    bounds = [f"MIN({_TIME}) AS {WINDOW_START}", f"MAX({_TIME}) AS {WINDOW_END}"]
     rows = f"{engine.cast('COUNT(*)', BIGINT)} AS {ROWS}"
     return f"""__d AS (
   SELECT

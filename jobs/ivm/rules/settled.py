@@ -23,11 +23,8 @@ from jobs.functions.render import lower
 from jobs.ivm.rules.stored import state_type, stored_columns
 from jobs.model.stage import Output, Stage
 from jobs.model.stage_columns import key_names, key_path
-from state_store.tablespec import STATE
+from state_store.columns import OLD, STATE
 
-WEIGHT = "__weight"
-EXISTS = "__exists"
-OLD = "__old"
 PRESENT = "__present"
 STEP = "__step"
 

@@ -16,7 +16,8 @@ from jobs.functions.aggregates.registry import function_of
 from jobs.model.stage import AggregateStage, Stage
 from jobs.model.stage_columns import Columns, hidden_columns, key_names, key_path, storage_of, visible_columns
 from jobs.model.types import BIGINT, SqlType, struct
-from state_store.tablespec import STATE, TableSpec
+from state_store.columns import STATE
+from state_store.tablespec import TableSpec
 
 ROWS = "__rows"
 

@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, fed_relation
-from jobs.model.definitions import META_COLUMNS, InsertQuery, Kind, Source
+from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
+from jobs.model.definitions import InsertQuery, Kind, Source
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.types import SqlType
-from jobs.query.clauses.inputs import WINDOW_BOUNDS, Inputs, Part
+from jobs.query.clauses.inputs import Inputs, Part
 from jobs.query.clauses.keys import gives_events, outputs_of
 from jobs.query.clauses.logical import Query, Semantics
 from jobs.sql.dialect import position_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from jobs.model import types as t
-from jobs.model.definitions import PSEUDO_COLUMNS
+from jobs.model.columns import PSEUDO_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType
@@ -23,7 +23,6 @@ from jobs.query.clauses.logical import Query
 from jobs.query.expressions.scope import Typed, column
 from jobs.sql.dialect import position_of, sql_of
 
-WINDOW_BOUNDS = ("windowstart", "windowend")
 """BIGINT, milliseconds: of a group's window, or of the row of a view that has windows."""
 ROWKEY = "rowkey"
 """ksqlDB's name for the key of a join whose sides are both expressions, or may both be missing."""

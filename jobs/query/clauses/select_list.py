@@ -17,11 +17,11 @@ from itertools import count
 
 from sqlglot import exp
 
-from jobs.model.definitions import META_COLUMNS, PSEUDO_COLUMNS
+from jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
 from jobs.model.stage import Output
 from jobs.model.types import BaseType
-from jobs.query.clauses.inputs import ROWKEY, WINDOW_BOUNDS, Inputs, Part
+from jobs.query.clauses.inputs import ROWKEY, Inputs, Part
 from jobs.query.expressions.infer import Aggregate, infer
 from jobs.query.expressions.scope import Typed
 from jobs.sql.dialect import position_of, sql_of

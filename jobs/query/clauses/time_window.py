@@ -6,10 +6,11 @@ from typing import Literal, cast
 
 from sqlglot import exp
 
+from jobs.model.columns import WINDOW_BOUNDS
 from jobs.model.errors import InvalidQuery
 from jobs.model.stage import Output
 from jobs.model.types import BIGINT
-from jobs.query.clauses.inputs import WINDOW_BOUNDS, Inputs
+from jobs.query.clauses.inputs import Inputs
 from jobs.query.clauses.logical import TimeWindow
 from jobs.query.expressions.scope import column
 from jobs.sql.dialect import position_of

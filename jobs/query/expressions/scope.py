@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from jobs.model.definitions import META_COLUMNS, PSEUDO_COLUMNS
+from jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS
 from jobs.model.errors import InvalidQuery, UnknownName
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from jobs.model.definitions import META_COLUMNS
+from jobs.model.columns import META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import JOIN_WORDS, Output
 from jobs.query.clauses.logical import Block, From, Query, SetOperation

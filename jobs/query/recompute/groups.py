@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.functions.aggregates.registry import function_of
-from jobs.model.definitions import EVENT_ORDER
+from jobs.model.columns import EVENT_ORDER, WINDOW_BOUNDS, WINDOW_END, WINDOW_START
 from jobs.query.clauses.logical import Block
 from jobs.query.recompute.calls import Written, call_text
 from jobs.query.recompute.from_where import meta_column
@@ -28,10 +28,10 @@ def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
     if block.window is not None and block.window.kind == "session":
         text = in_sessions(text, groups, block.window)
         keys.append("__session")
-        shown += [f"MIN({MILLIS}) AS windowstart", f"MAX({MILLIS}) AS windowend"]
+        shown += [f"MIN({MILLIS}) AS {WINDOW_START}", f"MAX({MILLIS}) AS {WINDOW_END}"]
     elif block.window is not None:
-        keys += ["windowstart", "windowend"]
-        shown += ["windowstart", "windowend"]
+        keys += WINDOW_BOUNDS
+        shown += WINDOW_BOUNDS
     for call in block.calls:
         arguments = [recompute.name(f"{call.name}_{number}") for number in range(len(call.arguments))]
         where = recompute.name(f"{call.name}_filter") if call.filter is not None else None
@@ -70,7 +70,7 @@ def _evaluated(rows: str, block: Block, recompute: Recomputation) -> str:
         place = [(name, recompute.after(column)) for name, column in event_order(block).items()]
         parts.append(f"{recompute.engine.struct(place) if place else 'NULL'} AS {_AT}")
     if block.window is not None:
-        parts += [MILLIS, CLOCK] if block.window.kind == "session" else ["windowstart", "windowend"]
+        parts += [MILLIS, CLOCK] if block.window.kind == "session" else WINDOW_BOUNDS
     text = f"SELECT {', '.join(parts) or '1 AS __one'} FROM ({rows}) AS __w"
     if recompute.semantics == "sql" or not block.group or block.sets:
         return text

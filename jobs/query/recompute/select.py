@@ -20,6 +20,7 @@ inside the next:
 from __future__ import annotations
 
 from jobs.engines.engine import Dialect, engine_of
+from jobs.model.columns import WINDOW_BOUNDS
 from jobs.model.stage import Output
 from jobs.query.clauses.logical import Block, Query, Semantics, SetOperation
 from jobs.query.recompute.from_where import identity, meta_column, rows
@@ -93,7 +94,7 @@ def _block(block: Block, recompute: Recomputation, more: tuple[str, ...]) -> str
         text = grouped(text, block, recompute)
     if block.analytic:
         names = [recompute.name(group.name) for group in block.group or ()]
-        names += ["windowstart", "windowend"] if block.window is not None else []
+        names += WINDOW_BOUNDS if block.window is not None else []
         text = analytic(text, block, recompute, names if groups else [recompute.after(each) for each in apart])
     if block.qualify is not None:
         text = f"SELECT * FROM ({text}) AS __q WHERE {recompute.after(block.qualify)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.engines.engine import Dialect
+from jobs.model.columns import WINDOW_END, WINDOW_START
 from jobs.query.clauses.logical import Block, TimeWindow
 from jobs.query.recompute.text import Recomputation
 
@@ -33,10 +34,10 @@ def in_windows(rows: str, block: Block, recompute: Recomputation) -> str:
     if window.kind == "session":
         kept = f" WHERE {CLOCK} - {MILLIS} <= {window.size + window.grace}" if window.grace is not None else ""
         return f"SELECT * FROM ({timed}) AS __t{kept}"
-    expanded = recompute.engine.expand([("windowstart", _starts(window, recompute))])
-    placed = f"SELECT __t.*, CAST(windowstart AS BIGINT) AS windowstart FROM ({timed}) AS __t {expanded}"
-    late = f" WHERE windowstart + {window.size + window.grace} > {CLOCK}" if window.grace is not None else ""
-    return f"SELECT *, windowstart + {window.size} AS windowend FROM ({placed}) AS __p{late}"
+    expanded = recompute.engine.expand([(WINDOW_START, _starts(window, recompute))])
+    placed = f"SELECT __t.*, CAST({WINDOW_START} AS BIGINT) AS {WINDOW_START} FROM ({timed}) AS __t {expanded}"
+    late = f" WHERE {WINDOW_START} + {window.size + window.grace} > {CLOCK}" if window.grace is not None else ""
+    return f"SELECT *, {WINDOW_START} + {window.size} AS {WINDOW_END} FROM ({placed}) AS __p{late}"
 
 
 def in_sessions(rows: str, partition: list[str], window: TimeWindow) -> str:
@@ -61,7 +62,7 @@ def closed(block: Block, recompute: Recomputation) -> str:
     stream_time = recompute.millis(exp.column("_stream_time"))
     open_for = (window.grace or 0) + (window.size if window.kind == "session" else 0)
     events = recompute.source(source, ("_stream_time",))
-    return f"windowend + {open_for} <= (SELECT MAX({stream_time}) FROM {events} AS __s)"
+    return f"{WINDOW_END} + {open_for} <= (SELECT MAX({stream_time}) FROM {events} AS __s)"
 
 
 def clock(time: exp.Expression) -> exp.Expression:

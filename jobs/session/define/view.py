@@ -9,7 +9,8 @@ from jobs.ivm.plan.builder import State
 from jobs.ivm.plan.event_time import with_rowtime
 from jobs.ivm.plan.incremental import check_incremental
 from jobs.ivm.plan.plan import plan_of_query
-from jobs.model.definitions import META_COLUMNS, Column, InsertQuery, Source, View
+from jobs.model.columns import META_COLUMNS
+from jobs.model.definitions import Column, InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery
 from jobs.model.relation import Relation
 from jobs.model.stage_columns import relation_of

@@ -1,0 +1,56 @@
+"""The columns that rows have beside those that a statement declares: an event's place and time, the bounds of windows,
+and what rows kept aside say of themselves.
+
+The store's own columns are in `state_store.columns`.
+"""
+
+from __future__ import annotations
+
+from jobs.model import types as t
+from jobs.model.types import SqlType
+
+# Every row of a stream also has these. `_stream_time` is the running maximum of `_timestamp` in offset order within
+# the partition, so that "late" is a function of the row; `(_stream_time, _partition, _offset)` is a total order of a
+# stream's events that agrees with the offsets of each partition.
+META_COLUMNS: tuple[tuple[str, SqlType], ...] = (
+    ("_partition", t.INT),
+    ("_offset", t.BIGINT),
+    ("_timestamp", t.TIMESTAMP),
+    ("_stream_time", t.TIMESTAMP),
+    ("_headers", t.array(t.struct(("key", t.VARCHAR), ("value", t.BYTES)))),
+)
+DEAD_LETTER_COLUMNS: tuple[tuple[str, SqlType], ...] = (
+    ("_topic", t.VARCHAR),
+    ("_partition", t.INT),
+    ("_offset", t.BIGINT),
+    ("_timestamp", t.TIMESTAMP),
+    ("_key", t.BYTES),
+    ("_value", t.BYTES),
+    ("_headers", dict(META_COLUMNS)["_headers"]),
+    ("reason", t.VARCHAR),
+)
+"""A record that could not be decoded: where it lies in its topic, its raw bytes, and why."""
+
+FAILED_ROW_COLUMNS: tuple[tuple[str, SqlType], ...] = (("reason", t.VARCHAR), ("row", t.VARCHAR))
+"""A row on which an expression of a view fails: which expressions can, and the row as JSON."""
+
+EVENT_ORDER = ("_stream_time", "_partition", "_offset")
+
+PSEUDO_COLUMNS: dict[str, tuple[str, SqlType]] = {
+    "rowtime": ("_timestamp", t.BIGINT),
+    "rowpartition": ("_partition", t.INT),
+    "rowoffset": ("_offset", t.BIGINT),
+}
+"""ROWTIME is milliseconds since the epoch, as in ksqlDB."""
+
+TOMBSTONE = "_tombstone"
+"""In the event log of a keyed source: the event deletes its key."""
+
+WINDOW_START, WINDOW_END = "windowstart", "windowend"
+WINDOW_BOUNDS = (WINDOW_START, WINDOW_END)
+"""Of a group by windows: BIGINT, milliseconds since the Unix epoch; the end is not part of the window."""
+
+PLACE: tuple[tuple[str, SqlType], ...] = tuple(
+    (name, dict(META_COLUMNS)[name]) for name in (*EVENT_ORDER, "_timestamp")
+)
+"""What a keyed source keeps of the newest event: its place in the order of events, and its time."""

@@ -1,0 +1,19 @@
+"""The names of the columns that the store itself adds to rows. No visible column may be called like one of them.
+
+| column | stands in | says |
+| --- | --- | --- |
+| `__state` | a stored row | what is kept beside the visible columns, as one struct |
+| `__weight` | a change | +1: the row is inserted, −1: it is retracted |
+| `_commit_version`, `_commit_timestamp` | a change | the commit that made it |
+| `__exists` | a settled row | false: the key goes away |
+| `__old` | a settled row | the row stored before, NULL when the key was absent |
+"""
+
+from __future__ import annotations
+
+STATE = "__state"
+WEIGHT = "__weight"
+VERSION = "_commit_version"
+TIMESTAMP = "_commit_timestamp"
+EXISTS = "__exists"
+OLD = "__old"
