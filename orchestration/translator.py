@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
 from jobs.model.definitions import Definition, InsertQuery, Source, View
@@ -26,7 +27,6 @@ from orchestration.lineage import Origin, lineage
 from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described
 from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier, role_tag
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
-from state_store.layout import dead_letters_of, event_log_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -118,7 +118,7 @@ class Translator:
         return self._spec(
             Role.LOG,
             source,
-            table=source.name if source.kind == "stream" else event_log_of(source.name),
+            table=tables.event_log(source),
             deps=[asset_key(Role.TOPIC, source.topic), *inputs],
             description=described(
                 f"Events of `{source.name}` from topic `{source.topic}`, one row each, only ever appended.",
@@ -138,7 +138,7 @@ class Translator:
         return self._spec(
             Role.DEAD_LETTERS,
             source,
-            table=dead_letters_of(source.name),
+            table=tables.dead_letters(source.name),
             deps=[asset_key(Role.TOPIC, source.topic)],
             description=f"Records of topic `{source.topic}` that could not be decoded: offset, raw bytes, the reason.",
             code_version=_hash(source.sql),
@@ -236,7 +236,7 @@ class Translator:
 
     def _read(self, origin: Origin) -> Origin:
         """The origin as the query reads it: a table's past is in its event log."""
-        table = next((n for n in self._relations if event_log_of(n) == origin.input), origin.input)
+        table = next((n for n in self._relations if tables.log_below(n) == origin.input), origin.input)
         return Origin(table, origin.column)
 
 

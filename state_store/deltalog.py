@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from state_store.commits import CommitRecord
 from state_store.errors import CorruptState, TableMissing, VersionGone
+from state_store.files import create
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,7 +128,7 @@ def create_table(path: Path, schema_json: str, properties: Mapping[str, str], re
     info = {"timestamp": now, "operation": "CREATE TABLE", "operationParameters": {}, "engineInfo": "Strandline"}
     info |= {"userMetadata": record.to_json()}
     actions: list[dict[str, Any]] = [{"commitInfo": info}, {"protocol": protocol}, {"metaData": metadata}]
-    return _publish(_commit_file(path, 0), "".join(f"{json.dumps(action)}\n" for action in actions))
+    return create(_commit_file(path, 0), "".join(f"{json.dumps(action)}\n" for action in actions).encode())
 
 
 def missing(path: Path) -> TableMissing:
@@ -135,23 +136,6 @@ def missing(path: Path) -> TableMissing:
     return TableMissing(
         f"there is no table '{path.name}'", where=str(path), hint="run its pipeline once, or check the lake's root"
     )
-
-
-def _publish(file: Path, text: str) -> bool:
-    """Make `file` appear whole, or not at all; False when it exists."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.parent / f".{uuid.uuid4()}.tmp"
-    with temporary.open("x") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    try:
-        os.link(temporary, file)  # unlike a rename, a link fails when the name is taken
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink()
-    return True
 
 
 def _commit_file(path: Path, version: int) -> Path:

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-_SHARED = "shared__"
-
 
 def safe_name(name: str) -> str:
     """A file name for any SQL name: letters, digits, `_`, `-` and inner dots stay, the rest is percent-encoded."""
@@ -37,8 +35,12 @@ class Lake:
     def registry(self) -> Path:
         return self.root / "registry"
 
+    @property
+    def tables(self) -> Path:
+        return self.root / "tables"
+
     def table(self, name: str) -> Path:
-        return self.root / "tables" / safe_name(name)
+        return self.tables / safe_name(name)
 
     def topic(self, name: str) -> Path:
         return self.root / "topics" / safe_name(name)
@@ -48,28 +50,3 @@ class Lake:
 
     def lock(self, name: str) -> Path:
         return self.root / "locks" / f"{safe_name(name)}.lock"
-
-
-def dead_letters_of(stream: str) -> str:
-    """The table that holds the records of `stream` that could not be decoded."""
-    return f"{stream}__dead_letters"
-
-
-def event_log_of(table: str) -> str:
-    """The event log below a keyed source (`CREATE TABLE … (… PRIMARY KEY)`)."""
-    return f"{table}__log"
-
-
-def stage_of(view: str, number: int) -> str:
-    """The table of an inner stage of `view`."""
-    return f"{view}__stage_{number}"
-
-
-def shared_table(digest: str) -> str:
-    """The table of an inner stage that several views read; `digest` says what it holds."""
-    return f"{_SHARED}{digest}"
-
-
-def is_shared(table: str) -> bool:
-    """Whether a table is that of an inner stage that several views read."""
-    return table.startswith(_SHARED)

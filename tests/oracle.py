@@ -20,7 +20,8 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.relation import Relation
-from jobs.query.clauses.logical import Semantics, relations_of
+from jobs.model.view_options import Semantics
+from jobs.query.clauses.logical import relations_of
 from jobs.query.clauses.read import query_of
 from jobs.query.recompute.select import recompute_sql
 from jobs.query.recompute.text import FrozenJoin

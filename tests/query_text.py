@@ -7,7 +7,8 @@ from sqlglot import exp
 from jobs.catalog.catalog import Catalog
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
-from jobs.query.clauses.logical import Block, From, Query, Semantics
+from jobs.model.view_options import Semantics
+from jobs.query.clauses.logical import Block, From, Query
 from jobs.query.clauses.read import read_query
 from jobs.session.define.view_options import view_options
 from jobs.sql.dialect import sql_of

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.catalog.as_json import from_json, to_json
-from jobs.catalog.files import locked, sync, write
+from jobs.catalog.lock import locked
 from jobs.functions.python.declared import calls
 from jobs.model.definitions import Definition, Function, InsertQuery, Source
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
+from state_store.files import replace, sync_folder
 from state_store.layout import Lake, safe_name
 
 
@@ -147,7 +148,7 @@ class Catalog:
             for each in gone:
                 self._path(each).unlink()
                 del self._entries[each]
-            sync(self._lake.catalog)
+            sync_folder(self._lake.catalog)
             return gone
 
     def put_function(self, function: Function) -> None:
@@ -158,7 +159,7 @@ class Catalog:
         """
         with self._changing():
             self._check_uncalled(function.name)
-            write(self._function_path(function.name), to_json(0, function))
+            replace(self._function_path(function.name), to_json(0, function).encode())
             self._functions = self._read_functions()
 
     def remove_function(self, name: str) -> None:
@@ -173,7 +174,7 @@ class Catalog:
                 raise UnknownName.among("function", name, self._functions)
             self._check_uncalled(name)
             self._function_path(name).unlink()
-            sync(self._lake.catalog)
+            sync_folder(self._lake.catalog)
             del self._functions[name]
 
     @contextmanager
@@ -203,5 +204,5 @@ class Catalog:
         return self._lake.catalog / f"{safe_name(name)}.json"
 
     def _write(self, entry: _Entry) -> None:
-        write(self._path(entry.definition.name), to_json(entry.sequence, entry.definition))
+        replace(self._path(entry.definition.name), to_json(entry.sequence, entry.definition).encode())
         self._entries[entry.definition.name] = entry

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jobs.catalog.catalog import Catalog
+from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import META_COLUMNS, PLACE, TOMBSTONE
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import UnknownName
 from jobs.model.relation import Relation
-from state_store.layout import event_log_of
 
 
 def relation(name: str, catalog: Catalog, *, line: int | None = None, column: int | None = None) -> Relation:
@@ -54,4 +54,4 @@ def event_log(source: Source) -> Relation:
     Its key is the source's: what tells the versions of one row from those of another.
     """
     columns = tuple((c.name, c.type) for c in source.columns)
-    return Relation(event_log_of(source.name), (*columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN)), "append", source.key)
+    return Relation(tables.event_log(source), (*columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN)), "append", source.key)

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest.offsets import committed_offsets, log_table
+from jobs.ingest.offsets import committed_offsets
+from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
 from state_store.commits import CommitRecord
 from state_store.failpoints import failpoint
-from state_store.layout import dead_letters_of
 from state_store.table import Table
 from state_store.tablespec import TableSpec
 
@@ -66,13 +66,13 @@ def log_spec(source: Source) -> TableSpec:
     columns += [(name, sql_type.spark()) for name, sql_type in META_COLUMNS]
     if source.kind == "table":
         columns.append(("_tombstone", t.BOOLEAN.spark()))
-    return TableSpec(log_table(source), tuple(columns), "append")
+    return TableSpec(tables.event_log(source), tuple(columns), "append")
 
 
 def dead_letter_spec(source: Source) -> TableSpec:
     """The records of a source that could not be decoded, and why."""
     columns = tuple((name, sql_type.spark()) for name, sql_type in DEAD_LETTER_COLUMNS)
-    return TableSpec(dead_letters_of(source.name), columns, "append")
+    return TableSpec(tables.dead_letters(source.name), columns, "append")
 
 
 def ingest(spark: SparkSession, batch: DataFrame, sources: Sequence[Source], lake: Lake, writer: str) -> list[Ingested]:
@@ -140,7 +140,9 @@ class _Intake:
         failpoint("before-log-commit")
         if any(r.good is not None and r.good >= committed.get(r.partition, 0) for r in ranges):
             head = self._log.append(self._events(_above(committed)), record)
-            commits.append(Ingested(self._source.name, log_table(self._source), head.version, head.record.inserted))
+            commits.append(
+                Ingested(self._source.name, tables.event_log(self._source), head.version, head.record.inserted)
+            )
         elif any(r.next > committed.get(r.partition, 0) for r in ranges):
             # Broken or aborted records only. The log must not come back to them: retention may take them away.
             self._log.advance(record)
@@ -151,7 +153,7 @@ class _Intake:
         """Commit the batch's new dead letters, if there are any."""
         if all(r.broken is None for r in ranges):
             return []
-        name, source = dead_letters_of(self._source.name), self._source.name
+        name, source = tables.dead_letters(self._source.name), self._source.name
         table, before = self._open_table(dead_letter_spec(self._source))
         buried = self._offsets(before)
         first = {r.partition: max(committed.get(r.partition, 0), buried.get(r.partition, 0)) for r in ranges}

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobs.model import tables
 from jobs.model.definitions import Source
 from jobs.model.errors import OffsetsVanished
-from state_store.layout import event_log_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -20,16 +20,11 @@ if TYPE_CHECKING:
 Offsets = dict[str, dict[str, int]]
 
 
-def log_table(source: Source) -> str:
-    """The name of a source's event log."""
-    return source.name if source.kind == "stream" else event_log_of(source.name)
-
-
 def committed_offsets(source: Source, lake: Lake) -> dict[str, int]:
     """{partition: next offset} that the source's event log holds; empty before its first commit."""
     from state_store.reader import head
 
-    found = head(lake.table(log_table(source)))
+    found = head(lake.table(tables.event_log(source)))
     return {} if found is None else dict(found.record.offsets.get(source.topic, {}))
 
 

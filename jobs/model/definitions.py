@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jobs.model.types import SqlType
+from jobs.model.view_options import ViewOptions
 
 Kind = Literal["stream", "table"]
 """A stream only grows: its rows are events. A table has one row per key, that can change and go."""
@@ -87,6 +88,11 @@ class View:
     @property
     def key(self) -> tuple[str, ...]:
         return tuple(c.name for c in self.columns if c.key)
+
+    @property
+    def maintenance(self) -> ViewOptions:
+        """How the view is maintained, as its options say."""
+        return ViewOptions.read(self.options)
 
 
 @dataclass(frozen=True)

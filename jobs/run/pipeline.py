@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Definition, InsertQuery, Source
+from jobs.model import tables
+from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport, TableReport
 from jobs.run.orphans import end_orphan, noted_jvm
-from state_store.layout import Lake, dead_letters_of, event_log_of
+from state_store.layout import Lake
 from state_store.lock import writer_lock
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _typed_errors() -> Iterator[None]:
 
 
 def _finish(stream: PipelineStream, began: float) -> RunReport:
-    reports = [stream.tallies.report(table, stream.lake.table(table)) for table in tables_of(stream.definitions)]
+    reports = [stream.tallies.report(table, stream.lake.table(table)) for table in _reported(stream.definitions)]
     tables: tuple[TableReport, ...] = tuple(r for r in reports if r is not None)
     report = RunReport(stream.pipeline, stream.epochs, round(time.monotonic() - began, 3), tables)
     if stream.failures:
@@ -111,16 +112,10 @@ def _finish(stream: PipelineStream, began: float) -> RunReport:
     return report
 
 
-def tables_of(definitions: Sequence[Definition]) -> list[str]:
-    """The tables a pipeline keeps, in the order they are made; inner stages are not among them."""
+def _reported(definitions: Sequence[Definition]) -> list[str]:
+    """The tables that a run reports on, in the order in which they are made: inner stages, and rows on which an
+    expression of a view fails, are not among them."""
     names: list[str] = []
     for definition in definitions:
-        if isinstance(definition, InsertQuery):
-            continue
-        if isinstance(definition, Source):
-            if definition.kind == "table":
-                names.append(event_log_of(definition.name))
-            names += [definition.name, dead_letters_of(definition.name)]
-        else:
-            names.append(definition.name)
+        names += (definition.name,) if isinstance(definition, View) else tables.own_tables(definition)
     return names

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from jobs.ivm.refresh.error_policy import refresh_guarded
 from jobs.ivm.refresh.refresh import StageResult, refresh_stage
+from jobs.model import tables
 from jobs.model.errors import RefreshFailed
 from jobs.run.schedule import Maintained, maintained
 from state_store import reader
 from state_store.errors import StrandlineError
-from state_store.layout import dead_letters_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,11 +120,11 @@ def _refresh(
             upto=upto,
             # The inner stages of a query into a stream are the query's alone.
             vector_prefix=item.vector_prefix if own else None,
-            option=item.option,
+            option=item.options.refresh,
             functions=functions,
         )
-        letters = dead_letters_of(item.name if own else stage.table)
-        for result in refresh_guarded(refresh, lake, stage, item.errors, letters):
+        letters = tables.dead_letters(item.name if own else stage.table)
+        for result in refresh_guarded(refresh, lake, stage, item.options.errors, letters):
             now = time.monotonic()
             done.append((result, now - began))
             began = now

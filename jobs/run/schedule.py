@@ -6,20 +6,19 @@ definitions ──plan──> stages ──> one item per definition, and one pe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from jobs.ivm.plan.plan import plan
+from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import RefreshFailed
 from jobs.model.stage import Plan, Stage, inputs_of
-from state_store.layout import is_shared
+from jobs.model.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
-    from jobs.ivm.refresh.choose import RefreshOption
-    from jobs.ivm.refresh.error_policy import ErrorPolicy
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class Maintained:
         stages: in order; all but the last are the definition's own inner stages.
         inputs: the tables read that are not of these stages.
         vector_prefix: several queries may feed one stream from one input: each keeps vector entries of its own.
-        option: REFRESH of the view.
-        errors: ERRORS of the view: what happens to a row on which an expression fails.
+        options: of the view; the defaults for what is no view.
         serves: of a shared stage the views that read it.
     """
 
@@ -43,8 +41,7 @@ class Maintained:
     inputs: tuple[str, ...]
     fingerprint: str
     vector_prefix: str | None = None
-    option: RefreshOption = "auto"
-    errors: ErrorPolicy = "dead_letter"
+    options: ViewOptions = field(default_factory=ViewOptions)
     serves: tuple[str, ...] = ()
 
 
@@ -72,15 +69,15 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
 
 def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:
     """The tables of a definition's stages that other views may read as well."""
-    if not isinstance(definition, View) or definition.options.get("STATE") != "shared":
+    if not isinstance(definition, View) or definition.maintenance.state != "shared":
         return frozenset()
-    return frozenset(stage.table for stage in plan(definition, catalog).stages if is_shared(stage.table))
+    return frozenset(stage.table for stage in plan(definition, catalog).stages if tables.is_shared(stage.table))
 
 
 def _item(definition: Definition, made: Plan) -> Maintained:
     insert = isinstance(definition, InsertQuery)
-    options = definition.options if isinstance(definition, View) else {}
-    stages = tuple(stage for stage in made.stages if not is_shared(stage.table))
+    options = definition.maintenance if isinstance(definition, View) else ViewOptions()
+    stages = tuple(stage for stage in made.stages if not tables.is_shared(stage.table))
     return Maintained(
         name=definition.name,
         target=definition.target if isinstance(definition, InsertQuery) else definition.name,
@@ -88,15 +85,8 @@ def _item(definition: Definition, made: Plan) -> Maintained:
         inputs=_read(stages),
         fingerprint=_fingerprint(definition),
         vector_prefix=definition.name if insert else None,
-        option=cast("RefreshOption", options.get("REFRESH", "auto")),
-        errors=_policy(options),
+        options=options,
     )
-
-
-def _policy(options: Mapping[str, str]) -> ErrorPolicy:
-    """ksqlDB gives NULL where an expression fails; where its semantics are asked for, that is the default."""
-    default = "null" if options.get("SEMANTICS") == "ksql" else "dead_letter"
-    return cast("ErrorPolicy", options.get("ERRORS", default))
 
 
 def _shared(plans: Iterable[tuple[Definition, Plan]]) -> list[Maintained]:
@@ -104,7 +94,7 @@ def _shared(plans: Iterable[tuple[Definition, Plan]]) -> list[Maintained]:
     found: dict[str, Maintained] = {}
     for definition, made in plans:
         for stage in made.stages:
-            if is_shared(stage.table):
+            if tables.is_shared(stage.table):
                 one = Maintained(stage.table, stage.table, (stage,), _read((stage,)), stage.table)
                 known = found.get(stage.table, one)
                 found[stage.table] = replace(known, serves=(*known.serves, definition.name))

@@ -18,11 +18,11 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from jobs.ingest import event_logs, source
+from jobs.model import tables
 from jobs.model.definitions import Definition, Source
 from jobs.run.refresh_views import Maintained, refresh_all
 from jobs.run.tallies import Tallies
 from state_store import reader
-from state_store.layout import event_log_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ class PipelineStream:
 
     def _foreign_heads(self) -> dict[str, int]:
         own = {m.target for level in self.levels for m in level}
-        own |= {name for s in self.sources for name in (s.name, event_log_of(s.name))}
+        own |= {name for source in self.sources for name in tables.own_tables(source)}
         names = {name for level in self.levels for m in level for name in m.inputs} - own
         heads = {name: reader.head(self.lake.table(name)) for name in names}
         return {name: head.version for name, head in heads.items() if head is not None}

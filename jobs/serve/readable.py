@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog.relations import event_log, relation_of
+from jobs.model import tables
 from jobs.model.columns import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS
 from jobs.model.definitions import InsertQuery, Source
 from jobs.model.errors import NotSupported, UnknownName
 from jobs.model.relation import Relation
 from jobs.sql.dialect import position_of
-from state_store.layout import dead_letters_of, event_log_of
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -50,9 +50,9 @@ def _known(catalog: Catalog) -> dict[str, Relation]:
             continue
         relations[definition.name] = _visible(relation_of(definition))
         # All columns of a source's are meta columns: `*` shows them, so it is described like a table without a key.
-        letters = dead_letters_of(definition.name)
+        letters = tables.dead_letters(definition.name)
         columns = DEAD_LETTER_COLUMNS if isinstance(definition, Source) else FAILED_ROW_COLUMNS
         relations[letters] = Relation(letters, columns, "keyed")
         if isinstance(definition, Source) and definition.kind == "table":
-            relations[event_log_of(definition.name)] = event_log(definition)
+            relations[tables.event_log(definition)] = event_log(definition)
     return relations

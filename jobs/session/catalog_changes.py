@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
+from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import NotSupported, SqlError
 from jobs.sql.syntax import CreateSource, CreateView, Drop, InsertSelect
-from state_store.layout import dead_letters_of, event_log_of, safe_name
+from state_store.layout import safe_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,30 +111,27 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
     with writer_lock(lake.lock(definition.pipeline), f"drop/{os.getpid()}"):
         shared = _shared_by_none(definition, catalog)
         gone = catalog.remove(definition.name)
-        for table in (*tables_of(definition, lake), *(lake.table(name) for name in sorted(shared))):
+        for table in (*table_paths(definition, lake), *(lake.table(name) for name in sorted(shared))):
             _delete(table)
     return "\n".join(f"'{name}' dropped" for name in gone)
 
 
 def _check_replacement(existing: Definition, lake: Lake) -> None:
     """Refuse to change what has rows in the lake (NotSupported): they were read with the columns of before."""
-    if any((table / "_delta_log").exists() for table in tables_of(existing, lake)):
+    if any((table / "_delta_log").exists() for table in table_paths(existing, lake)):
         raise NotSupported(
             f"{described(existing)} has rows in the lake: changing it in place is not supported yet",
             hint="DROP it and CREATE it again: its topic is read from the beginning",
         )
 
 
-def tables_of(definition: Definition, lake: Lake) -> list[Path]:
+def table_paths(definition: Definition, lake: Lake) -> list[Path]:
     """The tables of the lake that belong to a definition alone, whether they are there or not."""
     if isinstance(definition, InsertQuery):
         return []
-    own, letters = lake.table(definition.name), lake.table(dead_letters_of(definition.name))
-    inserts = own.parent.glob(f"{safe_name(definition.name)}__insert_*__stage_*")
-    if isinstance(definition, View):
-        return [own, letters, *own.parent.glob(f"{safe_name(definition.name)}__stage_*"), *inserts]
-    below = [lake.table(event_log_of(definition.name))] if definition.kind == "table" else []
-    return [own, *below, letters, *inserts]
+    own = [lake.table(name) for name in tables.own_tables(definition)]
+    inner = [lake.tables.glob(pattern) for pattern in tables.inner_stages(safe_name(definition.name))]
+    return [*own, *chain.from_iterable(inner)]
 
 
 def _shared_by_none(definition: Definition, catalog: Catalog) -> frozenset[str]:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
 from jobs.ingest.logs.open import open_log
+from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SourceError
 from jobs.serve.results import Rows
 from state_store import reader
-from state_store.layout import Lake, dead_letters_of, event_log_of
+from state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,13 +48,13 @@ def _rows(definition: Definition, lake: Lake, log: Log) -> Iterator[_Row]:
                 definition, definition.name, "view", lake, _versions_behind(definition.name, definition.inputs, lake)
             )
         case Source(kind="table"):
-            below = event_log_of(definition.name)
+            below = tables.event_log(definition)
             yield _row(definition, below, "event log", lake, _events_behind(definition, below, lake, log))
             yield _row(definition, definition.name, "table", lake, _versions_behind(definition.name, (below,), lake))
         case Source():
             lag = _events_behind(definition, definition.name, lake, log)
             yield _row(definition, definition.name, "event log", lake, lag)
-    letters = dead_letters_of(definition.name)
+    letters = tables.dead_letters(definition.name)
     if reader.head(lake.table(letters)) is not None:
         unit = "events" if isinstance(definition, Source) else "versions"
         yield _row(definition, letters, "dead letters", lake, (0, unit))

@@ -21,7 +21,7 @@ from jobs.ingest.formats import json_text
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.primitive import PrimitiveFormat
 from jobs.ingest.logs.log import Records
-from jobs.ingest.offsets import log_table
+from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import META_COLUMNS
 from jobs.model.definitions import Column, Source
@@ -70,7 +70,7 @@ class _Intake:
     def __init__(self, source: Source, wire: Wire, topic: str) -> None:
         self.source = source
         self.topic = topic
-        self.log = log_table(source)
+        self.log = tables.event_log(source)
         self._wire = wire
         self._keys = tuple(column for column in source.columns if column.key)
         self._values = tuple(column for column in source.columns if not column.key)

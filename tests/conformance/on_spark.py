@@ -19,7 +19,7 @@ from deltalake import CommitProperties, write_deltalake
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.ingest.event_logs import log_spec
-from jobs.ingest.offsets import log_table
+from jobs.model import tables
 from jobs.model.settings import SparkSettings
 from jobs.run.refresh_views import Maintained, maintained, refresh_all
 from state_store import reader
@@ -147,7 +147,7 @@ class _Chunk:
 
     def _create(self, source: Source) -> None:
         """The source's event log, empty, as ingest leaves it before the first record."""
-        name = log_table(source)
+        name = tables.event_log(source)
         log = event_log(source) if source.kind == "table" else relation_of(source)
         self._schemas[name] = pa.schema([(column, kind.arrow()) for column, kind in log.columns])
         self._heads[name] = Table(self._spark, self._lake.table(name), log_spec(source)).ensure(CommitRecord(epoch=0))

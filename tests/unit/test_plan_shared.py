@@ -9,10 +9,11 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
+from jobs.model.tables import is_shared
 from jobs.run.schedule import maintained, shared_tables
 from jobs.session.catalog_changes import drop
 from jobs.sql.statements import Drop, parse_one
-from state_store.layout import Lake, is_shared
+from state_store.layout import Lake
 from tests.duck_lake import DuckLake
 from tests.statements import catalog_of, run
 

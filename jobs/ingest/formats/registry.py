@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient, SchemaRegistryError
 
-from jobs.ingest.logs.claim import claim
+from state_store.files import create
 from state_store.layout import safe_name
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class LocalRegistry(SchemaRegistryClient):
         folder = self._subjects / safe_name(subject_name)
         folder.mkdir(parents=True, exist_ok=True)
         version = 1
-        while not claim(_numbered(folder, version), json.dumps({"id": identity}).encode()):
+        while not create(_numbered(folder, version), json.dumps({"id": identity}).encode()):
             if _load(_numbered(folder, version))["id"] == identity:
                 break
             version += 1
@@ -99,7 +99,7 @@ class LocalRegistry(SchemaRegistryClient):
     def _claim_id(self, schema: Schema) -> int:
         self._ids.mkdir(parents=True, exist_ok=True)
         identity = 1
-        while not claim(_numbered(self._ids, identity), _text(schema).encode()):
+        while not create(_numbered(self._ids, identity), _text(schema).encode()):
             if _text(self.get_schema(identity)) == _text(schema):
                 break
             identity += 1

@@ -17,11 +17,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from jobs.ingest.logs import segment
-from jobs.ingest.logs.claim import claim
 from jobs.ingest.logs.log import CHUNK, Records
 from jobs.ingest.logs.partitioner import partition_for
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
+from state_store.files import create
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ class LocalLog:
         for partition in range(partitions):
             (folder / str(partition)).mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": 1, "topic": topic, "partitions": partitions})
-        claim(folder / "topic.json", text.encode())
+        create(folder / "topic.json", text.encode())
 
     def exists(self, topic: str) -> bool:
         return (self._lake.topic(topic) / "topic.json").exists()
@@ -124,7 +124,7 @@ class LocalLog:
         data = segment.encode(records)
         while True:
             base = self._end(folder)
-            if claim(folder / _name(base), data):
+            if create(folder / _name(base), data):
                 self._ends[folder] = base + len(records)
                 return base
 

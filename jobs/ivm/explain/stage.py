@@ -29,7 +29,7 @@ from jobs.model.stage_columns import hidden_columns, key_names, storage_of
 from jobs.sql.dialect import quote, sql_of
 
 if TYPE_CHECKING:
-    from jobs.ivm.refresh.choose import RefreshOption
+    from jobs.model.view_options import Refresh
 
 Fact = tuple[str, str]
 """What it is about, and the text."""
@@ -52,7 +52,7 @@ def rule(stage: Stage) -> str:
             return _map_rule(stage)
 
 
-def facts(stage: Stage, option: RefreshOption) -> Iterator[Fact]:
+def facts(stage: Stage, refresh: Refresh) -> Iterator[Fact]:
     """What the stage reads, does and keeps."""
     body = body_of(stage)
     for number, core in enumerate(body, 1):
@@ -63,7 +63,7 @@ def facts(stage: Stage, option: RefreshOption) -> Iterator[Fact]:
     yield "writes", f"{quote(stage.table)} ({', '.join(_shown(stage))}), {_kind(stage)}"
     yield "key", _key(stage)
     yield "keeps", _state(stage)
-    yield "refresh", in_words(stage, option)
+    yield "refresh", in_words(stage, refresh)
     reason = why_not(stage)
     if reason is not None:
         yield "because", f"not incremental: {reason}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.explain.stage import facts, rule
@@ -15,7 +15,7 @@ from jobs.sql.dialect import quote
 from jobs.sql.syntax import Explain
 
 if TYPE_CHECKING:
-    from jobs.ivm.refresh.choose import RefreshOption
+    from jobs.model.view_options import Refresh
 
 
 def explain(statement: Explain, catalog: Catalog) -> str:
@@ -32,9 +32,9 @@ def explain(statement: Explain, catalog: Catalog) -> str:
     definition = catalog.get(statement.name)
     if isinstance(definition, Source) and definition.kind == "stream":
         return f"{_title(definition)}\n  its event log is written by ingest from the topic '{definition.topic}'"
-    option = definition.options.get("REFRESH", "auto") if isinstance(definition, View) else "auto"
+    refresh = definition.maintenance.refresh if isinstance(definition, View) else "auto"
     made = plan(definition, catalog)
-    return _text(_title(definition), made, cast("RefreshOption", option), maintenance=statement.maintenance)
+    return _text(_title(definition), made, refresh, maintenance=statement.maintenance)
 
 
 def _title(definition: Definition) -> str:
@@ -45,11 +45,11 @@ def _title(definition: Definition) -> str:
     return f"{text}\n  {definition.query}"
 
 
-def _text(title: str, of: Plan, option: RefreshOption, *, maintenance: bool) -> str:
+def _text(title: str, of: Plan, refresh: Refresh, *, maintenance: bool) -> str:
     lines = [title]
     for number, stage in enumerate(of.stages, 1):
         lines += ["", f"stage {number} of {len(of.stages)}: {rule(stage)}"]
-        lines += [f"  {name:<9}{value}" for name, value in facts(stage, option)]
+        lines += [f"  {name:<9}{value}" for name, value in facts(stage, refresh)]
         if maintenance:
             lines += ["", *(f"    {line}" for line in maintenance_text(stage, "spark").splitlines())]
     lines += [f"\nnote: {note}" for note in of.notes]

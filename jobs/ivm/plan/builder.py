@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from jobs.ivm.plan.arrangements import arrangement
 from jobs.ivm.plan.map import marked_stage
 from jobs.ivm.plan.normal_form import digest_of
+from jobs.model import tables
 from jobs.model.relation import Relation
 from jobs.model.stage import Plan, Stage
 from jobs.model.stage_columns import relation_of
-from state_store.layout import shared_table, stage_of
+from jobs.model.view_options import Semantics, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobs.ivm.plan.rows import Rows
-    from jobs.query.clauses.logical import Query, Semantics
-
-State = Literal["full", "shared"]
+    from jobs.model.view_options import Semantics
+    from jobs.query.clauses.logical import Query
 
 
 @dataclass
@@ -61,7 +61,9 @@ class Stages:
         found = self._known.get(digest)
         if found is not None:
             return found
-        table = shared_table(digest) if self.state == "shared" else stage_of(self.view, len(self.made) + 1)
+        table = (
+            tables.shared_stage(digest) if self.state == "shared" else tables.inner_stage(self.view, len(self.made) + 1)
+        )
         stored = replace(stage, table=table)
         self.made.append(stored)
         self._known[digest] = relation_of(stored)

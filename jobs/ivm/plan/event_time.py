@@ -11,25 +11,25 @@ changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
 from jobs.model.stage import Core, MapStage, Output, Plan
 from jobs.model.types import BaseType
+from jobs.model.view_options import ViewOptions
 from jobs.query.clauses.conditions import conjoined
 
 _TIME = "_timestamp"
 
 
-def with_rowtime(plan: Plan, options: Mapping[str, str]) -> Plan:
+def with_rowtime(plan: Plan, options: ViewOptions) -> Plan:
     """The plan whose last stage gives the rows the time that the view's options ask for."""
-    name = options.get("TIMESTAMP")
+    name = options.timestamp
     last = plan.stages[-1]
     if name is None or not isinstance(last, MapStage):
         return plan
-    body = tuple(_timed(core, name, options.get("TIMESTAMP_FORMAT")) for core in last.body)
+    body = tuple(_timed(core, name, options.timestamp_format) for core in last.body)
     return replace(plan, stages=(*plan.stages[:-1], replace(last, body=body)))
 
 

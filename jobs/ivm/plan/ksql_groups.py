@@ -15,11 +15,11 @@ from sqlglot import exp
 
 from jobs.ivm.plan.rows import Rows
 from jobs.ivm.plan.trees import all_of, named
+from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import META_COLUMNS, PLACE, TOMBSTONE
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, Input, Output
-from state_store.layout import event_log_of
 
 _IN = "__in"
 
@@ -31,7 +31,7 @@ def with_events(rows: Rows) -> Rows | None:
     if others or rows.expand or relation.storage != "keyed" or relation.hidden != PLACE:
         return None
     columns = (*relation.columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN))
-    log = Relation(event_log_of(relation.name), columns, "append", relation.key)
+    log = Relation(tables.log_below(relation.name), columns, "append", relation.key)
     kept = exp.Not(this=named(TOMBSTONE, source.alias))
     return replace(rows, inputs=(Input(source.alias, log),), where=all_of(rows.where, kept))
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog.relations import event_log
-from jobs.ivm.plan.builder import Stages, State
+from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.event_time import with_rowtime
 from jobs.ivm.plan.query import stage_of_query
 from jobs.ivm.plan.rows import shifted
@@ -22,9 +22,9 @@ from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import NotSupported
 from jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
 from jobs.model.stage_columns import storage_of
-from jobs.query.clauses.logical import Query, Semantics
-from jobs.query.clauses.read import read_query
-from jobs.sql.dialect import parse_query
+from jobs.model.view_options import Semantics, State
+from jobs.query.clauses.logical import Query
+from jobs.query.clauses.read import query_of
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
@@ -46,13 +46,10 @@ def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
     if isinstance(definition, InsertQuery):
         target = catalog.get(definition.target)
         assert not isinstance(target, InsertQuery)
-        return _insert(definition, read_query(parse_query(definition.query), catalog, kind="stream"), target)
-    semantics: Semantics = "ksql" if definition.options.get("SEMANTICS") == "ksql" else "sql"
-    state: State = "shared" if definition.options.get("STATE") == "shared" else "full"
-    kind = None if definition.materialized else definition.kind
-    query = read_query(parse_query(definition.query), catalog, semantics=semantics, kind=kind)
-    made = plan_of_query(definition.name, query, semantics, state, pipeline=definition.pipeline)
-    return with_rowtime(made, definition.options)
+        return _insert(definition, query_of(definition, catalog), target)
+    options, query = definition.maintenance, query_of(definition, catalog)
+    made = plan_of_query(definition.name, query, options.semantics, options.state, pipeline=definition.pipeline)
+    return with_rowtime(made, options)
 
 
 def plan_of_query(
@@ -86,7 +83,7 @@ def _insert(definition: InsertQuery, query: Query, target: Source | View) -> Pla
     assert isinstance(last, MapStage)
     made = stages.plan(_into(last, definition.number, target.columns))
     made = replace(made, stages=(*made.stages[:-1], replace(made.stages[-1], table=target.name)))
-    return with_rowtime(made, target.options) if isinstance(target, View) else made
+    return with_rowtime(made, target.maintenance) if isinstance(target, View) else made
 
 
 def _into(stage: MapStage, number: int, columns: tuple[Column, ...]) -> Stage:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from jobs.ivm.rules.aggregate import recomputed
 from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
 from jobs.model.stage_columns import storage_of
+from jobs.model.view_options import Refresh
 from state_store import reader
 from state_store.deltalog import read_commit
 from state_store.digest import Digest
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from state_store.commits import Head
     from state_store.layout import Lake
 
-RefreshOption = Literal["auto", "incremental", "full"]
 
 # The keys of so many changes are some ten MB in memory, in each of the refreshes side by side. Beyond, sorting the
 # stored rows is worth its time anyway.
@@ -57,7 +57,7 @@ def first_refresh(spans: Sequence[Span]) -> Choice:
     return Choice("full", f"first refresh: all rows of {rows}", few_changes=False)
 
 
-def choose(lake: Lake, stage: Stage, spans: Sequence[Span], head: Head, option: RefreshOption) -> Choice:
+def choose(lake: Lake, stage: Stage, spans: Sequence[Span], head: Head, refresh: Refresh) -> Choice:
     """The cheaper way, unless the view's REFRESH says which."""
     moved = [span for span in spans if span.after != span.upto]
     said = ", ".join(f"'{span.relation.name}' from version {span.after} to {span.upto}" for span in moved)
@@ -65,9 +65,9 @@ def choose(lake: Lake, stage: Stage, spans: Sequence[Span], head: Head, option: 
     few = changed is not None and changed <= _MAX_BROADCAST_CHANGES
     if storage_of(stage) == "append" or isinstance(stage, LatestStage):
         return Choice("delta", f"changes of {said}", few)
-    if option == "full":
+    if refresh == "full":
         return Choice("full", f"REFRESH = 'full': all rows after changes of {said}", few_changes=False)
-    if option == "auto" and changed is not None and _reads_more_than_changes(stage):
+    if refresh == "auto" and changed is not None and _reads_more_than_changes(stage):
         rows = sum(_rows(lake, span) for span in spans)
         if changed > _CROSSING * rows:
             return Choice("full", f"all rows: {changed} of {rows} changed, {said}", few_changes=False)
@@ -102,13 +102,13 @@ def _rows(lake: Lake, span: Span) -> int:
     return Digest.parse(head.record.digest).count if head is not None else 0
 
 
-def in_words(stage: Stage, option: RefreshOption) -> str:
+def in_words(stage: Stage, refresh: Refresh) -> str:
     """What `choose` will do, for EXPLAIN."""
     if storage_of(stage) == "append" or isinstance(stage, LatestStage):
         return "its changes: rows are only ever added to what it reads"
-    if option == "full":
+    if refresh == "full":
         return "full: all rows, stored as a difference"
-    if option == "incremental":
+    if refresh == "incremental":
         return "incremental: the changes, whatever they cost"
     if not _reads_more_than_changes(stage):
         return "auto: the changes, which are all that it reads"

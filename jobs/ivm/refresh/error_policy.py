@@ -12,10 +12,11 @@ guarded, so nothing else has to be remembered, and a kill between the two commit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from jobs.ivm.refresh.guarded_stage import guarded, null_instead, strict, strict_outputs
 from jobs.model.errors import RowFailed
+from jobs.model.view_options import ErrorPolicy
 from state_store import reader
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from jobs.ivm.refresh.refresh import StageResult
     from jobs.model.stage import Stage
     from state_store.layout import Lake
-
-ErrorPolicy = Literal["dead_letter", "stop", "null"]
 
 
 def refresh_guarded(

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from jobs.functions.python.register import Library
-    from jobs.ivm.refresh.choose import RefreshOption
     from jobs.model.stage import Stage
+    from jobs.model.view_options import Refresh
     from state_store.layout import Lake
 
 # A stage whose inputs change without touching it commits nothing, so that it stays idle, but reads all versions since
@@ -114,7 +114,7 @@ def refresh_stage(
     *,
     upto: Mapping[str, int] | None = None,
     vector_prefix: str | None = None,
-    option: RefreshOption = "auto",
+    option: Refresh = "auto",
     functions: Library | None = None,
 ) -> StageResult:
     """Bring a stage's table to `upto` (default: the heads) of its inputs, in at most one commit.

@@ -14,8 +14,8 @@ from jobs.model.columns import EVENT_ORDER
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.stage import AggregateCall
 from jobs.model.types import BaseType
+from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs
-from jobs.query.clauses.logical import Semantics
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.dialect import position_of, sql_of
 

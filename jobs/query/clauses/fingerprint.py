@@ -13,7 +13,8 @@ from typing import Any
 from sqlglot import exp
 
 from jobs.model.hashed_names import field_name, plain_text
-from jobs.query.clauses.logical import Block, Query, Semantics
+from jobs.model.view_options import Semantics
+from jobs.query.clauses.logical import Block, Query
 from jobs.sql.dialect import sql_of
 
 

@@ -13,9 +13,10 @@ from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.definitions import InsertQuery, Kind, Source
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.types import SqlType
+from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs, Part
 from jobs.query.clauses.keys import gives_events, outputs_of
-from jobs.query.clauses.logical import Query, Semantics
+from jobs.query.clauses.logical import Query
 from jobs.sql.dialect import position_of
 
 _META = dict(META_COLUMNS)

@@ -21,8 +21,6 @@ from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, AnalyticCall, JoinType, Output
 from jobs.model.types import SqlType
 
-Semantics = Literal["sql", "ksql"]
-
 
 @dataclass(frozen=True)
 class From:

@@ -18,8 +18,8 @@ from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from jobs.model.stage import AnalyticCall
 from jobs.model.types import SqlType
+from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs
-from jobs.query.clauses.logical import Semantics
 from jobs.query.expressions.casts import widened
 from jobs.query.expressions.infer import Aggregate, infer
 from jobs.query.expressions.nested import is_constant

@@ -17,9 +17,10 @@ from jobs.catalog.catalog import Catalog
 from jobs.functions.python.declared import attach
 from jobs.model.definitions import InsertQuery, Kind, View
 from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.model.view_options import Semantics
 from jobs.query.clauses.block import read_block
 from jobs.query.clauses.from_clause import Context, read_with
-from jobs.query.clauses.logical import Query, Semantics
+from jobs.query.clauses.logical import Query
 from jobs.query.clauses.set_operations import read_set_operation
 from jobs.sql.dialect import parse_query, position_of
 
@@ -48,8 +49,8 @@ def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
     """
     if isinstance(definition, InsertQuery):
         return read_query(parse_query(definition.query), catalog, kind="stream")
-    semantics: Semantics = "ksql" if definition.options.get("SEMANTICS") == "ksql" else "sql"
     kind = None if definition.materialized else definition.kind
+    semantics = definition.maintenance.semantics
     return read_query(parse_query(definition.query), catalog, semantics=semantics, kind=kind)
 
 

@@ -22,10 +22,11 @@ from sqlglot import exp
 
 from jobs.model.definitions import Kind
 from jobs.model.stage import Output
+from jobs.model.view_options import Semantics
 from jobs.query.clauses.conditions import columns_equated, is_equality
 from jobs.query.clauses.inputs import ROWKEY, Inputs, Part
 from jobs.query.clauses.joins import Joins
-from jobs.query.clauses.logical import Block, Semantics
+from jobs.query.clauses.logical import Block
 from jobs.sql.dialect import sql_of
 from jobs.sql.trees import conjuncts
 

@@ -22,7 +22,8 @@ from __future__ import annotations
 from jobs.engines.engine import Dialect, engine_of
 from jobs.model.columns import WINDOW_BOUNDS
 from jobs.model.stage import Output
-from jobs.query.clauses.logical import Block, Query, Semantics, SetOperation
+from jobs.model.view_options import Semantics
+from jobs.query.clauses.logical import Block, Query, SetOperation
 from jobs.query.recompute.from_where import identity, meta_column, rows
 from jobs.query.recompute.groups import event_order, grouped
 from jobs.query.recompute.over import analytic

@@ -11,7 +11,8 @@ from jobs.engines.engine import Engine
 from jobs.functions.render import lower
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
-from jobs.query.clauses.logical import Query, Semantics
+from jobs.model.view_options import Semantics
+from jobs.query.clauses.logical import Query
 
 FrozenJoin = Callable[[str, str], str]
 """(alias of the events, alias of the frozen input) -> the condition that a row was there when the event came."""

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from jobs.catalog.catalog import Catalog
-from jobs.ivm.plan.builder import State
 from jobs.ivm.plan.event_time import with_rowtime
 from jobs.ivm.plan.incremental import check_incremental
 from jobs.ivm.plan.plan import plan_of_query
+from jobs.model import tables
 from jobs.model.columns import META_COLUMNS
 from jobs.model.definitions import Column, InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery
 from jobs.model.relation import Relation
 from jobs.model.stage_columns import relation_of
+from jobs.model.view_options import ViewOptions
 from jobs.query.clauses.fingerprint import fingerprint
 from jobs.query.clauses.keys import grows_by_groups, outputs_of
 from jobs.query.clauses.ksql_projection import check_projection
-from jobs.query.clauses.logical import Block, From, Query, Semantics, SetOperation, relations_of
+from jobs.query.clauses.logical import Block, From, Query, SetOperation, relations_of
 from jobs.query.clauses.read import read_query
 from jobs.session.define.options import timestamp_column
 from jobs.session.define.source import check_name
 from jobs.session.define.view_options import check_formats, view_options
 from jobs.sql.dialect import sql_of
 from jobs.sql.syntax import CreateView
-from state_store.layout import event_log_of
 
 
 def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
@@ -35,15 +33,16 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     """
     check_name(statement.name)
     options = view_options(statement.options)
-    semantics = cast(Semantics, options.get("SEMANTICS", "sql"))
-    state = cast(State, options.get("STATE", "full"))
+    semantics = ViewOptions.read(options).semantics
     query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind)
     _check_kind(statement, query, catalog)
     if statement.kind is not None:
         check_projection(query, statement.kind)
     _settle_rowtime(statement, query, options)
-    made = with_rowtime(plan_of_query(statement.name, query, semantics, state, pipeline=pipeline), options)
-    if options.get("REFRESH") == "incremental":
+    maintenance = ViewOptions.read(options)
+    made = plan_of_query(statement.name, query, semantics, maintenance.state, pipeline=pipeline)
+    made = with_rowtime(made, maintenance)
+    if maintenance.refresh == "incremental":
         check_incremental(made)
     stored = relation_of(made.stages[-1])
     meta = {name for name, _ in META_COLUMNS} if stored.storage == "append" else set()
@@ -77,7 +76,7 @@ def _settle_rowtime(statement: CreateView, query: Query, options: dict[str, str]
 
 def inputs_of(query: Query, catalog: Catalog) -> tuple[str, ...]:
     """The names of the definitions that a query reads; a table's event log is the table's."""
-    names = {event_log_of(each.name): each.name for each in catalog.definitions() if isinstance(each, Source)}
+    names = {tables.event_log(each): each.name for each in catalog.definitions() if isinstance(each, Source)}
     found = (relation.name for relation in relations_of(query))
     return tuple(dict.fromkeys(name if catalog.find(name) else names[name] for name in found))
 

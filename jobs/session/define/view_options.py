@@ -7,17 +7,19 @@ TIMESTAMP changes the time that the rows have (`jobs.ivm.plan.event_time`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
 
 from jobs.model.definitions import Column
 from jobs.model.errors import NotSupported, OptionRefused
+from jobs.model.view_options import ErrorPolicy, Refresh, Semantics, State
 from jobs.session.define.options import allowed, check_columns, check_topic, count_of, error, format_of
 from jobs.sql.syntax import Option
 
-_CHOICES = {
-    "REFRESH": ("auto", "incremental", "full"),
-    "STATE": ("full", "shared"),
-    "SEMANTICS": ("sql", "ksql"),
-    "ERRORS": ("dead_letter", "stop", "null"),
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "REFRESH": get_args(Refresh),
+    "STATE": get_args(State),
+    "SEMANTICS": get_args(Semantics),
+    "ERRORS": get_args(ErrorPolicy),
 }
 # Values that the language knows and the engine does not do yet.
 _LATER = {"STATE": ("partial",)}

@@ -1,0 +1,25 @@
+"""Files appear whole: one of many writers gets a name, and a replacement is seen whole or not at all."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from state_store.files import create, replace
+
+
+def test_one_of_many_writers_gets_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "7.json"
+    with ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(lambda n: create(path, b"%d" % n), range(64)))
+    assert sum(got) == 1
+    assert path.read_bytes() == b"%d" % got.index(True)
+    assert [each.name for each in path.parent.iterdir()] == ["7.json"]
+
+
+def test_a_replacement_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for text in (b"first", b"second"):
+        replace(path, text)
+        assert path.read_bytes() == text
+    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
