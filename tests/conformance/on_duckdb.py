@@ -16,7 +16,7 @@ from tests.conformance.compare import Unreadable
 from tests.conformance.plays import judged, run_case
 from tests.conformance.program import Program, Stopped, build
 from tests.conformance.report import Outcome
-from tests.duck_lake import DuckLake
+from tests.support.duck_lake import DuckLake
 
 
 def run(cases: Iterable[Case], modes: Sequence[str], cuts: int) -> Iterator[Outcome]:

@@ -21,8 +21,8 @@ from jobs.model.definitions import Column, Source
 from jobs.model.errors import OffsetsVanished, SourceUnavailable, TopicMissing
 from jobs.model.settings import KafkaSettings, Settings
 from state_store.layout import Lake
-from tests.draining import drain, rows_of, small_epochs
 from tests.kafka_broker import KafkaBroker, write
+from tests.support.drain_sources import drain, rows_of, small_epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

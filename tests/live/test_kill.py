@@ -21,8 +21,8 @@ import pytest
 
 from state_store import reader
 from state_store.layout import Lake
-from tests.invariants import assert_correct
 from tests.kafka_broker import KafkaBroker
+from tests.support.invariants import assert_correct
 
 EVENTS = 200_000
 BROKEN_EVERY = 1_000

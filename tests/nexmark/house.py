@@ -18,9 +18,9 @@ from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, View
 from jobs.session.define.analyze import define
 from jobs.sql.statements import CreateSource, CreateView, parse
-from tests.duck_lake import DuckLake
 from tests.nexmark.expected import EXPECTED
-from tests.rule_harness import multiset
+from tests.support.duck_lake import DuckLake
+from tests.support.rule_harness import multiset
 
 PIPELINE = Path(__file__).parents[2] / "jobs" / "pipelines" / "nexmark.sql"
 EVENTS = 3000

@@ -21,7 +21,7 @@ from jobs.session.interpreter import Interpreter
 from state_store import reader
 from tests.nexmark.expected import EXPECTED
 from tests.nexmark.house import HOUSE, from_scratch, statements, with_amendments
-from tests.rule_harness import multiset
+from tests.support.rule_harness import multiset
 
 EVENTS = 1200
 

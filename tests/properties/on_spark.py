@@ -18,11 +18,11 @@ from jobs.ivm.refresh import refresh
 from jobs.model.definitions import Source
 from jobs.run.refresh_views import maintained, refresh_all
 from state_store.layout import Lake
-from tests import lake_tables
-from tests.invariants import assert_correct
 from tests.properties.choices import Choices
 from tests.properties.histories import Batch
 from tests.properties.scenario import Scenario
+from tests.support import lake_tables
+from tests.support.invariants import assert_correct
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,15 +19,15 @@ from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import NotSupported
 from jobs.session.define.analyze import define
 from jobs.sql.statements import CreateView, parse_one
-from tests.duck_lake import DuckLake
-from tests.memory_catalog import MemoryCatalog
 from tests.properties.choices import Choices
 from tests.properties.expressions import Name
 from tests.properties.histories import Batch, history
 from tests.properties.queries import Queries
 from tests.properties.query_parts import Known
 from tests.properties.sources import Schema, schemas
-from tests.statements import run
+from tests.support.catalog_from_sql import run
+from tests.support.duck_lake import DuckLake
+from tests.support.memory_catalog import MemoryCatalog
 
 # So often a query is drawn anew when the front end refuses it; then the scenario has a view less.
 _TRIES = 4

@@ -19,7 +19,7 @@ from jobs.model.errors import OffsetsVanished, TopicMissing, revive
 from jobs.model.settings import Settings
 from state_store import reader
 from state_store.layout import Lake
-from tests.draining import WRITER, drain, rows_of, small_epochs
+from tests.support.drain_sources import WRITER, drain, rows_of, small_epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,8 +29,8 @@ from state_store.commits import CommitRecord
 from state_store.errors import NegativeWeight
 from state_store.layout import Lake
 from state_store.table import Table
-from tests.aggregate_cases import BEGIN, CALLS, LOG, grouped
-from tests.rule_harness import append_log, call, core, mapped, multiset, output, parse
+from tests.support.aggregate_cases import BEGIN, CALLS, LOG, grouped
+from tests.support.rule_harness import append_log, call, core, mapped, multiset, output, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

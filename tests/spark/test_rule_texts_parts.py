@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from tests.rule_harness import RuleBench
 from tests.spark.test_rule_texts import same_on_spark
+from tests.support.rule_harness import RuleBench
 from tests.unit import test_rules_analytic as analytic
 from tests.unit import test_rules_session as session
 

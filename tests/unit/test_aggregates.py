@@ -15,8 +15,8 @@ from jobs.model import types as t
 from jobs.model.errors import NotSupported, TypeMismatch
 from jobs.model.stage import AggregateCall
 from jobs.model.types import SqlType
-from tests.aggregate_cases import CALLS, called
-from tests.rule_harness import call, parse
+from tests.support.aggregate_cases import CALLS, called
+from tests.support.rule_harness import call, parse
 
 TWO = ("2", t.INT)
 TRUE = ("true", t.BOOLEAN)

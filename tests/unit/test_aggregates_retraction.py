@@ -18,8 +18,8 @@ from jobs.model import types as t
 from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, AggregateStage, Core, Input, Output
-from tests.aggregate_cases import BEGIN, CALLS, COLUMNS, ORDERED, called, rounded, values
-from tests.rule_harness import RuleBench, core, multiset, output, parse
+from tests.support.aggregate_cases import BEGIN, CALLS, COLUMNS, ORDERED, called, rounded, values
+from tests.support.rule_harness import RuleBench, core, multiset, output, parse
 
 # Each part is one query of a dozen calls; an example runs it a few times.
 PARTS = [list(CALLS)[start::4] for start in range(4)]

@@ -23,8 +23,8 @@ from jobs.model.errors import (
 from jobs.model.stage import MapStage
 from jobs.sql.dialect import sql_of
 from state_store.layout import Lake
-from tests.duck_lake import DuckLake
-from tests.statements import catalog_of, run
+from tests.support.catalog_from_sql import catalog_of, run
+from tests.support.duck_lake import DuckLake
 
 SOURCES = """
 CREATE STREAM readings (sensor VARCHAR KEY, reading DOUBLE, area VARCHAR, n INT, at TIMESTAMP, tags ARRAY<VARCHAR>);

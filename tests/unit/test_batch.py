@@ -9,10 +9,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests import oracle
-from tests.duck_lake import DuckLake
-from tests.memory_catalog import MemoryCatalog
-from tests.statements import run
+from tests.support import oracle
+from tests.support.catalog_from_sql import run
+from tests.support.duck_lake import DuckLake
+from tests.support.memory_catalog import MemoryCatalog
 
 SOURCES = """
 CREATE STREAM visit (product VARCHAR, person VARCHAR, length INT) WITH (KAFKA_TOPIC='visit', VALUE_FORMAT='JSON');

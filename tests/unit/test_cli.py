@@ -23,7 +23,7 @@ from jobs.model.settings import Settings
 from jobs.run import pipeline
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
-from tests.lake_tables import append, delete
+from tests.support.lake_tables import append, delete
 
 COMMAND = Path(sys.executable).with_name("strandline")
 FILE = Path(__file__).parents[2] / "jobs" / "pipelines" / "package_locations.sql"

@@ -15,7 +15,7 @@ from jobs.ivm.rules.recompute_diff import difference
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import MapStage
-from tests.rule_harness import RuleBench, core, multiset
+from tests.support.rule_harness import RuleBench, core, multiset
 
 COLUMNS = (("k", t.VARCHAR), ("l", t.INT), ("v", t.INT), ("x", t.DOUBLE))
 TABLE = Relation("t", COLUMNS, "keyed", ("k", "l"))

@@ -13,7 +13,7 @@ from jobs.query.clauses.expansions import TABLE_FUNCTIONS, items_of
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope, Typed
 from jobs.sql.dialect import parse_expression
-from tests.function_cases import COLUMNS, table
+from tests.support.function_cases import COLUMNS, table
 
 
 def _items(text: str) -> Typed:

@@ -12,7 +12,7 @@ from jobs.ivm.explain.view import explain
 from jobs.model.errors import NotSupported, UnknownName
 from jobs.sql.statements import Explain, parse_one
 from state_store.layout import Lake
-from tests.statements import catalog_of
+from tests.support.catalog_from_sql import catalog_of
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from jobs.model.relation import Relation
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
 from jobs.sql.dialect import parse_expression
-from tests.rule_harness import insert
+from tests.support.rule_harness import insert
 
 COLUMNS = (("a", t.INT), ("b", t.INT), ("s", t.VARCHAR), ("d", t.decimal(38, 2)))
 SCOPE = Scope(Relation("r", COLUMNS, "append"), ("r",))

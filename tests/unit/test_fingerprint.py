@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import View
 from state_store.layout import Lake
-from tests.statements import catalog_of
+from tests.support.catalog_from_sql import catalog_of
 
 TEXT = """
 CREATE TABLE shop (id INT PRIMARY KEY, tags ARRAY<STRUCT<name VARCHAR, weight DECIMAL(9, 2)>>, city MAP<VARCHAR, INT>);

@@ -15,7 +15,7 @@ from jobs.query.expressions.infer import infer
 from jobs.query.expressions.rewrites import REWRITES
 from jobs.query.expressions.scope import Scope
 from jobs.sql.dialect import parse_expression, parse_select, sql_of
-from tests.function_cases import EXPECTED, elaborated, table
+from tests.support.function_cases import EXPECTED, elaborated, table
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from jobs.sql.dialect import parse_expression
 from state_store.errors import WriterBusy
 from state_store.layout import Lake
 from state_store.lock import writer_lock
-from tests.lake_tables import append, events
+from tests.support.lake_tables import append, events
 
 STREAM = "CREATE STREAM s (id BIGINT KEY, name VARCHAR, d DECIMAL(6, 2)) WITH (KAFKA_TOPIC = 't', PARTITIONS = 3);"
 VIEW = "CREATE TABLE v AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;"

@@ -11,7 +11,7 @@ from sqlglot import exp
 from jobs.functions.render import lower
 from jobs.query.clauses.ksql_nulls import ksql_condition, ksql_value
 from jobs.sql.dialect import sql_of
-from tests.function_cases import elaborated, table
+from tests.support.function_cases import elaborated, table
 
 
 def _on_nulls(text: str, settle: Callable[[exp.Expression], exp.Expression]) -> object:

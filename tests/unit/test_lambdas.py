@@ -18,7 +18,7 @@ from jobs.model.relation import Relation
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope, Typed
 from jobs.sql.dialect import parse_expression, sql_of
-from tests.function_cases import elaborated
+from tests.support.function_cases import elaborated
 
 _COLUMNS = (("items", t.array(t.BIGINT)), ("pairs", t.map_of(t.VARCHAR, t.BIGINT)), ("n", t.BIGINT))
 _SMALL = st.integers(-5, 5)

@@ -27,7 +27,7 @@ from orchestration.assets import pipeline_assets
 from orchestration.launch import DrainClient
 from orchestration.translator import Translator
 from state_store.layout import Lake
-from tests.memory_catalog import MemoryCatalog
+from tests.support.memory_catalog import MemoryCatalog
 
 # Python starts in well under a second; a machine that is busy with other tests may need many.
 PATIENCE_SECONDS = 60.0

@@ -10,7 +10,7 @@ from jobs.query.clauses.read import read_query
 from jobs.sql.dialect import parse_query
 from orchestration.lineage import Origin, lineage
 from state_store.layout import Lake
-from tests.statements import catalog_of
+from tests.support.catalog_from_sql import catalog_of
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ from jobs.model.settings import FunctionSettings, Settings, load_settings
 from jobs.serve.results import Document, Message, Rows
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
-from tests.own_rules import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call, function
-from tests.rule_harness import RuleBench, multiset
+from tests.support.python_function_stage import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call, function
+from tests.support.rule_harness import RuleBench, multiset
 
 SPREAD = f"CREATE FUNCTION spread(low BIGINT, high BIGINT) RETURNS DOUBLE LANGUAGE PYTHON AS '{MODULE}:spread'"
 STREAM = "CREATE STREAM s (id BIGINT KEY, low INT, high BIGINT, name VARCHAR) WITH (KAFKA_TOPIC = 't')"
@@ -76,8 +76,8 @@ def test_the_allow_list_comes_from_the_environment(monkeypatch: pytest.MonkeyPat
     ("code", "words"),
     [
         ("nonsense", "does not name Python code"),
-        ("tests.own_functions:missing", "has no 'missing'"),
-        ("tests.own_functions:NOT_CALLABLE", "cannot be called"),
+        ("tests.support.python_functions:missing", "has no 'missing'"),
+        ("tests.support.python_functions:NOT_CALLABLE", "cannot be called"),
         ("tests.no_such_module:f", "cannot be imported"),
     ],
 )

@@ -25,7 +25,7 @@ from jobs.model.stage import (
 from jobs.model.stage_columns import hidden_columns, relation_of, storage_of, visible_columns
 from jobs.sql.dialect import sql_of
 from state_store.layout import Lake
-from tests.statements import catalog_of, run
+from tests.support.catalog_from_sql import catalog_of, run
 
 SOURCES = """
 CREATE STREAM readings (sensor VARCHAR KEY, reading DOUBLE, area VARCHAR, n INT);

@@ -10,7 +10,7 @@ from jobs.model.definitions import META_COLUMNS
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import Input, JoinType
-from tests.plan_bench import e
+from tests.support.plan_bench import e
 
 ORDERS = Relation("orders", (("id", t.INT), ("who", t.INT), ("big", t.BIGINT)), "keyed", ("id",))
 USERS = Relation("users", (("id", t.INT), ("city", t.INT)), "keyed", ("id",))

@@ -16,7 +16,7 @@ from jobs.model.relation import Relation
 from jobs.model.stage import AnalyticCall
 from jobs.query.clauses.logical import Block, From, Query, SetOperation, TimeWindow
 from state_store.layout import Lake
-from tests.plan_bench import Feeder, PlanBench, block, call, e, out, source
+from tests.support.plan_bench import Feeder, PlanBench, block, call, e, out, source
 
 VISIT = source("visit", "stream", "product", product=t.VARCHAR, person=t.VARCHAR, length=t.INT)
 CLICK = source("click", "stream", "product", product=t.VARCHAR, n=t.INT)

@@ -13,8 +13,8 @@ from jobs.run.schedule import maintained, shared_tables
 from jobs.session.catalog_changes import drop
 from jobs.sql.statements import Drop, parse_one
 from state_store.layout import Lake, is_shared
-from tests.duck_lake import DuckLake
-from tests.statements import catalog_of, run
+from tests.support.catalog_from_sql import catalog_of, run
+from tests.support.duck_lake import DuckLake
 
 SOURCES = """
 CREATE STREAM visit (product VARCHAR KEY, person VARCHAR, length INT);

@@ -14,9 +14,9 @@ from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
 from jobs.model.stage import AggregateStage, MapStage
 from state_store.layout import Lake
-from tests.duck_lake import DuckLake
-from tests.rule_harness import multiset
-from tests.statements import catalog_of, run
+from tests.support.catalog_from_sql import catalog_of, run
+from tests.support.duck_lake import DuckLake
+from tests.support.rule_harness import multiset
 
 SOURCES = """
 CREATE TABLE info (product VARCHAR PRIMARY KEY, category VARCHAR, price INT);

@@ -12,7 +12,7 @@ from jobs.model.settings import Settings
 from jobs.serve.results import Rows
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
-from tests.lake_tables import NOON, append, delete, events, update
+from tests.support.lake_tables import NOON, append, delete, events, update
 
 DEFINITIONS = """
     CREATE STREAM readings (sensor VARCHAR KEY, reading DOUBLE, area VARCHAR, n INT) WITH (KAFKA_TOPIC = 'readings');

@@ -15,7 +15,7 @@ from jobs.serve.results import LiveRows, Tombstone
 from jobs.session.interpreter import Interpreter
 from state_store.errors import TableMissing
 from state_store.layout import Lake
-from tests.lake_tables import append, delete, events, update
+from tests.support.lake_tables import append, delete, events, update
 
 DEFINITIONS = """
     CREATE STREAM checkins (id BIGINT KEY, place VARCHAR) WITH (KAFKA_TOPIC = 'checkins');

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from jobs.query.clauses.read import read_query
 from jobs.query.recompute.select import batch_sql
 from jobs.sql.dialect import fold, parse_query
-from tests.memory_catalog import MemoryCatalog
-from tests.statements import run
+from tests.support.catalog_from_sql import run
+from tests.support.memory_catalog import MemoryCatalog
 
 SOURCES = """
 CREATE STREAM s (id INT, k VARCHAR, v INT);

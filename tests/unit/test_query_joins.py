@@ -7,8 +7,8 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from state_store.layout import Lake
-from tests.query_text import block, joins, shown, sql
-from tests.statements import catalog_of, run
+from tests.support.catalog_from_sql import catalog_of, run
+from tests.support.query_text import block, joins, shown, sql
 
 SOURCES = """
 CREATE STREAM orders (id INT KEY, customer INT, item VARCHAR);

@@ -9,8 +9,8 @@ from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
 from jobs.model.relation import Relation
 from jobs.query.clauses.logical import Block, SetOperation, relations_of
 from state_store.layout import Lake
-from tests.query_text import block, joins, read, shown, sql
-from tests.statements import catalog_of, run
+from tests.support.catalog_from_sql import catalog_of, run
+from tests.support.query_text import block, joins, read, shown, sql
 
 SOURCES = """
 CREATE STREAM s (id INT KEY, k VARCHAR, v INT);

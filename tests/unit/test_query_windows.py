@@ -9,8 +9,8 @@ from jobs.model.errors import InvalidQuery, NotSupported, SqlError, SqlSyntaxErr
 from jobs.query.clauses.logical import TimeWindow
 from jobs.sql.dialect import parse_query, sql_of
 from state_store.layout import Lake
-from tests.query_text import block, joins, shown, sql
-from tests.statements import catalog_of
+from tests.support.catalog_from_sql import catalog_of
+from tests.support.query_text import block, joins, shown, sql
 
 SOURCES = """
 CREATE STREAM s (id INT KEY, k VARCHAR, v INT, tags ARRAY<VARCHAR>, who STRUCT<name VARCHAR, age INT>);

@@ -14,8 +14,8 @@ from jobs.engines.engine import NEGATIVE_WEIGHT
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage
-from tests.aggregate_cases import AT, BEGIN, CALLS, LOG, called, grouped, logs
-from tests.rule_harness import RuleBench, call, core, insert, multiset, output, parse
+from tests.support.aggregate_cases import AT, BEGIN, CALLS, LOG, called, grouped, logs
+from tests.support.rule_harness import RuleBench, call, core, insert, multiset, output, parse
 
 # An example runs a few epochs, of all functions at once in half a second each.
 EXAMPLES = 12

@@ -17,7 +17,7 @@ from jobs.model import types as t
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import AnalyticCall, AnalyticStage
-from tests.rule_harness import RuleBench, core, multiset, output, parse
+from tests.support.rule_harness import RuleBench, core, multiset, output, parse
 
 # An example runs a few epochs in a few milliseconds each: this many take some seconds.
 EXAMPLES = 40

@@ -13,7 +13,7 @@ from jobs.ivm.rules.maintenance import maintenance
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, Input, JoinType, MapStage, Output
-from tests.rule_harness import Changes, RuleBench, append_log, multiset, parse
+from tests.support.rule_harness import Changes, RuleBench, append_log, multiset, parse
 
 # Some ten milliseconds each, for every shape of join.
 EXAMPLES = 20

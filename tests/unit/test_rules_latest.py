@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jobs.model import types as t
 from jobs.model.stage import LatestStage
-from tests.rule_harness import RuleBench, append_log, multiset, output
+from tests.support.rule_harness import RuleBench, append_log, multiset, output
 
 EXAMPLES = 40
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)

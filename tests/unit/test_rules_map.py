@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import MapStage
-from tests.rule_harness import RuleBench, append_log, insert, mapped, multiset, output
+from tests.support.rule_harness import RuleBench, append_log, insert, mapped, multiset, output
 
 EXAMPLES = 40
 

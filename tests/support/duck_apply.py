@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jobs.model.stage import Stage
 from jobs.model.stage_columns import key_names, key_path, visible_columns
-from tests.duck_store import ALWAYS, FROM, TO, Store, quoted
+from tests.support.duck_store import ALWAYS, FROM, TO, Store, quoted
 
 
 def append(stage: Stage, store: Store, sql: str, epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""The functions of `tests.own_functions` as the catalog holds them, and a stage that aggregates by them."""
+"""The functions of `tests.support.python_functions` as the catalog holds them, and a stage that aggregates by them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jobs.model.definitions import Column, Function
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateCall, AggregateStage
 from jobs.model.types import SqlType
-from tests import own_functions
-from tests.rule_harness import core, output, parse
+from tests.support import python_functions
+from tests.support.rule_harness import core, output, parse
 
-MODULE = own_functions.__name__
+MODULE = python_functions.__name__
 
 
 def function(name: str, parameters: list[SqlType], returns: SqlType, attribute: str, **options: Any) -> Function:

@@ -27,7 +27,7 @@ from jobs.query.recompute.text import FrozenJoin
 from state_store import reader
 from state_store.layout import Lake
 from state_store.tablespec import STATE
-from tests.rule_harness import comparable
+from tests.support.rule_harness import comparable
 
 Rows = Counter[tuple[Any, ...]]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.model import types as t
 from jobs.model.stage import AggregateCall, AggregateStage
-from tests.rule_harness import append_log, call, core, output
+from tests.support.rule_harness import append_log, call, core, output
 
 COLUMNS = (
     ("k", t.VARCHAR),

@@ -24,9 +24,9 @@ from jobs.model.types import SqlType
 from jobs.query.clauses.logical import Block, From
 from jobs.sql.dialect import parse_expression
 from state_store.layout import Lake
-from tests.duck_lake import DuckLake, Row
-from tests.duck_store import quoted
-from tests.rule_harness import multiset
+from tests.support.duck_lake import DuckLake, Row
+from tests.support.duck_store import quoted
+from tests.support.rule_harness import multiset
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

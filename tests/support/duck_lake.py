@@ -28,9 +28,9 @@ from jobs.model.definitions import Definition, InsertQuery, Source
 from jobs.model.relation import Relation
 from jobs.model.stage import Stage, inputs_of
 from jobs.model.stage_columns import key_names, storage_of
-from tests import oracle
-from tests.duck_apply import append, path, settle
-from tests.duck_store import FROM, TO, Store, quoted
+from tests.support import oracle
+from tests.support.duck_apply import append, path, settle
+from tests.support.duck_store import FROM, TO, Store, quoted
 
 Row = dict[str, Any]
 

@@ -6,7 +6,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Source, View
 from state_store import changelog, reader
 from state_store.layout import Lake
-from tests import oracle
+from tests.support import oracle
 
 
 def assert_correct(lake: Lake, pipeline: str) -> None:
