@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import TopicPartition
 
+from infra.kafka.broker import KafkaBroker, write
 from jobs.ingest import event_logs, source
 from jobs.ingest.logs.kafka_log import KafkaLog, client_options
 from jobs.ingest.logs.log import Record
@@ -21,7 +22,6 @@ from jobs.model.definitions import Column, Source
 from jobs.model.errors import OffsetsVanished, SourceUnavailable, TopicMissing
 from jobs.model.settings import KafkaSettings, Settings
 from state_store.layout import Lake
-from tests.kafka_broker import KafkaBroker, write
 from tests.support.drain_sources import drain, rows_of, small_epochs
 
 if TYPE_CHECKING:

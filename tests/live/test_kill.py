@@ -19,9 +19,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from infra.kafka.broker import KafkaBroker
 from state_store import reader
 from state_store.layout import Lake
-from tests.kafka_broker import KafkaBroker
 from tests.support.invariants import assert_correct
 
 EVENTS = 200_000

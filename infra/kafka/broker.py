@@ -1,6 +1,6 @@
-"""A real Apache Kafka broker for tests: one KRaft node from jars, on free ports, killed with all its processes.
+"""A real Apache Kafka broker for tests and benchmarks: one KRaft node from jars, on free ports.
 
-`infra/jars.py kafka` fetches the jars. The broker is ready in three to five seconds.
+`infra/jars.py kafka` fetches the jars. The broker is ready in three to five seconds, and ends with all its processes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from functools import cached_property
 from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
-_REPOSITORY = Path(__file__).parents[1]
-_JARS = Path(sys.prefix) / "share" / "strandline" / "kafka"
+from infra.jars import home
+
+_HERE = Path(__file__).resolve().parent
 # The ready broker takes 3–5 s on two idle cores; other tests may be running beside it.
 _PATIENCE = 60.0
 
@@ -117,8 +118,9 @@ class KafkaBroker:
         return AdminClient({"bootstrap.servers": self.bootstrap_servers})
 
     def _java(self, heap: str) -> list[str]:
-        log4j = _REPOSITORY / "infra" / "kafka" / "log4j2.properties"
-        return ["java", f"-Xms{heap}", f"-Xmx{heap}", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{_JARS}/*"]
+        log4j = _HERE / "log4j2.properties"
+        jars = home("kafka")
+        return ["java", f"-Xms{heap}", f"-Xmx{heap}", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars}/*"]
 
     def _answers(self) -> bool:
         try:
@@ -164,8 +166,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _fetch_jars() -> None:
-    fetched = subprocess.run(
-        [sys.executable, str(_REPOSITORY / "infra" / "jars.py"), "kafka"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, str(_HERE.parent / "jars.py"), "kafka"]
+    fetched = subprocess.run(command, capture_output=True, text=True, check=False)
     if fetched.returncode != 0:
         raise RuntimeError(f"Kafka's jars are missing and could not be fetched:\n{fetched.stderr}")
