@@ -12,7 +12,7 @@ from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
 from tests.support.aggregate_cases import CALLS, called
 from tests.support.rule_harness import RuleBench, multiset
-from tests.unit.test_aggregates_retraction import Table, body, some_operations, stage_of
+from tests.unit.functions.aggregates.test_retraction import Table, body, some_operations, stage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

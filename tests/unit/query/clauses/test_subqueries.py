@@ -1,4 +1,4 @@
-"""Subqueries of expressions: which inputs they become, where they cannot stand. Their meaning: test_query_answers."""
+"""Subqueries of expressions: which inputs they become, where they cannot stand. Their meaning: test_read."""
 
 from __future__ import annotations
 

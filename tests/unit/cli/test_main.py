@@ -26,7 +26,7 @@ from state_store.layout import Lake
 from tests.support.lake_tables import append, delete
 
 COMMAND = Path(sys.executable).with_name("strandline")
-FILE = Path(__file__).parents[2] / "jobs" / "pipelines" / "package_locations.sql"
+FILE = Path(__file__).parents[3] / "jobs" / "pipelines" / "package_locations.sql"
 ROWS = [(1, "Rome"), (2, "Rome"), (3, "Washington")]
 
 
