@@ -10,11 +10,11 @@ from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.stage import AggregateStage, Stage, storage_of_body
 from jobs.model.stage_columns import storage_of
-from tests.conformance.compare import Sink
+from tests.conformance.compare import ComparedRelation
 from tests.conformance.program import Program
 
 
-def sink_of(view: View | Source, program: Program) -> Sink:
+def compared_relation(view: View | Source, program: Program) -> ComparedRelation:
     """The view, or the source that queries write to, as what its records are compared with."""
     keys = [column for column in view.columns if column.key]
     values = [column for column in view.columns if not column.key]
@@ -27,7 +27,7 @@ def sink_of(view: View | Source, program: Program) -> Sink:
     # The rows of a stream can only go when it is an outer join of streams, or reads one.
     padded = isinstance(view, View) and not table and storage_of(_last_stage(view, program)) == "keyed"
     kept = isinstance(view, View) and any(_keeps_empty(stage) for stage in plan(view, program.catalog).stages)
-    return Sink(view.name, tuple(keys), tuple(values), program.wires[view.name], table, padded, kept)
+    return ComparedRelation(view.name, tuple(keys), tuple(values), program.wires[view.name], table, padded, kept)
 
 
 def _grouped(view: View, program: Program) -> tuple[str, ...]:

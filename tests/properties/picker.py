@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 T = TypeVar("T")
 
 
-class Choices:
-    """Choices out of integers between two bounds; smaller integers make simpler things.
+class Picker:
+    """Picks made of integers between two bounds; smaller integers make simpler things.
 
     Args:
         integer: gives one between the bounds, both included.
@@ -22,12 +22,12 @@ class Choices:
         self.count = integer
 
     @classmethod
-    def drawn(cls, draw: st.DrawFn) -> Choices:
+    def drawn(cls, draw: st.DrawFn) -> Picker:
         """Drawn by hypothesis, which finds a smaller example when one fails."""
         return cls(lambda low, high: draw(st.integers(low, high)))
 
     @classmethod
-    def seeded(cls, seed: int) -> Choices:
+    def seeded(cls, seed: int) -> Picker:
         """The same each time for one seed."""
         return cls(random.Random(seed).randint)
 

@@ -23,7 +23,7 @@ def failure(example: Scenario) -> str:
     return ""
 
 
-def smaller(example: Scenario) -> Scenario:
+def shrunk(example: Scenario) -> Scenario:
     """A part of a failing scenario that still fails, and no smaller part does."""
     while True:
         found = next((each for each in _parts(example) if failure(each)), None)

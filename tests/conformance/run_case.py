@@ -1,6 +1,6 @@
 """Running cases: which inputs go in together, and what the views hold after each epoch.
 
-A *play* is one way to cut the inputs of a case into epochs. The state after all of them must not depend on it.
+There are several ways to cut the inputs of a case into epochs. The state after all of them must not depend on it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from jobs.model.definitions import Source
 from tests.conformance.cases import Case
-from tests.conformance.compare import Expected, Sink, Unreadable
-from tests.conformance.feed import Feed
+from tests.conformance.compare import ComparedRelation, Expected, Unreadable
+from tests.conformance.compared_relation import compared_relation
+from tests.conformance.decode_inputs import InputDecoder
 from tests.conformance.program import Program
-from tests.conformance.sinks import sink_of
 from tests.conformance.verdicts import changelog_order, final_state
 
 Row = dict[str, Any]
@@ -26,7 +26,7 @@ Snapshots = list[dict[str, list[Row]]]
 
 
 class Engine(Protocol):
-    """A place where the definitions of one case are maintained, fresh for each play."""
+    """A place where the definitions of one case are maintained, fresh for each run."""
 
     def feed(self, log: str, rows: Sequence[Row]) -> None: ...
 
@@ -36,38 +36,38 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A case ready to be judged: the records that must come out of each stream or table."""
+class PreparedCase:
+    """A case ready to run: the records that must come out of each stream or table."""
 
     case: Case
     program: Program
-    wanted: dict[str, tuple[Sink, list[Expected]]]
+    wanted: dict[str, tuple[ComparedRelation, list[Expected]]]
 
     @property
     def watched(self) -> list[str]:
         return list(self.wanted)
 
 
-def judged(case: Case, program: Program) -> Judged:
+def prepared(case: Case, program: Program) -> PreparedCase:
     """Read the expected records. Without any, the last view must be empty.
 
     Raises:
         Unreadable: a view has other columns than ksqlDB's, or an output names no view.
     """
-    wanted: dict[str, tuple[Sink, list[Expected]]] = {}
+    wanted: dict[str, tuple[ComparedRelation, list[Expected]]] = {}
     for record in case.outputs:
         view = program.written_by(str(record["topic"]))
         if view is None:
             raise Unreadable(f"nothing writes the topic {record['topic']}")
-        sink, records = wanted.setdefault(view.name, (sink_of(view, program), []))
-        records.append(sink.expected(record))
+        compared, records = wanted.setdefault(view.name, (compared_relation(view, program), []))
+        records.append(compared.expected(record))
     if not case.outputs and program.views:
         last = program.views[-1]
-        wanted[last.name] = (sink_of(last, program), [])
-    return Judged(case, program, wanted)
+        wanted[last.name] = (compared_relation(last, program), [])
+    return PreparedCase(case, program, wanted)
 
 
-def plays(case: Case, mode: str, cuts: int, *, singly: bool = True) -> list[Batches]:
+def ways_to_cut(case: Case, mode: str, cuts: int, *, singly: bool = True) -> list[Batches]:
     """How the inputs go in: all at once and at random cuts (A), or record by record (B).
 
     Args:
@@ -88,12 +88,12 @@ def plays(case: Case, mode: str, cuts: int, *, singly: bool = True) -> list[Batc
     return found
 
 
-def play(engine: Engine, program: Program, batches: Batches, watched: Iterable[str]) -> Snapshots:
+def run_batches(engine: Engine, program: Program, batches: Batches, watched: Iterable[str]) -> Snapshots:
     """Feed the batches one after the other, and look after each refresh."""
-    feed = Feed(program)
+    inputs = InputDecoder(program)
     seen: Snapshots = []
     for batch in batches or [[]]:
-        for log, rows in feed.rows(batch).items():
+        for log, rows in inputs.rows(batch).items():
             engine.feed(log, rows)
         engine.refresh()
         seen.append({name: produced(program, name, engine.rows(name)) for name in watched})
@@ -111,28 +111,28 @@ def produced(program: Program, name: str, rows: list[Row]) -> list[Row]:
 _FIRST_OF_QUERIES = 65_536
 
 
-def verdict(ready: Judged, mode: str, batches: Batches, seen: Snapshots) -> str | None:
+def verdict(ready: PreparedCase, mode: str, batches: Batches, seen: Snapshots) -> str | None:
     """The first difference, or None."""
     single = all(len(batch) <= 1 for batch in batches)
-    for name, (sink, wanted) in ready.wanted.items():
+    for name, (compared, wanted) in ready.wanted.items():
         states = [each[name] for each in seen]
         if mode == "A":
-            problem = final_state(sink, wanted, states[-1], one_by_one=single)
+            problem = final_state(compared, wanted, states[-1], one_by_one=single)
         else:
-            problem = changelog_order(sink, wanted, states)
+            problem = changelog_order(compared, wanted, states)
         if problem is not None:
             return problem
     return None
 
 
-def run_case(ready: Judged, mode: str, cuts: int, open_engine: Callable[[Program], Engine]) -> str | None:
-    """All plays of one case in one mode; the first difference, or None.
+def run_case(ready: PreparedCase, mode: str, cuts: int, open_engine: Callable[[Program], Engine]) -> str | None:
+    """Run one case in one mode, cut in every way; the first difference, or None.
 
     Raises:
         Exception: whatever the engine raises.
     """
-    for number, batches in enumerate(plays(ready.case, mode, cuts)):
-        seen = play(open_engine(ready.program), ready.program, batches, ready.watched)
+    for number, batches in enumerate(ways_to_cut(ready.case, mode, cuts)):
+        seen = run_batches(open_engine(ready.program), ready.program, batches, ready.watched)
         problem = verdict(ready, mode, batches, seen)
         if problem is not None:
             return problem if number == 0 else f"with cuts {[len(b) for b in batches]}: {problem}"

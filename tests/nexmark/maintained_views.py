@@ -1,4 +1,4 @@
-"""Nexmark's auction house in DuckDB's memory: its views maintained batch after batch, and asked again from scratch."""
+"""Nexmark's views in DuckDB's memory: maintained batch after batch, and asked again from scratch."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.support.rule_harness import multiset
 PIPELINE = Path(__file__).parents[2] / "jobs" / "pipelines" / "nexmark.sql"
 EVENTS = 3000
 # 20 events a second are two and a half minutes: windows and sessions of 10 seconds begin and end, and a day ends.
-HOUSE = Generator(rate=20, start=datetime(2015, 7, 14, 23, 59, tzinfo=UTC))
+GENERATOR = Generator(rate=20, start=datetime(2015, 7, 14, 23, 59, tzinfo=UTC))
 
 
 def inserts() -> list[Event]:
     """Events that only add rows."""
-    return list(HOUSE.events(0, EVENTS))
+    return list(GENERATOR.events(0, EVENTS))
 
 
 def with_amendments() -> list[Event]:
@@ -55,7 +55,7 @@ def definitions(catalog: Catalog, views: Sequence[str], *, as_tables: bool) -> l
     return catalog.definitions()
 
 
-class House:
+class MaintainedViews:
     """Some of the views, maintained."""
 
     def __init__(self, catalog: Catalog, views: Sequence[str], *, as_tables: bool) -> None:
@@ -64,7 +64,7 @@ class House:
         self.views = {d.name: [c.name for c in d.columns] for d in catalog.definitions() if isinstance(d, View)}
         self.offsets: Counter[str] = Counter()
         self.clocks: dict[str, datetime] = {}
-        self._feed("side_input__log", [(row, HOUSE.start, False) for row in side_input()])
+        self._feed("side_input__log", [(row, GENERATOR.start, False) for row in side_input()])
 
     def take(self, events: Iterable[Event]) -> None:
         """One batch, and the refresh that takes it in."""
@@ -73,7 +73,7 @@ class House:
             log = f"{event.kind}__log" if self.as_tables else event.kind
             gone = event.row is None
             row = {"id": event.key} if event.row is None else event.row
-            logs[log].append((row, row.get("date_time", HOUSE.start), gone))
+            logs[log].append((row, row.get("date_time", GENERATOR.start), gone))
         for log, rows in logs.items():
             self._feed(log, rows)
         self.lake.refresh()

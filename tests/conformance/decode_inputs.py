@@ -34,7 +34,7 @@ Row = dict[str, Any]
 _META = ("_partition", "_offset", "_timestamp", "_headers")
 
 
-class Feed:
+class InputDecoder:
     """Turns records into rows, in the order in which they are given: offsets and stream time run on.
 
     Where an event joins a table as of its time, records of one millisecond must keep the order in which they came, also
