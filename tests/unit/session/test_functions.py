@@ -1,32 +1,20 @@
-"""CREATE FUNCTION … LANGUAGE PYTHON: what may be loaded, who may drop it, and what it computes inside rules."""
+"""CREATE FUNCTION … LANGUAGE PYTHON: what may be named, who may drop it, and views that call it."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from decimal import Decimal
-from typing import Any
 
-import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
 
 from jobs.catalog.catalog import Catalog
-from jobs.functions.aggregates.registry import function_of
-from jobs.functions.python.declared import registered
-from jobs.functions.python.register import Library
 from jobs.model import types as t
-from jobs.model.definitions import Function
 from jobs.model.errors import (
     FunctionRefused,
     InvalidQuery,
     NameInUse,
     NameTaken,
-    RefreshFailed,
     SqlSyntaxError,
     TypeMismatch,
     UnknownName,
@@ -35,10 +23,11 @@ from jobs.model.settings import FunctionSettings, Settings, load_settings
 from jobs.serve.results import Document, Message, Rows
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
-from tests.support.python_function_stage import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call, function
-from tests.support.rule_harness import RuleBench, multiset
+from tests.support.python_function_stage import MODULE
 
 SPREAD = f"CREATE FUNCTION spread(low BIGINT, high BIGINT) RETURNS DOUBLE LANGUAGE PYTHON AS '{MODULE}:spread'"
+
+
 STREAM = "CREATE STREAM s (id BIGINT KEY, low INT, high BIGINT, name VARCHAR) WITH (KAFKA_TOPIC = 't')"
 
 
@@ -51,9 +40,6 @@ def say(session: Interpreter, text: str) -> str:
     *_, last = session.run(text)
     assert isinstance(last, Message)
     return last.text
-
-
-# --- defining -------------------------------------------------------------------------------------------------------
 
 
 def test_a_module_that_the_operator_does_not_name_is_never_imported(settings: Settings) -> None:
@@ -152,9 +138,6 @@ def test_a_table_may_be_called_as_a_function_is(session: Interpreter) -> None:
     assert session.catalog.find("spread") is not None
 
 
-# --- in views -------------------------------------------------------------------------------------------------------
-
-
 def test_a_function_that_a_view_calls_can_be_neither_dropped_nor_changed(session: Interpreter) -> None:
     say(session, f"{SPREAD}; {STREAM}; CREATE STREAM v AS SELECT id, spread(low, high) AS half FROM s")
     for text in ("DROP FUNCTION spread", SPREAD.replace("CREATE", "CREATE OR REPLACE").replace("DOUBLE", "INT")):
@@ -200,94 +183,3 @@ def test_queries_call_functions_too(session: Interpreter) -> None:
     *_, found = session.run("SELECT spread(3, 8) AS half, spread(NULL, 1) AS none")
     assert isinstance(found, Rows)
     assert list(found.rows) == [(2.5, None)]
-
-
-# --- loading --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def db() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(config={"threads": 1}) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
-
-
-def answer(db: duckdb.DuckDBPyConnection, made: Function, sql: str) -> list[Any]:
-    Library([made], [MODULE]).register_duckdb(db, sql)
-    return [value for (value,) in db.execute(sql).fetchall()]
-
-
-def test_a_module_taken_off_the_list_stops_what_calls_it_and_nothing_else(db: duckdb.DuckDBPyConnection) -> None:
-    made = function("F", [t.INT], t.INT, "fails")
-    library = Library([made], allowed=())
-    library.register_duckdb(db, "SELECT 1")
-    with pytest.raises(FunctionRefused):
-        library.register_duckdb(db, f"SELECT {registered(made)}(1)")
-
-
-def test_a_source_that_changed_since_create_stops_what_calls_it(db: duckdb.DuckDBPyConnection) -> None:
-    made = function("F", [t.INT], t.INT, "fails")
-    older = replace(made, source="older")
-    with pytest.raises(RefreshFailed, match="has changed since CREATE FUNCTION F"):
-        answer(db, older, f"SELECT {registered(older)}(1)")
-
-
-# --- computing ------------------------------------------------------------------------------------------------------
-
-
-def test_a_scalar_gets_plain_values_and_sees_nulls(db: duckdb.DuckDBPyConnection) -> None:
-    made = function("INITIALS", [t.VARCHAR], t.VARCHAR, "initials")
-    assert answer(db, made, f"SELECT {registered(made)}(n) FROM (VALUES ('Ada Lovelace'), (NULL)) v(n)") == ["AL", "?"]
-
-
-def test_maps_and_decimals_go_through(db: duckdb.DuckDBPyConnection) -> None:
-    kind = t.map_of(t.VARCHAR, t.array(t.decimal(6, 2)))
-    made = function("TURNED", [kind], kind, "turned")
-    given = f"CAST(MAP {{'a': [1.25, 2.5], 'b': NULL}} AS {kind.duckdb()})"
-    with pytest.raises(duckdb.Error, match=r"pipeline\.function_failed.*TURNED"):
-        answer(db, made, f"SELECT {registered(made)}({given})")
-    [found] = answer(db, made, f"SELECT {registered(made)}(map_from_entries([map_entries({given})[1]]))")
-    assert found == {"a": [Decimal("2.50"), Decimal("1.25")]}
-
-
-@pytest.mark.parametrize(("attribute", "value"), [("fails", 0), ("lies", 7)])
-def test_a_function_that_raises_or_lies_about_its_type_is_named(
-    db: duckdb.DuckDBPyConnection, attribute: str, value: int
-) -> None:
-    made = function("F", [t.INT], t.INT, attribute)
-    with pytest.raises(duckdb.Error, match=r"\[pipeline\.function_failed\] the function F failed"):
-        answer(db, made, f"SELECT {registered(made)}({value}::INTEGER)")
-
-
-WORDS = st.sampled_from(["fig", "kiwi", "pear", "banana", None])
-STATES = st.lists(
-    st.dictionaries(st.integers(1, 6), st.tuples(st.integers(1, 2), WORDS, st.integers(-3, 3) | st.none())),
-    min_size=1,
-    max_size=5,
-)
-
-
-# Each example runs Python for each group, some hundred times: this many take a few seconds.
-@examples(max_examples=30)
-@given(states=STATES)
-def test_aggregates_follow_rows_that_change_and_go(
-    duck: duckdb.DuckDBPyConnection, states: list[dict[int, tuple[int, str | None, int | None]]]
-) -> None:
-    """With and without `retract`, beside functions of the language, filtered or not."""
-    bench = RuleBench(duck, WORDS_STAGE)
-    Library([LONGEST, WEIGHTED], [MODULE]).register_duckdb(duck, bench.rule(["s"]))
-    word = "arg_min(word, (-length(word), word)) FILTER (WHERE word IS NOT NULL AND {})"
-    asked = (
-        f"SELECT k, {word.format('TRUE')}, sum(v * 2), {word.format('v > 0')}, sum(v * k) FILTER (WHERE v > 0)"
-        " FROM new_s GROUP BY k"
-    )
-    for state in states:
-        bench.state([{"id": key, "k": k, "word": w, "v": v} for key, (k, w, v) in sorted(state.items())])
-        assert bench.visible() == multiset(bench.query(asked))
-
-
-def test_a_bound_call_says_by_itself_how_it_is_maintained() -> None:
-    bound = call("__a0", WEIGHTED, "v", "k")
-    assert function_of(bound).lost_type(bound) is None
-    other = call("__a0", LONGEST, "word")
-    assert function_of(other).lost_type(other) is not None
