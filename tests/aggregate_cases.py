@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.model import types as t
-from jobs.model.stage import AggregateCall, AggregateStage
+from jobs.model.calls import AggregateCall
+from jobs.model.stage import AggregateStage
 from tests.rule_harness import append_log, call, core, output
 
 COLUMNS = (

@@ -8,9 +8,10 @@ from typing import Any
 from jobs.functions.aggregates.python import CustomAggregate
 from jobs.functions.python.code import Code
 from jobs.model import types as t
+from jobs.model.calls import AggregateCall
 from jobs.model.definitions import Column, Function
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, AggregateStage
+from jobs.model.stage import AggregateStage
 from jobs.model.types import SqlType
 from tests import own_functions
 from tests.rule_harness import core, output, parse

@@ -16,9 +16,10 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.ivm.plan.plan import plan
+from jobs.model.calls import AggregateCall
 from jobs.model.definitions import Column, Source, View
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, Output, Plan
+from jobs.model.stage import Output, Plan
 from jobs.model.stage_columns import relation_of as relation_of_stage
 from jobs.model.types import SqlType
 from jobs.query.clauses.logical import Block, From

@@ -18,9 +18,10 @@ from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.ivm.rules.consolidate import net_changes
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
+from jobs.model.calls import AggregateCall
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, Core, Input, MapStage, Output, Stage, inputs_of
+from jobs.model.stage import Core, Input, MapStage, Output, Stage, inputs_of
 from jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
 from jobs.model.types import SqlType
 

@@ -12,8 +12,8 @@ from sqlglot import exp
 from jobs.engines.engine import engine
 from jobs.functions.aggregates.registry import FUNCTIONS, Bound, Changes, functions
 from jobs.model import types as t
+from jobs.model.calls import AggregateCall
 from jobs.model.errors import NotSupported, TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import SqlType
 from tests.aggregate_cases import CALLS, called
 from tests.rule_harness import call, parse

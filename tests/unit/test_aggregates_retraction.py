@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.model import types as t
+from jobs.model.calls import AggregateCall
 from jobs.model.definitions import EVENT_ORDER, META_COLUMNS
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, AggregateStage, Core, Input, Output
+from jobs.model.stage import AggregateStage, Core, Input, Output
 from tests.aggregate_cases import BEGIN, CALLS, COLUMNS, ORDERED, called, rounded, values
 from tests.rule_harness import RuleBench, core, multiset, output, parse
 

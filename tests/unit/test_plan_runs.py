@@ -12,8 +12,8 @@ import pytest
 from jobs.ivm.plan.builder import State
 from jobs.ivm.plan.plan import plan_of_query
 from jobs.model import types as t
+from jobs.model.calls import AnalyticCall
 from jobs.model.relation import Relation
-from jobs.model.stage import AnalyticCall
 from jobs.query.clauses.logical import Block, From, Query, SetOperation, TimeWindow
 from state_store.layout import Lake
 from tests.plan_bench import Feeder, PlanBench, block, call, e, out, source

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from jobs.engines.engine import engine
 from jobs.ivm.rules.analytic import analytic_rule
 from jobs.model import types as t
+from jobs.model.calls import AnalyticCall
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
-from jobs.model.stage import AnalyticCall, AnalyticStage
+from jobs.model.stage import AnalyticStage
 from tests.rule_harness import RuleBench, core, multiset, output, parse
 
 # An example runs a few epochs in a few milliseconds each: this many take some seconds.

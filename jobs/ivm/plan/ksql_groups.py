@@ -17,9 +17,10 @@ from jobs.catalog.relations import TOMBSTONE
 from jobs.ivm.plan.rows import Rows
 from jobs.ivm.plan.trees import all_of, named
 from jobs.model import types as t
+from jobs.model.calls import AggregateCall
 from jobs.model.definitions import META_COLUMNS
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, Input, Output
+from jobs.model.stage import Input, Output
 from jobs.model.stage_columns import PLACE
 from state_store.layout import event_log_of
 

@@ -40,8 +40,9 @@ from jobs.ivm.rules.settled import (
     value_of,
 )
 from jobs.ivm.rules.stored import ROWS
+from jobs.model.calls import AggregateCall
 from jobs.model.definitions import EVENT_ORDER
-from jobs.model.stage import AggregateCall, AggregateStage, Output, storage_of_body
+from jobs.model.stage import AggregateStage, Output, storage_of_body
 from jobs.model.stage_columns import hidden_columns
 from jobs.model.types import BIGINT
 from state_store.tablespec import STATE

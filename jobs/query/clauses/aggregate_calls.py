@@ -10,9 +10,9 @@ from sqlglot import exp
 from jobs.functions.aggregates.python import CustomAggregate
 from jobs.functions.aggregates.registry import AggregateFunction, functions
 from jobs.functions.python.declared import function_at
+from jobs.model.calls import AggregateCall
 from jobs.model.definitions import EVENT_ORDER
 from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import BaseType
 from jobs.query.clauses.inputs import Inputs
 from jobs.query.clauses.logical import Semantics

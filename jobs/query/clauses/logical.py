@@ -17,8 +17,9 @@ from typing import Literal
 
 from sqlglot import exp
 
+from jobs.model.calls import AggregateCall, AnalyticCall
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, AnalyticCall, JoinType, Output
+from jobs.model.stage import JoinType, Output
 from jobs.model.types import SqlType
 
 Semantics = Literal["sql", "ksql"]

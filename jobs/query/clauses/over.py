@@ -15,8 +15,8 @@ from jobs.engines.arrays import has_map
 from jobs.functions.aggregates.registry import functions
 from jobs.functions.scalars.contract import common
 from jobs.model import types as t
+from jobs.model.calls import AnalyticCall
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
-from jobs.model.stage import AnalyticCall
 from jobs.model.types import SqlType
 from jobs.query.clauses.inputs import Inputs
 from jobs.query.clauses.logical import Semantics

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from jobs.engines.engine import Dialect, filtered
 from jobs.functions.aggregates.linear import WHEN_EMPTY
+from jobs.model.calls import AggregateCall
 from jobs.model.errors import NotSupported
-from jobs.model.stage import AggregateCall
 from jobs.model.types import BaseType
 
 _SAME_WORD = {

@@ -4,7 +4,7 @@ the same as the rule's; see `jobs.ivm.rules.analytic_text` for where SQL counts 
 
 from __future__ import annotations
 
-from jobs.model.stage import AnalyticCall
+from jobs.model.calls import AnalyticCall
 from jobs.model.types import DOUBLE
 from jobs.query.clauses.logical import Block
 from jobs.query.recompute.text import Batch
