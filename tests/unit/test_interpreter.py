@@ -31,7 +31,7 @@ from jobs.session.conversions import assign
 from jobs.session.interpreter import Interpreter
 from jobs.session.literals import evaluate
 from jobs.session.status import status
-from jobs.sql.dialect import parse_expression
+from jobs.sql.from_text import parse_expression
 from state_store.errors import WriterBusy
 from state_store.layout import Lake
 from state_store.lock import writer_lock

@@ -7,7 +7,8 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, SqlSyntaxError, TypeMismatch, UnknownName
 from jobs.query.clauses.logical import TimeWindow
-from jobs.sql.dialect import parse_query, sql_of
+from jobs.sql.dialect import sql_of
+from jobs.sql.from_text import parse_query
 from state_store.layout import Lake
 from tests.query_text import block, joins, shown, sql
 from tests.statements import catalog_of

@@ -24,7 +24,7 @@ from jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
 from jobs.model.stage_columns import storage_of
 from jobs.query.clauses.logical import Query, Semantics
 from jobs.query.clauses.read import read_query
-from jobs.sql.dialect import parse_query
+from jobs.sql.from_text import parse_query
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
