@@ -15,9 +15,10 @@ from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ingest.formats import FORMATS, check_source, columns, open_format
+from jobs.ingest.formats import columns
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.encoding import wire_value
+from jobs.ingest.formats.format import FORMATS, check_source, open_format
 from jobs.ingest.formats.timestamps import check_timestamp_format, reader
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
