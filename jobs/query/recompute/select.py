@@ -4,10 +4,10 @@ It is the oracle of the incremental engine (run by DuckDB), and a recomputation 
 their names and have their visible, meta and hidden columns. The text follows SQL's order of evaluation, one subquery
 inside the next:
 
-    FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODE    batch_from
-    WINDOW …              a row for each window, late rows left out                                    batch_windows
-    GROUP BY … HAVING …   groups and calls by their plain names                          batch_groups, batch_calls
-    OVER …, QUALIFY       a column for each call, and a WHERE over them                                batch_analytic
+    FROM … WHERE …        the columns that are needed, `alias.column` as one name; items of EXPLODE    from_where
+    WINDOW …              a row for each window, late rows left out                                    windows
+    GROUP BY … HAVING …   groups and calls by their plain names                          groups, calls
+    OVER …, QUALIFY       a column for each call, and a WHERE over them                                over
     SELECT [DISTINCT] …   the outputs
 
     SELECT k, COUNT(*) AS n FROM s GROUP BY k
