@@ -4,7 +4,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo up test test-spark test-duckdb nightly check house lock bench-ingest bench-flat bench-shared clean
+.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared clean
 .DEFAULT_GOAL := help
 
 help: ## the targets
@@ -29,6 +29,9 @@ check: $(STAMP) ## formatting, lint with the layer rule, strict types, the plan 
 
 house: $(STAMP) ## the rooms, what they import of each other, the largest of everything; fails where it is not as planned
 	@$(BIN)/python -m infra.house
+
+house-write: $(STAMP) ## write the lint rules of the rooms
+	@$(BIN)/python -m infra.house write
 
 test: check ## everything that must pass
 	$(BIN)/python infra/jars.py kafka
