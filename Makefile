@@ -30,7 +30,7 @@ check: $(STAMP) ## formatting, lint with the layer rule, strict types, the plan 
 house: $(STAMP) ## the rooms, what they import of each other, the largest of everything; fails where it is not as planned
 	@$(BIN)/python -m infra.house
 
-house-write: $(STAMP) ## write the lint rules of the rooms
+house-write: $(STAMP) ## write the lint rules of the rooms and the tables of docs/architecture.md
 	@$(BIN)/python -m infra.house write
 
 test: check ## everything that must pass

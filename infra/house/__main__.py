@@ -1,7 +1,7 @@
 """`python -m infra.house [check | write]`: prints the house, and fails where it is not as planned.
 
 check   only what is against the plan, one line each
-write   the lint rules of the rooms
+write   the lint rules of the rooms and the generated parts of docs/architecture.md
 """
 
 from __future__ import annotations

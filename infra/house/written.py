@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.house.lint import lint_files
+from infra.house.page import PAGE, page_text
 from infra.house.plan import ROOT
 
 
 def written() -> dict[Path, str]:
     """Each generated file with the text it should have."""
-    return lint_files()
+    return {**lint_files(), PAGE: page_text()}
 
 
 def stale() -> list[str]:

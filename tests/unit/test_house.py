@@ -7,6 +7,7 @@ import pytest
 from infra.house.breaches import breaches
 from infra.house.graph import Edge, against_the_floors, between_rooms, circles, circles_by_scope, folder
 from infra.house.measures import File, measure
+from infra.house.page import first_sentence
 from infra.house.plan import FILE_LINES, FUNCTION_LINES, ROOMS, below, floor_of, not_below
 
 
@@ -97,3 +98,16 @@ def test_a_room_that_holds_too_much_is_told() -> None:
         "state_store: 79 of 100 lines",
         "jobs/sql: 21 of 100 lines",
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ('"""One thing."""', "One thing"),
+        ('"""One thing\nover two lines. And more.\n\nAnd more."""', "One thing over two lines"),
+        ('"""WITH (…) of version 2.1: `a.b`. `c` comes later."""', "WITH (…) of version 2.1: `a.b`"),
+        ("x = 1", ""),
+    ],
+)
+def test_a_file_is_told_by_its_first_sentence(source: str, sentence: str) -> None:
+    assert first_sentence(source) == sentence
