@@ -1,1 +1,1 @@
-"""Programs beside the product: the jars that it runs on, and a real broker for tests and benchmarks."""
+"""What the project is built, tested and measured with."""

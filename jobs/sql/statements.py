@@ -9,7 +9,8 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.errors import SqlSyntaxError
-from jobs.sql.dialect import Strandline, syntax_error, tokenize
+from jobs.sql.dialect import Strandline
+from jobs.sql.from_text import syntax_error, tokenize
 from jobs.sql.parser import Grammar
 from jobs.sql.syntax import (
     CreateFunction,

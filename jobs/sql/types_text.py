@@ -11,7 +11,8 @@ from sqlglot.tokenizer_core import Token
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch, UnknownName
 from jobs.model.types import BaseType, SqlType
-from jobs.sql.dialect import Strandline, parse_rule, position_of
+from jobs.sql.dialect import Strandline, position_of
+from jobs.sql.from_text import parse_rule
 
 _FLAT_TYPES = {
     exp.DType.BOOLEAN: t.BOOLEAN,

@@ -16,7 +16,7 @@ from jobs.model.errors import RowFailed
 from jobs.model.stage import AggregateStage
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
-from jobs.sql.dialect import parse_expression
+from jobs.sql.from_text import parse_expression
 from state_store import reader
 from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 from tests.support.rule_harness import Output, call, core, mapped, output

@@ -22,7 +22,8 @@ from jobs.query.clauses.block import read_block
 from jobs.query.clauses.from_clause import Context, read_with
 from jobs.query.clauses.logical import Query
 from jobs.query.clauses.set_operations import read_set_operation
-from jobs.sql.dialect import parse_query, position_of
+from jobs.sql.dialect import position_of
+from jobs.sql.from_text import parse_query
 
 __all__ = ("query_of", "read_query")
 

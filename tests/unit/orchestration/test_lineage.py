@@ -7,7 +7,7 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan_of_query
 from jobs.query.clauses.read import read_query
-from jobs.sql.dialect import parse_query
+from jobs.sql.from_text import parse_query
 from orchestration.lineage import Origin, lineage
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of

@@ -10,7 +10,7 @@ import pytest
 from jobs.model import types as t
 from jobs.model.types import SqlType
 from jobs.session.literals import evaluate
-from jobs.sql.dialect import parse_expression
+from jobs.sql.from_text import parse_expression
 
 
 @pytest.mark.parametrize(

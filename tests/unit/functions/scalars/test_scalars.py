@@ -14,7 +14,8 @@ from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.rewrites import REWRITES
 from jobs.query.expressions.scope import Scope
-from jobs.sql.dialect import parse_expression, parse_select, sql_of
+from jobs.sql.dialect import sql_of
+from jobs.sql.from_text import parse_expression, parse_select
 from tests.support.function_cases import EXPECTED, elaborated, table
 
 

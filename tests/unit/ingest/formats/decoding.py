@@ -7,7 +7,8 @@ from typing import Any
 
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from jobs.ingest.formats import columns, open_format
+from jobs.ingest.formats import columns
+from jobs.ingest.formats.format import open_format
 from jobs.model.definitions import Column, Source
 from jobs.model.types import SqlType
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
 
-from jobs.ingest.formats import open_format
+from jobs.ingest.formats.format import open_format
 from jobs.model import types as t
 from jobs.model.errors import SourceUnavailable
 from tests.unit.ingest.formats.decoding import decode, source

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from jobs.ingest.formats import open_format
+from jobs.ingest.formats.format import open_format
 from jobs.model import types as t
 from jobs.model.errors import OptionRefused
 from tests.unit.ingest.formats.decoding import decode, no_registry, source

@@ -9,8 +9,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ingest.formats import FORMATS, columns, open_format
+from jobs.ingest.formats import columns
 from jobs.ingest.formats.encoding import wire_value
+from jobs.ingest.formats.format import FORMATS, open_format
 from jobs.model import types as t
 from jobs.model.definitions import Column
 from jobs.model.errors import EncodeFailed

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.ingest.formats import check_source, open_format
+from jobs.ingest.formats.format import check_source, open_format
 from jobs.model import types as t
 from jobs.model.definitions import Source
 from jobs.model.errors import NotSupported, OptionRefused, UnknownName

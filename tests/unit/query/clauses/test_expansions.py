@@ -12,7 +12,7 @@ from jobs.model.relation import Relation
 from jobs.query.clauses.expansions import TABLE_FUNCTIONS, items_of
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope, Typed
-from jobs.sql.dialect import parse_expression
+from jobs.sql.from_text import parse_expression
 from tests.support.function_cases import COLUMNS, table
 
 

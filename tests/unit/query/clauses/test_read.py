@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from jobs.query.clauses.read import read_query
 from jobs.query.recompute.select import recompute_sql
-from jobs.sql.dialect import fold, parse_query
+from jobs.sql.dialect import fold
+from jobs.sql.from_text import parse_query
 from tests.support.catalog_from_sql import run
 from tests.support.memory_catalog import MemoryCatalog
 

@@ -7,7 +7,8 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, SqlError, SqlSyntaxError, UnknownName
 from jobs.query.clauses.logical import TimeWindow
-from jobs.sql.dialect import parse_query, sql_of
+from jobs.sql.dialect import sql_of
+from jobs.sql.from_text import parse_query
 from tests.support.query_text import block, joins, shown, sql
 
 MINUTE = 60_000
