@@ -11,11 +11,7 @@ from jobs.sql.dialect import parse_query, sql_of
 from tests.support.query_text import block, joins, shown, sql
 
 MINUTE = 60_000
-
-
 HOUR = 60 * MINUTE
-
-
 DAY = 24 * HOUR
 
 
