@@ -17,8 +17,6 @@ from typing import Any
 
 # The webserver answers after 17 s and a JVM starts in 15 s on two idle cores; tests run on busy ones.
 PATIENCE_SECONDS = 180.0
-
-
 ASSETS = """
 query Assets {
   assetNodes {
@@ -41,8 +39,6 @@ fragment entry on MetadataEntry {
   }
 }
 """
-
-
 LAUNCH = """
 mutation Launch($selector: JobOrPipelineSelector!) {
   launchRun(executionParams: {selector: $selector, runConfigData: {}}) {
@@ -52,8 +48,6 @@ mutation Launch($selector: JobOrPipelineSelector!) {
   }
 }
 """
-
-
 RUN = """
 query Run($id: ID!) {
   runOrError(runId: $id) {
@@ -62,8 +56,6 @@ query Run($id: ID!) {
   logsForRun(runId: $id) { ... on EventConnection { events { ... on MessageEvent { message } } } }
 }
 """
-
-
 TERMINATE = """
 mutation Terminate($id: String!) { terminateRun(runId: $id) { __typename } }
 """

@@ -26,8 +26,6 @@ INSERT INTO package_checkins (package_id, location) VALUES (1, 'New York');
 INSERT INTO package_checkins (package_id, location) VALUES (2, 'London');
 INSERT INTO package_checkins (package_id, location) VALUES (1, 'Rome');
 """
-
-
 # What the launcher says when the child is there.
 STARTED = r"started process (\d+)"
 

@@ -14,11 +14,11 @@ from jobs.ingest.logs.kafka_log import KafkaLog
 from jobs.model.errors import OffsetsVanished
 from jobs.model.settings import Settings
 from state_store.layout import Lake
+from tests.live.kafka_events import events, offsets, stream, transactions
 from tests.support.drain_sources import drain, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from tests.live.kafka_events import events, offsets, stream, transactions
 
 pytestmark = pytest.mark.kafka
 

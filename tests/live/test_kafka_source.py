@@ -16,11 +16,11 @@ from jobs.model import types as t
 from jobs.model.definitions import Column
 from jobs.model.settings import Settings
 from state_store.layout import Lake
+from tests.live.kafka_events import event, events, stream
 from tests.support.drain_sources import drain, rows_of, small_epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-from tests.live.kafka_events import event, events, stream
 
 pytestmark = pytest.mark.kafka
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from state_store.layout import Lake
+from tests.spark.table_model import Model
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from tests.spark.table_model import Model
 
 
 @pytest.fixture

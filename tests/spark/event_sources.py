@@ -21,8 +21,6 @@ EVENTS = Source(
     sql="",
     partitions=2,
 )
-
-
 USERS = replace(
     EVENTS,
     name="users",

@@ -26,14 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVENTS = append_log([("id", t.INT), ("k", t.VARCHAR), ("v", t.BIGINT), ("_tombstone", t.BOOLEAN)], "t__log")
-
-
 VISIBLE = (output("id", "id", t.INT), output("k", "k", t.VARCHAR), output("v", "v", t.BIGINT))
-
-
 KEYED = LatestStage("t", EVENTS, VISIBLE, ("id",))
-
-
 TABLE = Relation("t", tuple((column.name, column.type) for column in VISIBLE), "keyed", ("id",))
 
 

@@ -21,15 +21,9 @@ SPEC = TableSpec(
     ("__state.__k0", "k"),
     "STRUCT<__k0: INT, __n: BIGINT>",
 )
-
-
 LOG = TableSpec("log", (("id", "BIGINT"), ("note", "STRING"), ("at", "TIMESTAMP")), "append")
-
-
 # (hidden key, key) -> (value, tags, state)
 Key = tuple[int | None, str | None]
-
-
 Row = tuple[int | None, dict[str, int] | None, int]
 
 

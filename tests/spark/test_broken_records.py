@@ -11,11 +11,11 @@ from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from jobs.model.settings import Settings
 from state_store.layout import Lake
+from tests.spark.event_sources import EVENTS, fill
 from tests.support.drain_sources import drain, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from tests.spark.event_sources import EVENTS, fill
 
 
 def test_broken_records_become_dead_letters(spark: SparkSession, settings: Settings, lake: Lake) -> None:

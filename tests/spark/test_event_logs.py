@@ -14,11 +14,11 @@ from jobs.ingest.produce import insert_rows
 from jobs.model.settings import Settings
 from state_store import reader
 from state_store.layout import Lake
+from tests.spark.event_sources import EVENTS, USERS, fill
 from tests.support.drain_sources import WRITER, drain, rows_of, small_epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-from tests.spark.event_sources import EVENTS, USERS, fill
 
 
 def test_events_arrive_with_their_offsets_and_times(spark: SparkSession, settings: Settings, lake: Lake) -> None:

@@ -13,11 +13,11 @@ from jobs.ingest.logs.log import Record
 from jobs.model.errors import OffsetsVanished, TopicMissing, revive
 from jobs.model.settings import Settings
 from state_store.layout import Lake
+from tests.spark.event_sources import EVENTS, fill
 from tests.support.drain_sources import drain, small_epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-from tests.spark.event_sources import EVENTS, fill
 
 
 def test_a_missing_topic_stops_at_the_start(spark: SparkSession, settings: Settings, lake: Lake) -> None:

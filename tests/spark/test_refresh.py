@@ -26,12 +26,12 @@ from state_store.commits import CommitRecord
 from state_store.errors import NegativeWeight
 from state_store.layout import Lake
 from state_store.table import Table
+from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 from tests.support.aggregate_cases import BEGIN, CALLS, LOG, grouped
 from tests.support.rule_harness import call, core, mapped, output, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 
 BY_K = Relation("by_k", (("k", t.VARCHAR), ("top", t.BIGINT)), "keyed", ("k",))
 

@@ -14,10 +14,10 @@ from state_store.errors import TableMissing
 from state_store.layout import Lake
 from state_store.table import Table
 from state_store.tablespec import TableSpec
+from tests.spark.table_model import SPEC, Model, operation_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from tests.spark.table_model import SPEC, Model, operation_of
 
 ONE = TableSpec("one", (("total", "BIGINT"),), "keyed", (), "STRUCT<__n: BIGINT>")
 

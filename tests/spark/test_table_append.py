@@ -13,10 +13,10 @@ from state_store.digest import digest_of_table
 from state_store.errors import CorruptState, VersionGone
 from state_store.layout import Lake
 from state_store.table import Table
+from tests.spark.table_model import LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from tests.spark.table_model import LOG
 
 
 def test_an_event_log_grows_and_gives_each_commit_back(spark: SparkSession, lake: Lake) -> None:

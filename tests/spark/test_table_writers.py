@@ -15,10 +15,10 @@ from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, VectorMismatch
 from state_store.layout import Lake
 from state_store.table import Table
+from tests.spark.table_model import SPEC, Key, Model, Row, settled_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from tests.spark.table_model import SPEC, Key, Model, Row, settled_frame
 
 
 def test_an_epoch_that_does_not_follow_the_head_is_refused(model: Model, spark: SparkSession) -> None:

@@ -17,5 +17,4 @@ EXPECTED: dict[str, object] = {
     **times.EXPECTED,
     **collections.EXPECTED,
 }
-
 __all__ = ["COLUMNS", "EXPECTED", "elaborated", "table"]

@@ -23,8 +23,6 @@ from tests.support.memory_catalog import MemoryCatalog
 
 # Python starts in well under a second; a machine that is busy with other tests may need many.
 PATIENCE_SECONDS = 60.0
-
-
 STREAM = Source(
     name="checkins",
     kind="stream",
@@ -35,8 +33,6 @@ STREAM = Source(
     pipeline="packages",
     sql="CREATE STREAM checkins …;",
 )
-
-
 VIEW = View(
     name="locations",
     kind="table",
@@ -47,8 +43,6 @@ VIEW = View(
     sql="CREATE TABLE locations AS SELECT …;",
     fingerprint="f1",
 )
-
-
 REPORTING = """
     def table(name, rows, vector):
         return TableReport(name=name, version=4, epoch=3, rows=rows, bytes=1000, inserted=rows, deleted=1, seconds=0.5,
@@ -58,8 +52,6 @@ REPORTING = """
         print('on standard output')
         return RunReport(name, 2, 1.5, (table('checkins', 10, {}), table('locations', 3, {'checkins': 4})))
 """
-
-
 STANDS_AND_REFUSES = """
     def drain(settings, name):
         import os, signal, subprocess, time

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.ingest.logs.open import open_log
-from jobs.model.errors import (
-    UnknownName,
-)
+from jobs.model.errors import UnknownName
 from jobs.model.settings import Settings
 from jobs.session.apply import apply
 from jobs.session.interpreter import Interpreter

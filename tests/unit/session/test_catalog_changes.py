@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.ingest.logs.open import open_log
-from jobs.model.errors import (
-    NameInUse,
-    NameTaken,
-    NotSupported,
-    SqlError,
-    UnknownName,
-)
+from jobs.model.errors import NameInUse, NameTaken, NotSupported, SqlError, UnknownName
 from jobs.model.settings import Settings
 from jobs.serve.results import Message
 from jobs.session.interpreter import Interpreter

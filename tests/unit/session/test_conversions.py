@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.model import types as t
-from jobs.model.errors import (
-    TypeMismatch,
-)
+from jobs.model.errors import TypeMismatch
 from jobs.model.types import SqlType
 from jobs.session.conversions import assign
 

@@ -26,8 +26,6 @@ from state_store.layout import Lake
 from tests.support.python_function_stage import MODULE
 
 SPREAD = f"CREATE FUNCTION spread(low BIGINT, high BIGINT) RETURNS DOUBLE LANGUAGE PYTHON AS '{MODULE}:spread'"
-
-
 STREAM = "CREATE STREAM s (id BIGINT KEY, low INT, high BIGINT, name VARCHAR) WITH (KAFKA_TOPIC = 't')"
 
 

@@ -8,13 +8,7 @@ import pytest
 
 from jobs.ingest import produce
 from jobs.ingest.logs.open import open_log
-from jobs.model.errors import (
-    InvalidQuery,
-    NotSupported,
-    SqlError,
-    TypeMismatch,
-    UnknownName,
-)
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.settings import Settings
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake

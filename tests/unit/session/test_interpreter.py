@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.errors import (
-    SqlSyntaxError,
-)
+from jobs.model.errors import SqlSyntaxError
 from jobs.session.interpreter import Interpreter
 from tests.unit.session.statements import STREAM, run
 

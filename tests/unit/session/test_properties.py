@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.model.errors import (
-    OptionRefused,
-)
+from jobs.model.errors import OptionRefused
 from jobs.session.interpreter import Interpreter
 from tests.unit.session.statements import rows, run
 

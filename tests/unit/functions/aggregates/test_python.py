@@ -13,8 +13,6 @@ from tests.support.python_function_stage import LONGEST, MODULE, WEIGHTED, WORDS
 from tests.support.rule_harness import RuleBench, multiset
 
 WORDS = st.sampled_from(["fig", "kiwi", "pear", "banana", None])
-
-
 STATES = st.lists(
     st.dictionaries(st.integers(1, 6), st.tuples(st.integers(1, 2), WORDS, st.integers(-3, 3) | st.none())),
     min_size=1,

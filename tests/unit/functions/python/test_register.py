@@ -14,10 +14,7 @@ from jobs.functions.python.declared import registered
 from jobs.functions.python.register import Library
 from jobs.model import types as t
 from jobs.model.definitions import Function
-from jobs.model.errors import (
-    FunctionRefused,
-    RefreshFailed,
-)
+from jobs.model.errors import FunctionRefused, RefreshFailed
 from tests.support.python_function_stage import MODULE, function
 
 

@@ -29,8 +29,6 @@ _SCALARS: list[tuple[SqlType, st.SearchStrategy[Any]]] = [
     (t.TIME, st.integers(0, 86_399_999)),
     (t.TIMESTAMP, st.integers(-62_135_596_800_000, 253_402_300_799_999).map(lambda ms: ms)),
 ]
-
-
 _NESTED: list[tuple[SqlType, st.SearchStrategy[Any]]] = [
     (t.BYTES, st.binary(max_size=20)),
     (t.array(t.decimal(20, 6)), st.lists(st.none() | st.decimals(-(10**13), 10**13, places=6), max_size=4)),

@@ -6,11 +6,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.columns import META_COLUMNS
-from jobs.model.stage import (
-    Output,
-    Plan,
-    Stage,
-)
+from jobs.model.stage import Output, Plan, Stage
 from jobs.model.stage_columns import hidden_columns
 from jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
@@ -21,11 +17,7 @@ CREATE STREAM clicks (sensor VARCHAR KEY, c INT);
 CREATE TABLE users (id BIGINT PRIMARY KEY, name VARCHAR, age INT);
 CREATE TABLE areas (area VARCHAR PRIMARY KEY, owner BIGINT);
 """
-
-
 META = [name for name, _ in META_COLUMNS]
-
-
 EVENT = ["_timestamp", "_stream_time", "_partition", "_offset"]
 
 

@@ -13,31 +13,17 @@ from jobs.query.clauses.logical import Block, From, Query, SetOperation, TimeWin
 from tests.support.plan_bench import block, call, e, out, source
 
 VISIT = source("visit", "stream", "product", product=t.VARCHAR, person=t.VARCHAR, length=t.INT)
-
-
 CLICK = source("click", "stream", "product", product=t.VARCHAR, n=t.INT)
-
-
 INFO = source("info", "table", "product", product=t.VARCHAR, category=t.VARCHAR, price=t.INT)
-
-
 STOCK = source("stock", "table", "item", item=t.VARCHAR, category=t.VARCHAR, amount=t.INT)
-
-
 SOURCES = (VISIT, CLICK, INFO, STOCK)
-
-
 PRODUCTS = ["apple", "banana", "carrot", "date", None]
-
-
 VALUES: dict[str, dict[str, Sequence[Any]]] = {
     "visit": {"product": PRODUCTS, "person": ["ann", "bob", None], "length": [1, 5, 20, None]},
     "click": {"product": PRODUCTS, "n": [1, 2, 3]},
     "info": {"product": PRODUCTS[:3], "category": ["fruit", "root", None], "price": [1, 2, 7]},
     "stock": {"item": ["apple", "banana", "date"], "category": ["fruit", "root", None], "amount": [1, 2, 7]},
 }
-
-
 MILLIS = "epoch_ms(visit._timestamp)"
 
 

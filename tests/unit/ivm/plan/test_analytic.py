@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.stage import (
-    AggregateStage,
-    AnalyticStage,
-)
+from jobs.model.stage import AggregateStage, AnalyticStage
 from jobs.sql.dialect import sql_of
 from tests.unit.ivm.plan.planned import kinds, only, planned
 

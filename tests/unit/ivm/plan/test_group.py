@@ -6,11 +6,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import SqlError
-from jobs.model.stage import (
-    AggregateStage,
-    MapStage,
-    body_of,
-)
+from jobs.model.stage import AggregateStage, MapStage, body_of
 from jobs.model.stage_columns import visible_columns
 from jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run

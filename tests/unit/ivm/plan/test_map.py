@@ -6,11 +6,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
-from jobs.model.stage import (
-    LatestStage,
-    MapStage,
-    body_of,
-)
+from jobs.model.stage import LatestStage, MapStage, body_of
 from jobs.model.stage_columns import relation_of, storage_of
 from jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run

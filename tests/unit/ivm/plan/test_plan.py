@@ -7,12 +7,7 @@ from sqlglot import exp
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery
-from jobs.model.stage import (
-    Input,
-    MapStage,
-    body_of,
-    inputs_of,
-)
+from jobs.model.stage import Input, MapStage, body_of, inputs_of
 from tests.support.catalog_from_sql import run
 from tests.unit.ivm.plan.planned import META, planned, texts
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.stage import (
-    body_of,
-    inputs_of,
-)
+from jobs.model.stage import body_of, inputs_of
 from jobs.model.stage_columns import relation_of, storage_of
 from jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run

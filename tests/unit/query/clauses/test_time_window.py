@@ -12,11 +12,7 @@ from jobs.sql.from_text import parse_query
 from tests.support.query_text import block, joins, shown, sql
 
 MINUTE = 60_000
-
-
 HOUR = 60 * MINUTE
-
-
 DAY = 24 * HOUR
 
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.errors import (
-    NameTaken,
-    NotSupported,
-)
+from jobs.model.errors import NameTaken, NotSupported
 from tests.support.catalog_from_sql import run
 
 

@@ -7,12 +7,7 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
-from jobs.model.errors import (
-    InvalidQuery,
-    NameInUse,
-    OptionRefused,
-    SqlError,
-)
+from jobs.model.errors import InvalidQuery, NameInUse, OptionRefused, SqlError
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import run
 from tests.unit.session.define.defined import shape, view

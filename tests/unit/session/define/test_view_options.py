@@ -6,11 +6,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
-from jobs.model.errors import (
-    InvalidQuery,
-    OptionRefused,
-    UnknownName,
-)
+from jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
 from jobs.model.stage import MapStage
 from jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run

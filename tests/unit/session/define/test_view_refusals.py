@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.errors import (
-    InvalidQuery,
-    NotSupported,
-    SqlError,
-    TypeMismatch,
-    UnknownName,
-)
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from tests.support.catalog_from_sql import run
 from tests.unit.session.define.defined import view
 
