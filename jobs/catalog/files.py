@@ -1,4 +1,4 @@
-"""The files of a catalog: one lock for all who change it, and writing that is seen whole or not at all."""
+"""The files of a catalog: the lock for changes, and atomic, durable writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the lock of the catalog in `directory`, which is made when it is not there."""
+    """Hold the lock of the catalog in `directory`, which is created when it does not exist."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -20,7 +20,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def write(path: Path, text: str) -> None:
-    """Put the text into the file, lastingly."""
+    """Write the text into the file, atomically and durably."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
         file.write(text)
@@ -31,7 +31,7 @@ def write(path: Path, text: str) -> None:
 
 
 def sync(directory: Path) -> None:
-    """Make a rename or removal in `directory` last through a power cut."""
+    """Make a rename or removal in `directory` durable: it survives a power cut."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
