@@ -6,8 +6,8 @@
     l is not too late                              stream time of l - rowtime of l <= 2000 + 3000
     r is not too late                              stream time of r - rowtime of r <= 1000 + 3000
 
-An event is too late when the stream has passed the last time it could join by the grace; without GRACE PERIOD none is.
-Times are compared as milliseconds, which both engines have.
+An event is too late when the stream's time is past the last time it could join by more than the grace; without GRACE
+PERIOD none is. Times are compared as milliseconds, which both engines have.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check_streams(joined: Joined, before: Inputs, kind: Kind | None) -> None:
 
 
 def within_condition(node: exp.Expr, part: Part, before: Inputs) -> exp.Expression:
-    """How far apart in time an event of `part` and one of the streams before it may be; both sides have times."""
+    """The condition on the time between an event of `part` and one of the streams before it; both sides have times."""
     time = before.time()
     assert time is not None
     right = _milliseconds(part.column("_timestamp"))
@@ -75,7 +75,7 @@ def within_condition(node: exp.Expr, part: Part, before: Inputs) -> exp.Expressi
 
 
 def late_rows(node: exp.Expr, part: Part, before: Inputs) -> list[exp.Expression]:
-    """Conditions that the events of both sides meet when they are in time; none without GRACE PERIOD."""
+    """The conditions that keep out late events, of both sides; none without GRACE PERIOD."""
     grace = milliseconds(node, "grace")
     if grace is None:
         return []
