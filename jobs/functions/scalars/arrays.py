@@ -49,7 +49,7 @@ def _two(name: str, types: Types) -> tuple[Types, SqlType]:
 
 
 def _with_item(result: Callable[[SqlType], SqlType]) -> Signature:
-    """An array, and what may be one of its items."""
+    """An array, and a value of its items' type."""
 
     def signature(name: str, types: Types) -> tuple[Types, SqlType]:
         count(name, types, 2, 2)
@@ -139,7 +139,7 @@ def _series(name: str, types: Types) -> tuple[Types, SqlType]:
 
 
 def _counted(template: str) -> Callable[[Sequence[str]], str]:
-    """Down when the end is below the start and no step is given. A step the other way leads nowhere: NULL."""
+    """Down when the end is below the start and no step is given. NULL for a step in the other direction."""
 
     def write(arguments: Sequence[str]) -> str:
         first, last, *rest = arguments
