@@ -4,7 +4,7 @@
                                                              ├─merge──> state ──finish──> result
     __state of the group's stored row ───────────────────────┘
 
-With `retract` the accumulator also carries the retracted values, and merge takes them back. Without it a group that
+With `retract` the accumulator also carries the retracted values, which merge removes. Without it a group that
 loses a value is computed again from its rows, here for the longest word:
 
     self_old              Δ (weight)            settled
@@ -30,14 +30,14 @@ from jobs.model.types import BIGINT, VARCHAR, SqlType, array, struct
 class CustomAggregate(AggregateFunction):
     """One function, for calls with given types.
 
-    `parameters` of a bound call are the registered name and whether the function takes values back: with the types of
+    `parameters` of a bound call are the registered name and whether the function can retract: with the types of
     the call that is all that its maintenance needs.
 
     Args:
         registered: its name in the engines.
         parameters: the declared types.
         returns: the declared type of the result.
-        retracts: it takes values back.
+        retracts: it has `retract`.
     """
 
     def __init__(

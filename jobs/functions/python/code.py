@@ -80,7 +80,7 @@ def check_allowed(module: str, allowed: Collection[str]) -> None:
 
 
 def retracts(found: Any) -> bool:
-    """True if the class of an aggregate can take values back."""
+    """True if the class of an aggregate can retract values."""
     return callable(getattr(found, "retract", None))
 
 

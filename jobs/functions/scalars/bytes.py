@@ -71,8 +71,8 @@ def _known(name: str | None) -> str:
     return (name or "").lower()
 
 
-def _check(said: Sequence[str | None]) -> None:
-    for name in said[1:]:
+def _check(literals: Sequence[str | None]) -> None:
+    for name in literals[1:]:
         _known(name)
 
 

@@ -1,4 +1,4 @@
-"""The contract of a scalar function: its name, the types it takes and gives, and the text of a call in each engine.
+"""The contract of a scalar function: its name, the types it takes and gives, and its text in each engine.
 
 A new function is one entry in one of the modules beside this one. An engine's text is a template: `{0}`, `{1}` are the
 arguments as that engine writes them, `{args}` all of them, separated by commas. Where the text depends on how many

@@ -146,8 +146,8 @@ def _radius(unit: str) -> int:
     return found[0]
 
 
-def _check_unit(said: Sequence[str | None]) -> None:
-    for unit in said[4:]:
+def _check_unit(literals: Sequence[str | None]) -> None:
+    for unit in literals[4:]:
         _radius(unit or "")
 
 

@@ -39,7 +39,7 @@ def _instr_duckdb(arguments: Sequence[str]) -> str:
 
 
 def _nth_place(places: str, element: str, arguments: Sequence[str]) -> str:
-    """From a position on: forwards to the n-th place, or backwards when the position counts from the end."""
+    """The n-th place from a position on: forwards, or backwards when the position counts from the end."""
     text, searched, position, *rest = arguments
     nth = rest[0] if rest else "1"
     after = places.format(text, searched, f"__x >= {position}")

@@ -122,9 +122,9 @@ def _as_time(found: str, zoned: bool) -> str:
     return f"CAST((epoch_ms({found}) % {_DAY} + {_DAY}) % {_DAY} AS INTEGER)"
 
 
-def _check(said: Sequence[str | None]) -> None:
-    if said[1] is not None:
-        check(said[1])
+def _check(literals: Sequence[str | None]) -> None:
+    if literals[1] is not None:
+        check(literals[1])
 
 
 _FORMAT = (t.VARCHAR, t.VARCHAR)
