@@ -1,1 +1,1 @@
-"""How Spark and DuckDB spell what a rule means."""
+"""The two engines, Spark and DuckDB: each one's spelling of the SQL that rules are made of."""

@@ -1,4 +1,4 @@
-"""Arrays and maps as each engine writes them: the part of `jobs.engines.engine` that accumulators are made of.
+"""Arrays and maps as each engine writes them: the part of an engine that accumulators are made of.
 
 Places in an array are counted from 1. A `body` is SQL text over the names that the method binds. They begin with two
 underscores, as no column of a user's does (DuckDB prefers the column), and differ from those bound around them.
@@ -12,14 +12,14 @@ from jobs.model.types import MAX_PRECISION, BaseType, SqlType
 
 
 def has_map(sql_type: SqlType) -> bool:
-    """Whether values of the type hold a MAP anywhere: Spark can neither compare nor sort them."""
+    """True if values of the type hold a MAP anywhere: Spark can neither compare nor sort them."""
     if sql_type.base is BaseType.MAP:
         return True
     return any(has_map(inner) for inner in (*sql_type.args, *(field for _, field in sql_type.fields)))
 
 
 def addend(sql_type: SqlType) -> SqlType:
-    """The type in which two values of `kind` are added without losing a digit.
+    """The type in which two values of `sql_type` are added without losing a digit.
 
     Spark widens the sum of two decimals by a digit and, at 38, takes that digit from the scale. Adding two of 37 digits
     stays exact, so a sum may have 37: one that needs all 38 is reported as an overflow.
@@ -30,7 +30,7 @@ def addend(sql_type: SqlType) -> SqlType:
 
 
 class Arrays(ABC):
-    """All arguments and results are SQL text, but for names, types and counts."""
+    """One engine's SQL over arrays and maps. Arguments and results are SQL text, except names, types and counts."""
 
     @abstractmethod
     def name(self, name: str) -> str:
@@ -86,7 +86,7 @@ class Arrays(ABC):
 
     @abstractmethod
     def repeat(self, value: str, count: str) -> str:
-        """An array of the value, that often."""
+        """An array that holds the value `count` times."""
 
     @abstractmethod
     def sort(self, items: str, *, descending: bool = False) -> str:
@@ -94,7 +94,7 @@ class Arrays(ABC):
 
     @abstractmethod
     def sort_by(self, items: str, item: str, key: str, sql_type: SqlType, *, descending: bool = False) -> str:
-        """The items, whose type is `kind`, by a key: a comparable expression over `item`."""
+        """The items, whose type is `sql_type`, sorted by a key: a comparable expression over `item`."""
 
     @abstractmethod
     def distinct(self, items: str) -> str:
@@ -102,7 +102,7 @@ class Arrays(ABC):
 
     @abstractmethod
     def overlap(self, left: str, right: str) -> str:
-        """Whether an item is in both arrays; never NULL, also where items or arrays are."""
+        """TRUE if an item is in both arrays; never NULL, even where items or arrays are."""
 
     @abstractmethod
     def least(self, items: str) -> str:

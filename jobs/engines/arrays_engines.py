@@ -1,4 +1,4 @@
-"""`jobs.engines.arrays` for Spark and for DuckDB."""
+"""The two implementations of `jobs.engines.arrays`: for Spark and for DuckDB."""
 
 from __future__ import annotations
 

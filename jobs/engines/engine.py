@@ -17,7 +17,7 @@ from jobs.model.types import SqlType
 Dialect = Literal["spark", "duckdb"]
 
 NEGATIVE_WEIGHT = "strandline: negative weight"
-"""What a rule's SQL fails with when a row was taken away that is not there; `refresh` knows it by this text."""
+"""The message with which a rule's SQL fails when a row is retracted that is not there; `refresh` looks for it."""
 
 
 def filtered(aggregate: str, *conditions: str | None) -> str:
@@ -31,7 +31,7 @@ def _longest(sizes: Iterable[str]) -> str:
 
 
 class Engine(Arrays):
-    """How one engine writes the pieces of a rule. All arguments and results are SQL text, but for names and types."""
+    """One engine's SQL for the pieces of a rule. Arguments and results are SQL text, except names and types."""
 
     dialect: Dialect
 
@@ -57,8 +57,8 @@ class Engine(Arrays):
 
     @abstractmethod
     def expand(self, arrays: Sequence[tuple[str, str]]) -> str:
-        """What follows a FROM clause to repeat each row for each item of (name, array), several side by side: an item
-        is read by its array's name, its number from 1 by `__item`."""
+        """The text after a FROM clause that repeats each row for each item of (name, array), several side by side: an
+        item is read by its array's name, its number from 1 by `__item`."""
 
     @abstractmethod
     def fail(self, message: str) -> str:

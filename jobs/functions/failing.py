@@ -1,16 +1,17 @@
-"""Expressions that can fail on a row: `a / b`, `CAST(text AS INT)`, `a + b` out of range. In three forms.
+"""Expressions that can fail on a row (`a / b`, `CAST(text AS INT)`, `a + b` out of range), in three forms.
 
-As the front end makes them, such an expression is NULL where SQL says error. From that tree come
+The front end writes such an expression so that it is NULL where SQL raises an error. From that tree come
 
-    strict(a / b)    a / b, which fails where it must
-    failing(a / b)   b = 0 AND a IS NOT NULL: whether it fails, itself never failing
+    strict(a / b)    a / b, which fails where SQL says so
+    failing(a / b)   b = 0 AND a IS NOT NULL: the condition under which it fails; this never fails itself
     lenient(a + b)   TRY_ADD(a, b): NULL where it fails
 
-A view runs the strict form. Only when that fails does it run again with the rows that fail kept out, which go to its
-dead letters (`jobs.ivm.refresh.guarded_stage`). So rows that do not fail cost nothing, and one that does is never a
+A view runs the strict form. Only when that fails does it run again without the failing rows, which go to its dead
+letters (`jobs.ivm.refresh.guarded_stage`). So rows that do not fail cost nothing, and a failing row never becomes a
 NULL.
 
-What is not evaluated does not fail: of `b <> 0 AND a / b > 1`, and of CASE, only the branches that are taken count.
+An expression that is not evaluated does not fail: of `b <> 0 AND a / b > 1`, and of CASE, only the branches that are
+taken count.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from jobs.sql.trees import any_of
 _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 _DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXACT_MOD"}
 _WHOLE_DIVISION = "DIV"
-# What a conversion passes its operand through; it is the operand that has a value or not.
+# Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
 _ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
 
@@ -70,12 +71,12 @@ def failing(node: exp.Expression) -> exp.Expression | None:
 
 
 def can_fail(node: exp.Expression | None) -> bool:
-    """Whether there are rows on which it fails."""
+    """True if there can be rows on which the expression fails."""
     return node is not None and failing(node) is not None
 
 
 def _rebuilt(node: exp.Expression, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expression:
-    """The tree with `change` made of every node, those inside first."""
+    """The tree with `change` applied to every node, inner ones first."""
     for child in _children(node):
         child.replace(_rebuilt(child, change))
     made = change(node)
@@ -84,7 +85,7 @@ def _rebuilt(node: exp.Expression, change: Callable[[exp.Expr], exp.Expr]) -> ex
 
 
 def _own(node: exp.Expression) -> exp.Expression | None:
-    """Whether this node fails, its operands having values."""
+    """The condition under which this node itself fails, given that its operands have values."""
     if isinstance(node, exp.TryCast) and not node.meta.get("asked"):
         return _lost(node, [_operand(node)])
     if type(node) is exp.Cast and _is_arithmetic(node.this):
@@ -120,7 +121,7 @@ def _by_zero(left: exp.Expression, right: exp.Expression) -> exp.Expression | No
 
 
 def _case(node: exp.Case) -> exp.Expression | None:
-    """A CASE that fails where its conditions do, or the branch that is taken."""
+    """The condition under which a CASE fails: in one of its conditions, or in the branch that is taken."""
     tests = [(_child(each.this), _child(each.args["true"])) for each in node.args["ifs"]]
     default = node.args.get("default")
     found = [any_of([failing(test), failing(value)]) for test, value in tests]

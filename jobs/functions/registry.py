@@ -43,5 +43,5 @@ NOT_DETERMINISTIC = frozenset(
 
 
 def find(name: str) -> Scalar | None:
-    """The function of that upper-case name, or None; those that others are made of are among them."""
+    """The function of that upper-case name, hidden ones included, or None."""
     return SCALARS.get(name) or _HIDDEN.get(name)

@@ -1,4 +1,4 @@
-"""How each engine writes the language: sqlglot's generators, with our meaning where theirs differs.
+"""Generators of SQL text for Spark and DuckDB: sqlglot's own, with our meaning where theirs differs.
 
 Names are always quoted. A division by zero is NULL, an element or key that is not there is NULL.
 """

@@ -1,1 +1,1 @@
-"""The words that every room speaks: types, definitions, relations, stages, errors, settings."""
+"""The values that all packages share: types, definitions, relations, stages, errors, settings."""

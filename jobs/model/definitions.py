@@ -1,4 +1,4 @@
-"""What a catalog holds: sources, views and the queries that insert into streams.
+"""The definitions that a catalog holds: sources, views, queries that insert into streams, and functions.
 
 Plain values; `jobs.catalog.catalog` stores them, the planner turns views into stages.
 """
@@ -29,7 +29,7 @@ class Source:
     """`CREATE STREAM|TABLE name (…) WITH (KAFKA_TOPIC=…)`: a topic and how to read it.
 
     A stream's event log is the table `name`. A table's event log is `name__log`; the table `name` keeps, per key, the
-    newest row of the log, and forgets the key at a null value.
+    newest row of the log, and deletes the key at a null value.
     """
 
     name: str
@@ -64,10 +64,10 @@ class View:
         inputs: the names it reads.
         fingerprint: hash of what its rows depend on: the query and the definitions of its inputs' columns.
         storage: `append` when rows are only ever added; `keyed` when they change and go, which those of a stream do
-            where a late event of a join takes the padded row of an earlier one back.
+            where a late event of a join retracts the padded row of an earlier one.
         hidden: columns that are kept beside the visible ones and can be read by name.
-        row_key: what identifies a row that is `keyed`: names of columns and hidden ones.
-        identity: what tells one row from another that is `append`.
+        row_key: of a `keyed` view, the columns that identify a row, visible and hidden ones.
+        identity: of an `append` view, the columns that tell one row from another.
     """
 
     name: str
@@ -123,12 +123,12 @@ class InsertQuery:
 class Function:
     """`CREATE [AGGREGATE] FUNCTION name(…) RETURNS type LANGUAGE PYTHON AS 'module:attribute'`.
 
-    Functions have names of their own: a table may be called as one is. They belong to no pipeline.
+    Functions have a namespace of their own: a table may have the same name. They belong to no pipeline.
 
     Attributes:
         name: upper case.
         source: hash of the module's text: the rows of a view that calls the function depend on it.
-        retracts: of an aggregate: it takes values back; otherwise a group that loses one is computed again.
+        retracts: an aggregate that can retract values; otherwise a group that loses one is computed again.
     """
 
     name: str

@@ -77,9 +77,9 @@ class UnknownName(SqlError):
 
     @classmethod
     def among(
-        cls, kind: str, name: str, known: Iterable[str], *, line: int | None = None, column: int | None = None
+        cls, what: str, name: str, known: Iterable[str], *, line: int | None = None, column: int | None = None
     ) -> UnknownName:
-        """Say which `kind` is unknown, and propose the nearest known names."""
+        """The error for a name of a `what` ("column", "table"), with the nearest known names as the hint."""
         known = sorted(set(known))
         close = get_close_matches(name, known, n=3, cutoff=0.6)
         shown = close or known[:8]
@@ -88,7 +88,7 @@ class UnknownName(SqlError):
             hint = f"did you mean {' or '.join(repr(n) for n in close)}?"
         elif shown:
             hint = f"known: {', '.join(shown)}{', …' if len(known) > len(shown) else ''}"
-        return cls(f"unknown {kind} '{name}'", line=line, column=column, hint=hint)
+        return cls(f"unknown {what} '{name}'", line=line, column=column, hint=hint)
 
 
 class NameTaken(SqlError):
@@ -196,11 +196,11 @@ class FunctionFailed(PipelineError):
 
 
 class ViewsStopped(PipelineError):
-    """Some views of a run failed; the others, and every event, are committed. What to do is what the first one says.
+    """Some views of a run failed; the others, and every event, are committed. Do as the first error says.
 
     Args:
         failures: {view: its error}.
-        report: what the run did all the same.
+        report: the work that the run did nevertheless.
     """
 
     code = "pipeline.views_stopped"

@@ -1,8 +1,8 @@
-"""The names that fingerprints are made of.
+"""The names of classes and fields that fingerprints hash.
 
 A fingerprint stands in every commit of a view, and the digest of a shared stage in the name of its table. Both hash the
-names of classes and fields beside their values, so those names are a persisted format: where the code has found a
-better word, the old one stays here.
+names of classes and fields beside their values, so those names are a persisted format: where a name has changed in the
+code, the old one stays here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _FIELDS = {("SqlType", "base"): "kind", ("Relation", "storage"): "kind"}
 
 
 def field_name(value: object, field: str) -> str:
-    """What a field of a dataclass is called in a hash."""
+    """The name of a dataclass's field in a hash."""
     return _FIELDS.get((type(value).__name__, field), field)
 
 

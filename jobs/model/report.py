@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TableReport:
-    """Where a table stands after a run, and what the run did to it.
+    """The state of a table after a run, and the changes that the run made.
 
     Attributes:
         rows: visible rows at `version`.
         bytes: size of the data files of `version`.
         inserted: rows added by this run (a changed row counts here and in `deleted`).
-        deleted: rows taken away by this run.
+        deleted: rows removed by this run.
         seconds: wall clock spent on this table in this run.
         mode, reason: of the last commit.
     """

@@ -1,1 +1,1 @@
-"""The aggregate functions: what each keeps per group, adds, merges, and shows."""
+"""The aggregate functions: what each keeps per group, and the SQL that adds, merges and shows it."""

@@ -1,11 +1,11 @@
-"""A bag: how often each value is in a group. The accumulator of functions that must know all values.
+"""A bag, the accumulator of functions that must know all values: how often each value is in a group.
 
-    Δ (weight)                  bag of the batch              merged with (p 2), (q 1)
+    Δ (weight)                  bag of the epoch              merged with (p 2), (q 1)
     p (+1), q (−1), r (+1)      (p 1), (q −1), (r 1)          (p 3), (r 1)
 
-It is linear: rows are taken back as they came, and nothing is ever computed again for the counts' sake. It holds every
-different value of a group in one row of the stage's table, and merging sorts it: good for some ten thousand different
-values in a group, not for millions.
+It is linear: a retraction is added as an insertion is, with the opposite sign, so the counts never need the group's
+rows again. It holds every different value of a group in one row of the stage's table, and merging sorts it: good for
+some ten thousand different values in a group, not for millions.
 
 An item is (v, n, at): the value, how often it is there, and its place in the order of events. A bag is either *by
 place* (a value that came in two events is two items) or by value alone; `at` is then the first of its places, for
@@ -34,7 +34,7 @@ def bag_of(
     at: str | None = None,
     by_place: bool,
 ) -> str:
-    """Aggregate: the bag of a batch of changes; counts may be zero or less in it.
+    """Aggregate: the bag of some changes; counts in it may be zero or less.
 
     Args:
         present: conditions on the changes that count.
@@ -47,7 +47,7 @@ def bag_of(
 
 
 def merge_bags(engine: Engine, old: str, new: str, sql_type: SqlType, *, by_place: bool) -> str:
-    """Both bags as one, without the values that are gone; `old` may be NULL."""
+    """Both bags as one, without the values whose count is zero; `old` may be NULL."""
     both = engine.concat(f"COALESCE({old}, {engine.empty(bag_type(sql_type))})", new)
     folded = _folded(engine, both, sql_type, by_place=by_place)
     return engine.keep(folded, "__each", f"{engine.field('__each', 'n')} <> 0")
@@ -87,11 +87,11 @@ def _folded(engine: Engine, items: str, sql_type: SqlType, *, by_place: bool) ->
 def _sum_of(engine: Engine, run: str, *, by_place: bool) -> str:
     """The item that stands for a run of equal ones.
 
-    By value alone, its place is the first where a row came: one that went gives none, not even where it came in the
-    same batch. Whoever asks for places finds out by itself that the first one is gone.
+    By value alone, its place is the first place of an insertion. A retraction gives none, even of a row that was
+    inserted in the same epoch: a function that uses places must find out by itself that the first one is gone.
     """
     one = engine.get(run, "1")
-    came = engine.keep(run, "__each", f"{engine.field('__each', 'n')} > 0")
-    place = engine.field(one, "at") if by_place else engine.least(engine.pluck(came, "at"))
+    inserted = engine.keep(run, "__each", f"{engine.field('__each', 'n')} > 0")
+    place = engine.field(one, "at") if by_place else engine.least(engine.pluck(inserted, "at"))
     count = engine.total(engine.pluck(run, "n"), BIGINT)
     return engine.struct([("v", engine.field(one, "v")), ("n", count), ("at", place)])

@@ -2,10 +2,10 @@
 
 The order is `EVENT_ORDER`, a total order of a stream's events that agrees with the offsets of each partition; rows of a
 table have the place of their newest event. Every kept value carries its place, so that the result does not depend on
-how the events are cut into batches, and a late event finds its place. Rows of one event (exploded, or joined with
+how the events are cut into epochs, and a late event finds its place. Rows of one event (exploded, or joined with
 several others) are ordered by the value. Values are kept inside a struct: one that is NULL is told from no value.
 
-Not linear: when a row among the kept ones goes, the group is computed again.
+Not linear: when one of the kept rows is retracted, the group is computed again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ByOffset(AggregateFunction):
         return _item(call) if len(call.parameters) == 1 else array(_item(call))
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        """NULL when the batch has no value and one value is asked for."""
+        """NULL when no value was inserted and one value is asked for."""
         item = _item_of(engine, changes)
         key = _key(engine, call, changes.order, changes.arguments[0])
         if len(call.parameters) == 1:
@@ -110,7 +110,7 @@ class ByOffset(AggregateFunction):
         return changes.went(f"{furthest}({changes.order})", *self._present(call, changes))
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
-        """While fewer than N are kept, every row is among them."""
+        """TRUE if the retracted row was kept; while fewer than N are kept, every row is."""
         last = merged if len(call.parameters) == 1 else engine.get(merged, str(call.parameters[1]))
         reaches = f"{lost} {'>=' if self.newest else '<='} {engine.field(last, 'at')}"
         return f"COALESCE({reaches}, {lost} IS NOT NULL)"

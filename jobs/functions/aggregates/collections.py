@@ -60,10 +60,10 @@ class CollectList(_Collected):
 
 
 class CollectSet(_Collected):
-    """COLLECT_SET(x), COLLECT_LIST(DISTINCT x): ARRAY of the different values, NULL included, in the order in which
-    they first came; empty over none.
+    """COLLECT_SET(x), COLLECT_LIST(DISTINCT x): ARRAY of the different values, NULL included, in the order of their
+    first events; empty over none.
 
-    Counts are linear; the group is computed again when the row by which a value has its place goes.
+    Counts are linear; the group is computed again when the row that gives a value its place is retracted.
 
         x in the order of events   COLLECT_SET(x)
         b, NULL, a, b              [b, NULL, a]

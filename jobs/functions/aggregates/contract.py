@@ -1,17 +1,17 @@
-"""What an aggregate function is to the engine: a few answers, all of them SQL.
+"""The contract of an aggregate function: the SQL of its accumulator, of merging two, and of the visible result.
 
-    Δ rows of a group ──add──> accumulator of the batch ─┐
+    Δ rows of a group ──add──> accumulator of the epoch ─┐
                                                          ├─merge──> accumulator ──result──> what the view shows
     __state of the group's stored row ───────────────────┘
 
-A *linear* function takes rows back as they came. Any other looks at the rows that came only, and says by `lost` and
-`must_recompute` when a row that went can have decided the result; the group is then computed again, by `add` over all
-of its rows.
+A *linear* function adds a retraction as it adds an insertion, with the opposite sign. Any other adds insertions only,
+and says by `lost` and `must_recompute` when a retracted row can have decided the result; the group is then computed
+again, by `add` over all of its rows.
 
-    MAX   stored 9   came 4, 7   went 9      merged 9   lost 9   must_recompute
-          stored 9   came 4      went 2      merged 9   lost 2   the 9 stands
+    MAX   stored 9   inserted 4, 7   retracted 9   merged 9   lost 9   must_recompute
+          stored 9   inserted 4      retracted 2   merged 9   lost 2   the 9 stands
 
-Contract of `add` and `merge`: cutting the same changes into other batches gives the same accumulator (for DOUBLE, up to
+Contract of `add` and `merge`: cutting the same changes into other epochs gives the same accumulator (for DOUBLE, up to
 rounding). `functions` in `jobs.functions.aggregates.registry` is the list; a new function is a subclass and one entry
 there.
 """
@@ -33,7 +33,7 @@ ORDER_TYPE = struct(*((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER))
 """The place of a row in the order of events."""
 
 SORTABLE = (*NUMERIC, BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP, BaseType.VARCHAR, BaseType.BYTES)
-"""The types whose values have an order that means something: what MIN, MAX and TOPK take."""
+"""The types that MIN, MAX and TOPK take: those whose values have a meaningful order."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Bound:
 
 @dataclass(frozen=True)
 class Changes:
-    """The columns of a batch of changes, as SQL text, that `add` aggregates over.
+    """The columns of a group's changes, as SQL text, that `add` aggregates over.
 
     Attributes:
         arguments: the evaluated arguments.
-        weight: +1 for a row that came, −1 for one that went.
+        weight: +1 for an insertion, −1 for a retraction.
         order: struct `ORDER_TYPE`; only there when the function is `ordered`. NULL where rows are no events.
         where: the condition of FILTER (WHERE …); None when there is none.
     """
@@ -75,11 +75,11 @@ class Changes:
         return filtered(aggregate, self.where, *conditions)
 
     def came(self, aggregate: str, *conditions: str) -> str:
-        """`aggregate` over those of them that came."""
+        """`aggregate` over the insertions among them."""
         return self.only(aggregate, f"{self.weight} > 0", *conditions)
 
     def went(self, aggregate: str, *conditions: str) -> str:
-        """`aggregate` over those of them that went."""
+        """`aggregate` over the retractions among them."""
         return self.only(aggregate, f"{self.weight} < 0", *conditions)
 
 
@@ -118,19 +118,19 @@ class AggregateFunction(ABC):
 
     @abstractmethod
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        """`bind`, DISTINCT being dealt with."""
+        """`bind` after DISTINCT is dealt with."""
 
     @abstractmethod
     def accumulator(self, call: AggregateCall) -> SqlType:
-        """What is kept for a group."""
+        """The type of what is kept for a group."""
 
     @abstractmethod
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        """Aggregate over a batch of changes of one group, giving an accumulator (never NULL, except where said)."""
+        """Aggregate over changes of one group: their accumulator (never NULL, except where said)."""
 
     @abstractmethod
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
-        """The accumulator of both; `old` is NULL for a group that is new."""
+        """Both accumulators as one; `old` is NULL for a group that is new."""
 
     @abstractmethod
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
@@ -141,11 +141,11 @@ class AggregateFunction(ABC):
         return None
 
     def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str | None:
-        """Aggregate over a batch of changes: what `must_recompute` has to know about the rows that went."""
+        """Aggregate over changes: the facts about the retracted rows that `must_recompute` needs."""
         return None
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
-        """Whether a row that went can have decided the merged accumulator. Never NULL; TRUE is always right."""
+        """TRUE if a retracted row can have decided the merged accumulator. Never NULL; always TRUE would be correct."""
         return "FALSE"
 
     def one_value(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> SqlType:

@@ -1,7 +1,7 @@
 """MIN, MAX, MIN_BY, MAX_BY: the best row of a group.
 
-Not linear: when the best row goes, the group is computed again. Ties of MIN_BY and MAX_BY are decided by the value
-itself, so that the result is a function of the rows.
+Not linear: when the best row is retracted, the group is computed again. Ties of MIN_BY and MAX_BY are decided by the
+value itself, so that the result is a function of the rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Extreme(AggregateFunction):
         return call.argument_types[0]
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        """NULL when no value came."""
+        """NULL when no value was inserted."""
         return changes.came(self._best(changes.arguments[0]))
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
@@ -98,7 +98,7 @@ class ExtremeBy(AggregateFunction):
         return struct(("by", by), ("v", value))
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        """NULL when no row with a y came."""
+        """NULL when no row with a y was inserted."""
         value, by = changes.arguments
         row = engine.struct([("by", by), ("v", value)])
         key = engine.struct([("by", by), ("v", comparable(engine, value, call.argument_types[0]))])

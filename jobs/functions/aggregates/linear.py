@@ -1,8 +1,8 @@
-"""Linear aggregate functions: their accumulators add up, so that a row can be taken away as it came.
+"""Linear aggregate functions: their accumulators add up, so that a retraction is added with the opposite sign.
 
 COUNT, SUM, AVG, SUM_LIST, BOOL_AND, BOOL_OR. Exact for integers and decimals: an overflow is an error of the engine,
 never a wrap. Sums of DOUBLE are kept additively and agree with a recomputation up to rounding; the sum starts again
-from zero when the last value of a group is taken away, so that nothing drifts for ever.
+from zero when the last value of a group is retracted, so that rounding errors do not pile up for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jobs.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, BaseType, S
 WHEN_EMPTY = "when empty"
 """Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""
 
-# Ten more digits hold the sum of 10^10 values of any size: what Spark gives SUM as well.
+# Ten more digits hold the sum of 10^10 values of any size, as in Spark's SUM.
 _SUM_DIGITS = 10
 
 
@@ -58,7 +58,7 @@ class Count(AggregateFunction):
 
 
 class Additive(AggregateFunction):
-    """What SUM, AVG and SUM_LIST share: the sum of the values that are not null, and how many they are.
+    """The base of SUM, AVG and SUM_LIST: the sum of the values that are not null, and their number.
 
     Args:
         ksql: ksqlDB's way: 0 over no value, and SUM has the type of a decimal argument, however many are added.
@@ -88,7 +88,7 @@ class Additive(AggregateFunction):
         return call.argument_types[0]
 
     def value(self, engine: Engine, call: AggregateCall, argument: str) -> str:
-        """What a row adds, in terms of its argument; NULL adds nothing."""
+        """The value that a row adds, in terms of its argument; NULL adds nothing."""
         return argument
 
     def accumulator(self, call: AggregateCall) -> SqlType:
@@ -120,17 +120,17 @@ class Additive(AggregateFunction):
         return self.shown(engine, call, engine.field(kept, "sum"), engine.field(kept, "n"))
 
     def shown(self, engine: Engine, call: AggregateCall, total: str, count: str) -> str:
-        """The result of so many values with that sum."""
+        """The result for `count` values with the sum `total`."""
         empty = " ELSE 0" if WHEN_EMPTY in call.parameters else ""
         return f"CASE WHEN {count} > 0 THEN {self.of(engine, total, count)}{empty} END"
 
     @abstractmethod
     def sum_type(self, sql_type: SqlType) -> SqlType:
-        """In which values of that type are added up."""
+        """The type in which values of that type are added up."""
 
     @abstractmethod
     def of(self, engine: Engine, total: str, count: str) -> str:
-        """The result, there being values."""
+        """The result when there is at least one value."""
 
 
 class Sum(Additive):
@@ -203,7 +203,7 @@ class SumList(Sum):
 
 
 class AllOrAny(AggregateFunction):
-    """BOOL_AND(x), EVERY(x), BOOL_OR(x), ANY(x): whether x holds in all rows, or in one; NULL over no value.
+    """BOOL_AND(x), EVERY(x), BOOL_OR(x), ANY(x): TRUE if x holds in all rows, or in one; NULL over no value.
 
         x                  BOOL_AND(x)  BOOL_OR(x)
         TRUE, NULL, FALSE  FALSE        TRUE

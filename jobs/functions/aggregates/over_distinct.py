@@ -19,7 +19,7 @@ from jobs.model.types import BIGINT, SqlType, array, struct
 
 
 class _OverDistinct(AggregateFunction):
-    """The bag of the values that are not null."""
+    """The base of functions over a bag of the values that are not null."""
 
     retractable = True
 
@@ -29,22 +29,22 @@ class _OverDistinct(AggregateFunction):
         return self.check(arguments, types)
 
     @abstractmethod
-    def kind(self, call: AggregateCall) -> SqlType:
+    def value_type(self, call: AggregateCall) -> SqlType:
         """The type of a value of the bag."""
 
     def accumulator(self, call: AggregateCall) -> SqlType:
-        return bag_type(self.kind(call))
+        return bag_type(self.value_type(call))
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
         present = [f"{argument} IS NOT NULL" for argument in changes.arguments]
         value = changes.arguments[0]
         if len(changes.arguments) > 1:
-            names = (name for name, _ in self.kind(call).fields)
+            names = (name for name, _ in self.value_type(call).fields)
             value = engine.struct(zip(names, changes.arguments, strict=True))
-        return bag_of(engine, changes, value, self.kind(call), *present, by_place=False)
+        return bag_of(engine, changes, value, self.value_type(call), *present, by_place=False)
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
-        return merge_bags(engine, old, new, self.kind(call), by_place=False)
+        return merge_bags(engine, old, new, self.value_type(call), by_place=False)
 
 
 class CountDistinct(_OverDistinct):
@@ -63,7 +63,7 @@ class CountDistinct(_OverDistinct):
             raise TypeMismatch("COUNT_DISTINCT takes columns", hint="COUNT_DISTINCT(column), COUNT(DISTINCT a, b)")
         return Bound(arguments, tuple(self.known(sql_type) for sql_type in types), (), BIGINT)
 
-    def kind(self, call: AggregateCall) -> SqlType:
+    def value_type(self, call: AggregateCall) -> SqlType:
         if len(call.argument_types) == 1:
             return call.argument_types[0]
         return struct(*((f"v{number}", sql_type) for number, sql_type in enumerate(call.argument_types)))
@@ -86,7 +86,7 @@ class AdditiveDistinct(_OverDistinct):
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         return self.plain.check(arguments, types)
 
-    def kind(self, call: AggregateCall) -> SqlType:
+    def value_type(self, call: AggregateCall) -> SqlType:
         return call.argument_types[0]
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
@@ -96,7 +96,7 @@ class AdditiveDistinct(_OverDistinct):
 
 
 class WithDistinct(AggregateFunction):
-    """One function name, and another way to maintain it after DISTINCT.
+    """One function name with two ways to maintain it: without DISTINCT and after it.
 
     Args:
         plain: for `name(x)`.

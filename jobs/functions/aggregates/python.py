@@ -1,11 +1,11 @@
-"""Aggregate functions that users wrote in Python, as rules see them: lists of values, and scalar functions over them.
+"""Aggregate functions that users wrote in Python, as rules see them: scalar functions over lists of values.
 
-    Δ rows of a group ──list──> fold ──> state of the batch ─┐
+    Δ rows of a group ──list──> fold ──> state of the epoch ─┐
                                                              ├─merge──> state ──finish──> result
     __state of the group's stored row ───────────────────────┘
 
-With `retract` the accumulator also carries the values that went, and merge takes them back. Without it a group that
-loses a value is computed again from its rows: of the longest word,
+With `retract` the accumulator also carries the retracted values, which merge removes. Without it a group that
+loses a value is computed again from its rows, here for the longest word:
 
     self_old              Δ (weight)            settled
     a 'pear'  ("pear")    a 'pear' (−1)         a 'fig' ("fig")      computed again: 'fig' is left
@@ -30,14 +30,14 @@ from jobs.model.types import BIGINT, VARCHAR, SqlType, array, struct
 class CustomAggregate(AggregateFunction):
     """One function, for calls with given types.
 
-    `parameters` of a bound call are the registered name and whether the function takes values back: with the types of
+    `parameters` of a bound call are the registered name and whether the function can retract: with the types of
     the call that is all that its maintenance needs.
 
     Args:
-        registered: what the engines call it.
+        registered: its name in the engines.
         parameters: the declared types.
         returns: the declared type of the result.
-        retracts: it takes values back.
+        retracts: it has `retract`.
     """
 
     def __init__(
@@ -51,21 +51,21 @@ class CustomAggregate(AggregateFunction):
 
     @classmethod
     def declared(cls, function: Function) -> CustomAggregate:
-        """As CREATE FUNCTION declares it."""
-        kinds = tuple(parameter.type for parameter in function.parameters)
-        return cls(function.name, registered(function), kinds, function.returns, retracts=function.retracts)
+        """The aggregate as CREATE FUNCTION declares it."""
+        types = tuple(parameter.type for parameter in function.parameters)
+        return cls(function.name, registered(function), types, function.returns, retracts=function.retracts)
 
     @classmethod
     def bound(cls, call: AggregateCall) -> CustomAggregate:
-        """As a bound call has it."""
+        """The aggregate as a bound call has it."""
         name, retracts = call.parameters
         return cls(call.function, str(name), call.argument_types, call.type, retracts=bool(retracts))
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         if any(isinstance(argument, exp.Star) for argument in arguments):
             raise TypeMismatch(f"{self.name} takes values, not *")
-        kinds, result = takes(self._returns, *self._parameters)(self.name, types)
-        return Bound(arguments, kinds, (self._registered, self.retractable), result)
+        widened, result = takes(self._returns, *self._parameters)(self.name, types)
+        return Bound(arguments, widened, (self._registered, self.retractable), result)
 
     def accumulator(self, call: AggregateCall) -> SqlType:
         if not self.retractable:
@@ -96,7 +96,7 @@ class CustomAggregate(AggregateFunction):
         return None if self.retractable else BIGINT
 
     def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str | None:
-        """How many values went."""
+        """The number of retracted values."""
         return None if self.retractable else engine.cast(changes.went("COUNT(*)"), BIGINT)
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:

@@ -73,7 +73,7 @@ KSQL_FUNCTIONS: Mapping[str, AggregateFunction] = {
 
 
 def functions(semantics: Literal["sql", "ksql"]) -> Mapping[str, AggregateFunction]:
-    """The functions that a query with those semantics binds its calls by."""
+    """The functions that the calls of a query with those semantics are bound to."""
     return KSQL_FUNCTIONS if semantics == "ksql" else FUNCTIONS
 
 

@@ -17,7 +17,7 @@ from jobs.model.types import BIGINT, DOUBLE, SqlType, struct
 
 
 class _Moments(AggregateFunction):
-    """What both classes share: rows count where no argument is NULL; a group that loses one is computed again."""
+    """The base of both classes: rows count where no argument is NULL; a group that loses one is computed again."""
 
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return BIGINT
@@ -161,7 +161,7 @@ def _present(changes: Changes) -> list[str]:
 
 
 def _moments(changes: Changes, value: str) -> tuple[str, str, str]:
-    """Aggregates over the rows that came and have all arguments: how many, the mean, the sum of squared distances.
+    """Aggregates over the inserted rows that have all arguments: their number, mean, and sum of squared distances.
 
     The mean of equal values is that value: a sum divided by their number is not always, and would make a spread of
     rounding errors out of none.

@@ -1,6 +1,6 @@
 """TOPK, TOPKDISTINCT: the k greatest values of a group, greatest first.
 
-Not linear: only the k best are kept, so when one of them goes, the next is looked for in the group's rows.
+Not linear: only the k best are kept, so when one of them is retracted, the next is looked for in the group's rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST = 100_000
 
 
 class _Best(AggregateFunction):
-    """What both share: checking the call, and when a row that went matters. `parameters` are (k,)."""
+    """The base of both: the check of a call, and the test for a retracted row that matters. `parameters` are (k,)."""
 
     others: bool
 
@@ -31,14 +31,14 @@ class _Best(AggregateFunction):
         count = constant(arguments[-1])
         if count is None or isinstance(count, bool) or not 1 <= count <= _MOST:
             raise TypeMismatch(f"k of {self.name} is a constant from 1 to {_MOST}", hint=usage)
-        kinds = tuple(self.known(sql_type) for sql_type in types[:-1])
-        if kinds[0].base not in SORTABLE:
-            raise self.refuse(kinds[0], "numbers, texts, bytes, dates and times")
-        return Bound(arguments[:-1], kinds, (count,), array(self.item(kinds)))
+        columns = tuple(self.known(sql_type) for sql_type in types[:-1])
+        if columns[0].base not in SORTABLE:
+            raise self.refuse(columns[0], "numbers, texts, bytes, dates and times")
+        return Bound(arguments[:-1], columns, (count,), array(self.item(columns)))
 
-    def item(self, kinds: tuple[SqlType, ...]) -> SqlType:
+    def item(self, types: tuple[SqlType, ...]) -> SqlType:
         """The type of an item of the result, for arguments of those types."""
-        return kinds[0]
+        return types[0]
 
     def accumulator(self, call: AggregateCall) -> SqlType:
         return array(self.item(call.argument_types))
@@ -53,12 +53,12 @@ class _Best(AggregateFunction):
         return changes.went(f"MAX({changes.arguments[0]})")
 
     def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
-        """While there are fewer than k, every row is among them."""
+        """TRUE if the retracted row was among the k best; while there are fewer than k, every row is."""
         last = self.value(engine, call, engine.get(merged, str(_count(call))))
         return f"COALESCE({lost} >= {last}, {lost} IS NOT NULL)"
 
     def value(self, engine: Engine, call: AggregateCall, item: str) -> str:
-        """What an item is sorted by."""
+        """The value that an item is sorted by."""
         return item
 
 
@@ -78,10 +78,10 @@ class TopK(_Best):
     name = "TOPK"
     others = True
 
-    def item(self, kinds: tuple[SqlType, ...]) -> SqlType:
-        if len(kinds) == 1:
-            return kinds[0]
-        return struct(("sort_col", kinds[0]), *((f"col{n}", sql_type) for n, sql_type in enumerate(kinds[1:])))
+    def item(self, types: tuple[SqlType, ...]) -> SqlType:
+        if len(types) == 1:
+            return types[0]
+        return struct(("sort_col", types[0]), *((f"col{n}", sql_type) for n, sql_type in enumerate(types[1:])))
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
         value = changes.arguments[0]

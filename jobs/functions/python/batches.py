@@ -1,9 +1,9 @@
-"""Functions of plain values as functions of Arrow columns: what both engines call.
+"""Functions over Arrow columns, made from functions of plain Python values: both engines call these.
 
-A scalar gets a value for each parameter and gives one. Of an aggregate there are three:
+A scalar gets a value for each parameter and gives one. An aggregate becomes three functions:
 
-    fold    [(x, …), …]              ->  state     the values of a batch that came, from init() on
-    merge   old, state, [(x, …), …]  ->  state     with what is stored; then the values that went are taken back
+    fold    [(x, …), …]              ->  state     the inserted values, from init() on
+    merge   old, state, [(x, …), …]  ->  state     merged with the stored state, then without the retracted values
     finish  state                    ->  result
 
 A state is JSON text. NULL is None, and None as a state means init(); values are as Arrow gives them to Python: Decimal,
@@ -47,9 +47,9 @@ class ColumnFunction(ABC):
         self.parameters = parameters
         self.returns = returns
         self._code = code
-        # DuckDB counts the parameters of what it is to call.
-        kind = inspect.Parameter.POSITIONAL_ONLY
-        self.__signature__ = inspect.Signature([inspect.Parameter(f"a{i}", kind) for i in range(len(parameters))])
+        # DuckDB counts the parameters of a function that it is given.
+        passed = inspect.Parameter.POSITIONAL_ONLY
+        self.__signature__ = inspect.Signature([inspect.Parameter(f"a{i}", passed) for i in range(len(parameters))])
 
     def __call__(self, *columns: pa.Array) -> pa.Array:
         """The column of results.
@@ -61,20 +61,20 @@ class ColumnFunction(ABC):
 
         try:
             row = self.row(self._code.load())
-            plain = [_plain(sql_type) for sql_type in self.parameters]
-            back = _arrow(self.returns)
-            given = [map(convert, column.to_pylist()) for convert, column in zip(plain, columns, strict=True)]
-            return pa.array([back(row(*values)) for values in zip(*given, strict=True)], self.returns.arrow())
+            from_arrow = [_from_arrow(sql_type) for sql_type in self.parameters]
+            to_arrow = _to_arrow(self.returns)
+            given = [map(convert, column.to_pylist()) for convert, column in zip(from_arrow, columns, strict=True)]
+            return pa.array([to_arrow(row(*values)) for values in zip(*given, strict=True)], self.returns.arrow())
         except Exception as error:  # whatever the function does
             raise FunctionFailed(f"the function {self.name} failed: {type(error).__name__}: {error}") from error
 
     @abstractmethod
     def row(self, found: Any) -> Callable[..., Any]:
-        """What is done with the values of one row, given the loaded Python."""
+        """The function that is called with the values of one row, made from the loaded Python."""
 
 
 class Scalar(ColumnFunction):
-    """The function itself."""
+    """A scalar function: its Python, called for each row."""
 
     def row(self, found: Any) -> Callable[..., Any]:
         called: Callable[..., Any] = found
@@ -82,7 +82,7 @@ class Scalar(ColumnFunction):
 
 
 class Fold(ColumnFunction):
-    """The state of a batch's values."""
+    """The state of a list of values, from init() on."""
 
     def __init__(self, name: str, code: Code, parameters: tuple[SqlType, ...]) -> None:
         super().__init__(name, code, (array(item_type(parameters)),), VARCHAR)
@@ -99,16 +99,16 @@ class Fold(ColumnFunction):
 
 
 class Merge(ColumnFunction):
-    """The state of what is stored and of a batch, without the values that the batch takes back."""
+    """The stored state merged with that of the inserted values, then without the retracted values."""
 
     def __init__(self, name: str, code: Code, parameters: tuple[SqlType, ...]) -> None:
         super().__init__(name, code, (VARCHAR, VARCHAR, array(item_type(parameters))), VARCHAR)
 
     def row(self, found: Any) -> Callable[..., Any]:
-        def merge(old: str | None, new: str | None, went: list[dict[str, Any]] | None) -> str:
+        def merge(old: str | None, new: str | None, retracted: list[dict[str, Any]] | None) -> str:
             made = found()
             state = _state(made, new) if old is None else made.merge(_state(made, old), _state(made, new))
-            for item in went or ():
+            for item in retracted or ():
                 state = made.retract(state, *item.values())
             return _text(state)
 
@@ -116,7 +116,7 @@ class Merge(ColumnFunction):
 
 
 class Finish(ColumnFunction):
-    """What a state shows."""
+    """The result that a state stands for."""
 
     def __init__(self, name: str, code: Code, returns: SqlType) -> None:
         super().__init__(name, code, (VARCHAR,), returns)
@@ -143,18 +143,18 @@ def _text(state: Any) -> str:
     return json.dumps(state, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _plain(sql_type: SqlType) -> _Convert:
-    """From what Arrow gives: a MAP, there a list of pairs, becomes a dict."""
+def _from_arrow(sql_type: SqlType) -> _Convert:
+    """Conversion of a value that Arrow gives: a MAP, there a list of pairs, becomes a dict."""
     return _converted(sql_type, lambda pairs, key, value: {key(k): value(v) for k, v in pairs})
 
 
-def _arrow(sql_type: SqlType) -> _Convert:
-    """To what Arrow takes."""
+def _to_arrow(sql_type: SqlType) -> _Convert:
+    """Conversion to a value that Arrow takes: a dict becomes a list of pairs."""
     return _converted(sql_type, lambda entries, key, value: [(key(k), value(v)) for k, v in entries.items()])
 
 
 def _converted(sql_type: SqlType, of_map: Callable[[Any, _Convert, _Convert], Any]) -> _Convert:
-    """Converts the MAPs inside a value and leaves the rest."""
+    """Conversion of the MAPs inside a value; everything else stays."""
     match sql_type.base:
         case BaseType.MAP:
             key, value = (_converted(inner, of_map) for inner in sql_type.args)

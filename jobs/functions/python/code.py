@@ -1,4 +1,4 @@
-"""The Python behind a function: found only in modules that the operator allows, and known by its source.
+"""The Python code behind a function: loaded only from allowed modules, and identified by a hash of its source.
 
 [functions]
 modules = ["geo"]          CREATE FUNCTION distance(a DOUBLE, b DOUBLE) RETURNS DOUBLE
@@ -19,12 +19,12 @@ from typing import Any
 from jobs.model.errors import FunctionRefused
 
 METHODS = ("init", "update", "merge", "finish")
-"""What the class of an aggregate must have; `retract` it may have."""
+"""The methods that the class of an aggregate must have; `retract` is optional."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """Where a function's Python is; it can be sent to another process and loaded there.
+    """The place of a function's Python code; it can be sent to another process and loaded there.
 
     Attributes:
         path: where this process looks for modules: a worker's own path may be shorter.
@@ -35,7 +35,7 @@ class Code:
     path: tuple[str, ...] = ()
 
     def load(self) -> Any:
-        """The object.
+        """The Python object: a function, or the class of an aggregate.
 
         Raises:
             FunctionRefused: it cannot be imported, or is not there.
@@ -80,7 +80,7 @@ def check_allowed(module: str, allowed: Collection[str]) -> None:
 
 
 def retracts(found: Any) -> bool:
-    """Whether the class of an aggregate can take values back."""
+    """True if the class of an aggregate can retract values."""
     return callable(getattr(found, "retract", None))
 
 

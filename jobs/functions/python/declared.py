@@ -1,7 +1,7 @@
-"""Functions that users wrote, as the language sees them: what they take and give, and who calls them.
+"""Functions that users wrote, as the language sees them: their types, their names, and the calls of them.
 
-`jobs.functions` runs them; here they are names and types. In the text of a stage they go by `registered` names, so that
-they never meet a function of an engine.
+`jobs.functions.python.batches` runs them. In the text of a stage they have `registered` names, so that they never clash
+with a function of an engine.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ FOLD, MERGE, FINISH = "fold", "merge", "finish"
 
 
 def registered(function: Function) -> str:
-    """What the engines, and the expressions of a stage, call a function.
+    """The name of a function in the engines and in the expressions of a stage.
 
     The name changes with the function's code and types: so do the fingerprints of the views that call it.
     """
-    kinds = ", ".join(str(parameter.type) for parameter in function.parameters)
-    parts = (kinds, function.returns, function.module, function.attribute, function.source, function.retracts)
+    types = ", ".join(str(parameter.type) for parameter in function.parameters)
+    parts = (types, function.returns, function.module, function.attribute, function.source, function.retracts)
     version = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:8]
     return f"py_{function.name.lower()}_{version}"
 
 
 def part_of(name: str, part: str) -> str:
-    """What they call a part of an aggregate that has that registered name."""
+    """The name in the engines of a part of an aggregate, given the aggregate's registered name."""
     return f"{name}__{part}"
 
 
 def scalar_of(function: Function) -> Scalar:
-    """One as a scalar of the language; arguments widen to the declared types.
+    """The function as a scalar of the language; arguments widen to the declared types.
 
     Raises:
         InvalidQuery: it is an aggregate.
@@ -59,7 +59,7 @@ def scalar_of(function: Function) -> Scalar:
 
 
 def attach(tree: E, functions: Mapping[str, Function]) -> E:
-    """Note at each call what function it is, before the query is read."""
+    """Note at each call which function it calls, before the query is read."""
     for node in tree.find_all(exp.Anonymous):
         if node.name in functions:
             node.meta[_META] = functions[node.name]
@@ -73,7 +73,7 @@ def function_at(node: exp.Expr) -> Function | None:
 
 
 def calls(text: str, function: str) -> bool:
-    """Whether a query's text calls the function of that upper-case name."""
+    """True if a query's text calls the function of that upper-case name."""
     return any(
         token.text.upper() == function and after.token_type is TokenType.L_PAREN
         for token, after in pairwise(tokenize(text))

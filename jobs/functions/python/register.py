@@ -1,4 +1,4 @@
-"""Makes functions known to Spark and DuckDB, under the names that rules and queries call them by."""
+"""Registration of Python functions with Spark and DuckDB, under the names that rules and queries use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Library:
-    """The functions of a catalog. What a text calls is loaded and checked when it is registered, and nothing else.
+    """The functions of a catalog; those that a text calls, and no others, are loaded, checked and registered.
 
     Args:
         allowed: the modules that the operator allows.
@@ -38,27 +38,27 @@ class Library:
         """
         from pyspark.sql.pandas.functions import arrow_udf
 
-        for name, batch in self._called(text):
+        for name, function in self._called(text):
             # The stubs ask for a third argument that Spark itself advises against.
-            made = arrow_udf(_columns(batch), batch.returns.spark())  # type: ignore[call-overload]
+            made = arrow_udf(_annotated(function), function.returns.spark())  # type: ignore[call-overload]
             session.udf.register(name, made)
 
     def register_duckdb(self, connection: duckdb.DuckDBPyConnection, text: str) -> None:
         """Register what `text` calls and the connection does not know yet. Raises as `register_spark`."""
         from duckdb.func import ARROW, SPECIAL
 
-        for name, batch in self._called(text):
+        for name, function in self._called(text):
             known = connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [name]).fetchone()
             if known is None:
-                kinds: list[Any] = [sql_type.duckdb() for sql_type in batch.parameters]
-                returns: Any = batch.returns.duckdb()
+                parameters: list[Any] = [sql_type.duckdb() for sql_type in function.parameters]
+                returns: Any = function.returns.duckdb()
                 # SPECIAL: the function sees NULLs, as in Spark.
-                connection.create_function(name, batch, kinds, returns, type=ARROW, null_handling=SPECIAL)
+                connection.create_function(name, function, parameters, returns, type=ARROW, null_handling=SPECIAL)
 
     def _called(self, text: str) -> Iterator[tuple[str, ColumnFunction]]:
         lowered = text.lower()
         for function in (function for name, function in self._functions.items() if name in lowered):
-            yield from _batches(function, _code(function, self._allowed))
+            yield from _column_functions(function, _code(function, self._allowed))
 
 
 def _code(function: Function, allowed: Collection[str]) -> Code:
@@ -72,23 +72,23 @@ def _code(function: Function, allowed: Collection[str]) -> Code:
     return code
 
 
-def _batches(function: Function, code: Code) -> Iterator[tuple[str, ColumnFunction]]:
-    kinds = tuple(parameter.type for parameter in function.parameters)
+def _column_functions(function: Function, code: Code) -> Iterator[tuple[str, ColumnFunction]]:
+    types = tuple(parameter.type for parameter in function.parameters)
     name = registered(function)
     if not function.aggregate:
-        yield name, Scalar(function.name, code, kinds, function.returns)
+        yield name, Scalar(function.name, code, types, function.returns)
         return
-    yield part_of(name, FOLD), Fold(function.name, code, kinds)
-    yield part_of(name, MERGE), Merge(function.name, code, kinds)
+    yield part_of(name, FOLD), Fold(function.name, code, types)
+    yield part_of(name, MERGE), Merge(function.name, code, types)
     yield part_of(name, FINISH), Finish(function.name, code, function.returns)
 
 
-def _columns(batch: ColumnFunction) -> Any:
+def _annotated(function: ColumnFunction) -> Any:
     """A plain function whose annotations tell Spark that it takes and gives Arrow columns."""
     import pyarrow as pa
 
     def run(*columns: pa.Array) -> pa.Array:
-        return batch(*columns)
+        return function(*columns)
 
     run.__annotations__ = {"columns": pa.Array, "return": pa.Array}
     return run

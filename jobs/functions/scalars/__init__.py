@@ -1,1 +1,1 @@
-"""The scalar functions, a file for each kind of value they work on."""
+"""The scalar functions, a file for each type of value they work on."""

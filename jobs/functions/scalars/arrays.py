@@ -49,7 +49,7 @@ def _two(name: str, types: Types) -> tuple[Types, SqlType]:
 
 
 def _with_item(result: Callable[[SqlType], SqlType]) -> Signature:
-    """An array, and what may be one of its items."""
+    """An array, and a value of its items' type."""
 
     def signature(name: str, types: Types) -> tuple[Types, SqlType]:
         count(name, types, 2, 2)
@@ -74,9 +74,9 @@ def _descending(arguments: Sequence[str]) -> bool:
     return len(arguments) > 1 and arguments[1].strip("'").upper().startswith("DESC")
 
 
-def _check_order(said: Sequence[str | None]) -> None:
-    if len(said) > 1 and (said[1] or "").upper() not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
-        raise InvalidQuery(f"{said[1]!r} is not an order", hint="'ASC' or 'DESC'")
+def _check_order(literals: Sequence[str | None]) -> None:
+    if len(literals) > 1 and (literals[1] or "").upper() not in ("ASC", "ASCENDING", "DESC", "DESCENDING"):
+        raise InvalidQuery(f"{literals[1]!r} is not an order", hint="'ASC' or 'DESC'")
 
 
 def _sorted_spark(arguments: Sequence[str]) -> str:
@@ -114,7 +114,7 @@ def _slice(name: str, types: Types) -> tuple[Types, SqlType]:
 
 
 def _sliced(size: str, cut: str) -> Callable[[Sequence[str]], str]:
-    """From one item to another, both included; NULL where there are none so far."""
+    """The items between two places, both included; NULL where the array does not reach so far."""
 
     def write(arguments: Sequence[str]) -> str:
         items = arguments[0]
@@ -139,7 +139,7 @@ def _series(name: str, types: Types) -> tuple[Types, SqlType]:
 
 
 def _counted(template: str) -> Callable[[Sequence[str]], str]:
-    """Down when the end is below the start and no step is given. A step the other way leads nowhere: NULL."""
+    """Down when the end is below the start and no step is given. NULL for a step in the other direction."""
 
     def write(arguments: Sequence[str]) -> str:
         first, last, *rest = arguments

@@ -1,4 +1,4 @@
-"""Functions over BYTES, and the ways between BYTES and VARCHAR. Positions count bytes, from 1."""
+"""Functions over BYTES, and conversions between BYTES and VARCHAR. Positions count bytes, from 1."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _coded(ways: dict[str, dict[str, str]], dialect: str) -> Template:
 
 
 def _recoded(dialect: str) -> Template:
-    """ENCODE(text, from, to): the bytes that a text stands for, as text in another way."""
+    """ENCODE(text, from, to): the bytes that a text stands for, as text in another encoding."""
 
     def write(arguments: Sequence[str]) -> str:
         source, target = (_encoding(argument, dialect) for argument in arguments[1:])
@@ -71,8 +71,8 @@ def _known(name: str | None) -> str:
     return (name or "").lower()
 
 
-def _check(said: Sequence[str | None]) -> None:
-    for name in said[1:]:
+def _check(literals: Sequence[str | None]) -> None:
+    for name in literals[1:]:
         _known(name)
 
 
@@ -131,7 +131,7 @@ def _substring_duckdb(arguments: Sequence[str]) -> str:
 
 
 def _number(bits: int, dialect: str, finish: Callable[[str], str]) -> Template:
-    """The whole number that so many bytes write, in either order; NULL when there are more or fewer."""
+    """The whole number that `bits / 8` bytes stand for, in either byte order; NULL for more or fewer bytes."""
 
     def write(arguments: Sequence[str]) -> str:
         digits = f"hex({arguments[0]})"
@@ -152,9 +152,9 @@ def _number(bits: int, dialect: str, finish: Callable[[str], str]) -> Template:
     return write
 
 
-def _signed(bits: int, kind: str) -> Callable[[str], str]:
+def _signed(bits: int, sql_type: str) -> Callable[[str], str]:
     return lambda number: (
-        f"CAST(CASE WHEN {number} >= {2 ** (bits - 1)} THEN {number} - {2**bits} ELSE {number} END AS {kind})"
+        f"CAST(CASE WHEN {number} >= {2 ** (bits - 1)} THEN {number} - {2**bits} ELSE {number} END AS {sql_type})"
     )
 
 
@@ -217,7 +217,7 @@ BYTES = (
     _from_bytes("INT_FROM_BYTES", 32, t.INT, {"spark": _signed(32, "INT"), "duckdb": _signed(32, "INTEGER")}),
     _from_bytes("BIGINT_FROM_BYTES", 64, t.BIGINT, {"spark": _signed(64, "BIGINT"), "duckdb": _signed(64, "BIGINT")}),
     _from_bytes("DOUBLE_FROM_BYTES", 64, t.DOUBLE, {"spark": _double("spark"), "duckdb": _double("duckdb")}),
-    # What functions over VARCHAR become when they are given BYTES.
+    # Functions over VARCHAR become these when they are given BYTES.
     Scalar("BYTES_LEN", takes(t.INT, t.BYTES), "octet_length", "CAST(octet_length({0}) AS INTEGER)", hidden=True),
     Scalar(
         "BYTES_SUBSTRING",

@@ -1,8 +1,8 @@
-"""What a scalar function is: a name, the types it takes and gives, and how each engine writes it.
+"""The contract of a scalar function: its name, the types it takes and gives, and its text in each engine.
 
-A new function is one entry in one of the `scalars_*` modules. An engine's text is a template: `{0}`, `{1}` are the
+A new function is one entry in one of the modules beside this one. An engine's text is a template: `{0}`, `{1}` are the
 arguments as that engine writes them, `{args}` all of them, separated by commas. Where the text depends on how many
-arguments there are, or on what a literal says, it is a function of the arguments' texts.
+arguments there are, or on the value of a literal, it is a function of the arguments' texts.
 
 A template that needs a lambda of its own names its variables `__x`, `__y`, …: no column and no variable of the language
 begins so, so that an argument's text can stand inside.
@@ -21,7 +21,7 @@ Signature = Callable[[str, Types], tuple[Types, SqlType]]
 """(function's name, types of the arguments) -> (types to cast the arguments to, type of the result)."""
 Written = Callable[[Sequence[str]], str]
 Template = str | Written
-"""How an engine writes a call, given the texts of the arguments."""
+"""The text of a call in an engine, given the texts of the arguments."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Scalar:
         aliases: other names of the same function.
         exact: the engines give other types, so the result is cast to the signature's.
         constant: arguments (from 0) that must be literals.
-        instead: the function that is called in its place when the first argument is of that kind.
-        check: raises InvalidQuery when a literal says what the function does not know; given what the arguments say,
-            None for those that are no literals.
+        instead: the function that is called in its place when the first argument is of that type.
+        check: raises InvalidQuery for a literal that the function does not know; it is given the values of the
+            arguments, None for those that are no literals.
         alike: literals among the arguments take the type of the others.
-        hidden: what others are made of; not meant to be typed, and harmless when it is.
+        hidden: a building block of other functions; not meant for users, and harmless when they call it.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Scalar:
     hidden: bool = False
 
     def write(self, dialect: str, arguments: Sequence[str]) -> str:
-        """The call in one engine's words."""
+        """The call as SQL text of one engine."""
         template = self.duckdb if dialect == "duckdb" and self.duckdb is not None else self.spark
         if not isinstance(template, str):
             return template(arguments)
@@ -104,7 +104,7 @@ def common(what: str, types: Sequence[SqlType]) -> SqlType:
     """The type that all of `types` fit into.
 
     Raises:
-        TypeMismatch: there is none; names `what` needs it.
+        TypeMismatch: there is none; the message names `what` needs it.
     """
     shared = types[0]
     for other in types[1:]:

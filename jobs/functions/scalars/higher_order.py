@@ -1,4 +1,4 @@
-"""Functions that are given a function, as each engine writes them.
+"""Functions that take a lambda (TRANSFORM, FILTER, REDUCE), as each engine writes them.
 
 `jobs.query.expressions.lambdas` elaborates their calls.
 """
@@ -14,7 +14,7 @@ FORMS = {
     "FILTER": "FILTER(array, x => …) or FILTER(map, (k, v) => …)",
     "REDUCE": "REDUCE(array, state, (s, x) => …) or REDUCE(map, state, (s, k, v) => …)",
 }
-"""How each function is written."""
+"""The forms of a call, for each function."""
 
 
 def _by_function(name: str, types: Types) -> tuple[Types, SqlType]:
@@ -24,7 +24,7 @@ def _by_function(name: str, types: Types) -> tuple[Types, SqlType]:
 HIGHER_ORDER = (
     Scalar("TRANSFORM", _by_function, "transform", "list_transform"),
     Scalar("FILTER", _by_function, "filter", "list_filter"),
-    # No state gives none, and no items give the state.
+    # NULL as the state gives NULL, and NULL as the array gives the state.
     Scalar(
         "REDUCE",
         _by_function,

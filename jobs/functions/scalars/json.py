@@ -1,4 +1,4 @@
-"""Functions over VARCHAR that holds JSON. What is no JSON gives NULL, never an error.
+"""Functions over VARCHAR that holds JSON. A text that is no JSON gives NULL, never an error.
 
 Spark reads JSON as VARIANT, which sorts the members of an object by name; DuckDB leaves them as they were written.
 """
@@ -33,9 +33,9 @@ _RECORDS_DUCKDB = (
 _SAFE = "CASE WHEN json_valid({0}) THEN {0} END"
 
 
-def _typed_duckdb(kind: str, text: str) -> str:
+def _typed_duckdb(json_type: str, text: str) -> str:
     """`text` where the argument is JSON of that type (OBJECT, ARRAY)."""
-    return f"CASE WHEN json_type({_SAFE}) = '{kind}' THEN {text} END"
+    return f"CASE WHEN json_type({_SAFE}) = '{json_type}' THEN {text} END"
 
 
 _OBJECT = _typed_duckdb("OBJECT", _RECORDS_DUCKDB)
@@ -66,7 +66,7 @@ def _joined(pair: Callable[[str, str], str]) -> Callable[[Sequence[str]], str]:
 
 
 def _pair_spark(left: str, right: str) -> str:
-    """Of two objects the members, the later ones win; else the items of both, where what is no array is one item."""
+    """Two objects: the members of both, where the later ones win. Else the items of both: no array is one item."""
     first, second = (_RECORDS_SPARK.format(side) for side in (left, right))
     union = f"map_concat(map_filter({first}, (__k, __v) -> NOT map_contains_key({second}, __k)), {second})"
     members = f"transform(map_entries({union}), __e -> {_NAME.format('__e.key')} || ':' || __e.value)"

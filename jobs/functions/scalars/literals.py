@@ -1,4 +1,4 @@
-"""String literals as each engine writes them, for templates whose text depends on what a literal says."""
+"""String literals as each engine writes them, for templates whose text depends on a literal's value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def quoted(text: str, dialect: str) -> str:
 
 
 def unquoted(literal: str, dialect: str) -> str | None:
-    """What a literal says; None when the text of an engine is something else than one literal."""
+    """The value of a literal; None when the text is anything else than one literal."""
     if len(literal) < 2 or literal[0] != "'" or literal[-1] != "'":
         return None
     text = _ESCAPED[dialect].sub(r"\1", literal[1:-1])

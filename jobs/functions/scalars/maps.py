@@ -1,4 +1,4 @@
-"""Functions over maps. A map is made of pairs, of which a later one replaces an earlier one with the same key."""
+"""Functions over maps. Where a map is made of pairs, a later pair replaces an earlier one with the same key."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ MAPS = (
     Scalar("MAP_KEYS", _of_map(lambda sql_type: t.array(sql_type.args[0])), "map_keys"),
     Scalar("MAP_VALUES", _of_map(lambda sql_type: t.array(sql_type.args[1])), "map_values"),
     Scalar("ENTRIES", _entries, _entries_spark, _entries_duckdb),
-    # ENTRIES, and back; a key that comes twice makes no map.
+    # The way back from ENTRIES; NULL where a key comes twice.
     Scalar(
         "MAP_OF_PAIRS",
         _of_pairs,

@@ -1,4 +1,4 @@
-"""Functions over numbers. A DOUBLE that does not exist is NaN or infinite (LN(-1), LN(0)), as in IEEE 754."""
+"""Functions over numbers. An undefined DOUBLE is NaN or infinite (LN(-1), LN(0)), as in IEEE 754."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DOUBLE = takes(t.DOUBLE, t.DOUBLE)
 
 
 def _same(name: str, types: Types) -> tuple[Types, SqlType]:
-    """One number, whose type the result has."""
+    """One number; the result has its type."""
     count(name, types, 1, 1)
     numeric(name, 1, types[0])
     return types, t.DOUBLE if types[0].base is BaseType.NULL else types[0]
@@ -59,7 +59,7 @@ def _rounded(arguments: Sequence[str]) -> str:
     digits = rest[0] if rest else "0"
     away = f"round({value}, {digits})"
     step = _power_of_ten(-_whole_literal(digits))
-    # How much of a step was lost, in DOUBLE: half of one, but for its own rounding.
+    # The share of a step that rounding cut off, in DOUBLE: one half, within the errors of DOUBLE.
     half = f"abs(CAST({value} - {away} AS DOUBLE) / {step} - 0.5) < 1e-9"
     return f"CASE WHEN {value} < 0 AND {half} THEN round({away} + {step}, {digits}) ELSE {away} END"
 
@@ -120,7 +120,7 @@ def _bounded(function: str) -> str:
 
 
 _EARTH = {"km": 6371, "miles": 3959}
-"""Radius of the earth, as ksqlDB has it."""
+"""Radius of the earth, as in ksqlDB."""
 
 
 def _distance(name: str, types: Types) -> tuple[Types, SqlType]:
@@ -146,8 +146,8 @@ def _radius(unit: str) -> int:
     return found[0]
 
 
-def _check_unit(said: Sequence[str | None]) -> None:
-    for unit in said[4:]:
+def _check_unit(literals: Sequence[str | None]) -> None:
+    for unit in literals[4:]:
         _radius(unit or "")
 
 

@@ -1,6 +1,6 @@
-"""The operators that can fail, in the two forms that `jobs.functions.failing` makes of them: failing, and NULL instead.
+"""Operators that can fail, in the two forms that `jobs.functions.failing` writes: with an error, and with NULL.
 
-Not meant to be typed: the front end writes `+` and `/`.
+They are not meant for users, who write `+` and `/`.
 """
 
 from __future__ import annotations

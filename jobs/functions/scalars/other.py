@@ -1,4 +1,4 @@
-"""Functions over values of any type; and what CAST is made of where the engines' own do not agree."""
+"""Functions over values of any type, and the parts of CAST where the casts of the engines do not agree."""
 
 from __future__ import annotations
 
@@ -89,14 +89,15 @@ CONVERSIONS = (
         "CASE WHEN regexp_full_match(trim({0}), '[+-]?[0-9]+') THEN {0} END",
         hidden=True,
     ),
-    # Any text is a truth, as in ksqlDB: most are false.
+    # Any text becomes a BOOLEAN, as in ksqlDB: most become FALSE.
     Scalar(
         "BOOLEAN_TEXT",
         _WORDS,
         f"CASE WHEN lower({{0}}) IN {_TRUE} THEN 'true' WHEN {{0}} IS NOT NULL THEN 'false' END",
         hidden=True,
     ),
-    # A month is its first day, a year its first month; what is no date stays none (Spark would cut off a time).
+    # A month is its first day, a year its first month; a text that is no date must not become one (Spark would cut off
+    # a time).
     Scalar(
         "DATE_TEXT",
         _WORDS,

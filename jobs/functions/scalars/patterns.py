@@ -1,7 +1,7 @@
-"""Functions by regular expressions, and the masks.
+"""Functions with regular expressions, and the MASK functions.
 
-The expressions are Java's for Spark and RE2's for DuckDB: the same but for what RE2 lacks (look-around, references
-back to a group).
+The expressions are Java's for Spark and RE2's for DuckDB: the same except for what RE2 lacks (look-around,
+back-references).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _extract_all(arguments: Sequence[str]) -> str:
 
 
 def _masks(counted: bool) -> Signature:
-    """(text[, how many][, upper, lower, digit, other]): what stands for each kind of character, NULL: itself."""
+    """(text[, count][, upper, lower, digit, other]): the mask of each class of characters; NULL leaves them."""
 
     def signature(name: str, types: Types) -> tuple[Types, SqlType]:
         first = (t.VARCHAR, t.INT) if counted else (t.VARCHAR,)
@@ -51,11 +51,11 @@ def _masked(dialect: str, text: str, masks: Sequence[str]) -> str:
     given = (*masks, *_MASKS[len(masks) :])
     if dialect == "spark":
         return f"mask({text}, {', '.join(given)})"
-    kinds = " ".join(
-        f"WHEN regexp_full_match(__x, '{kind}') THEN coalesce({mask}, __x)"
-        for kind, mask in zip(("\\p{Lu}", "\\p{Ll}", "\\p{Nd}"), given, strict=False)
+    branches = " ".join(
+        f"WHEN regexp_full_match(__x, '{characters}') THEN coalesce({mask}, __x)"
+        for characters, mask in zip(("\\p{Lu}", "\\p{Ll}", "\\p{Nd}"), given, strict=False)
     )
-    each = f"lambda __x: CASE {kinds} ELSE coalesce({given[3]}, __x) END"
+    each = f"lambda __x: CASE {branches} ELSE coalesce({given[3]}, __x) END"
     return f"array_to_string(list_transform(str_split({text}, ''), {each}), '')"
 
 
@@ -63,7 +63,7 @@ def _part_masked(name: str, dialect: str) -> Template:
     def write(arguments: Sequence[str]) -> str:
         text, length, *masks = arguments
         at_left = f"substring({text}, 1, {length})", f"substring({text}, {length} + 1)"
-        # From the right, so many characters that what is left may be none.
+        # Counted from the right; a text that is too short leaves nothing.
         cut = f"greatest(length({text}) - {length}, 0)"
         at_right = f"substring({text}, 1, {cut})", f"substring({text}, {cut} + 1)"
         first, second = at_left if name.endswith("LEFT") else at_right

@@ -15,7 +15,7 @@ _PAD = takes(t.VARCHAR, t.VARCHAR, t.INT, t.VARCHAR)
 # The first character: a negative position counts from the end, one before the text begins means its beginning.
 _START = "CASE WHEN {1} < 0 THEN greatest(length({0}) + {1} + 1, 1) WHEN {1} = 0 THEN 1 WHEN {1} > 0 THEN {1} END"
 _LENGTH = "CASE WHEN {2} > 0 THEN {2} WHEN {2} <= 0 THEN 0 END"
-# Nothing can be padded with nothing, and no text has a negative length: NULL.
+# NULL for an empty padding and for a negative length.
 _PADDED = "CASE WHEN {{1}} >= 0 AND {{2}} <> '' THEN {}({{0}}, {{1}}, {{2}}) END"
 
 
@@ -39,7 +39,7 @@ def _instr_duckdb(arguments: Sequence[str]) -> str:
 
 
 def _nth_place(places: str, element: str, arguments: Sequence[str]) -> str:
-    """From a position on: forwards to the n-th place, or backwards when the position counts from the end."""
+    """The n-th place from a position on: forwards, or backwards when the position counts from the end."""
     text, searched, position, *rest = arguments
     nth = rest[0] if rest else "1"
     after = places.format(text, searched, f"__x >= {position}")

@@ -1,6 +1,6 @@
-"""Java's patterns for dates and times (`yyyy-MM-dd''T''HH:mm`), in DuckDB's words.
+"""Java's patterns for dates and times (`yyyy-MM-dd''T''HH:mm`), translated to DuckDB's formats.
 
-Spark reads the patterns as they are. A pattern is a list of tokens: letters of one kind, quoted text, or anything else.
+Spark reads the patterns as they are. A pattern is a list of tokens: one letter repeated, quoted text, or anything else.
 
     yyyy-MM-dd'T'HH:mm   ->   %Y-%m-%dT%H:%M
 """
@@ -11,7 +11,7 @@ import re
 
 from jobs.model.errors import InvalidQuery
 
-# How a token is written; what is not here has no counterpart.
+# DuckDB's format for each token; a token that is not here has none.
 FORMATS = {
     **dict.fromkeys(("yyyy", "uuuu", "y", "u"), "%Y"),
     **dict.fromkeys(("yy", "uu"), "%y"),
@@ -37,7 +37,7 @@ _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^'A-Za-z]+", re.DOTALL)
 
 
 def has_zone(pattern: str) -> bool:
-    """Whether a text with this pattern says its time zone."""
+    """True if a text with this pattern states its time zone."""
     return any(token in ZONES for token, quoted in tokens(pattern) if not quoted)
 
 
@@ -45,7 +45,7 @@ def written(pattern: str) -> str:
     """The format of `strftime`.
 
     Raises:
-        InvalidQuery: a part of the pattern means nothing, or nothing that DuckDB can write.
+        InvalidQuery: a part of the pattern has no meaning, or none that DuckDB can write.
     """
     return _translated(pattern, {**FORMATS, **ZONES})
 
@@ -57,7 +57,7 @@ def read(pattern: str) -> str:
 
 
 def check(pattern: str) -> None:
-    """Check that all letters of a pattern mean something.
+    """Check that all letters of a pattern have a meaning.
 
     Raises:
         InvalidQuery: one does not, or a quote is not closed.
@@ -68,7 +68,7 @@ def check(pattern: str) -> None:
 
 
 def length_of(pattern: str) -> int | None:
-    """How many characters a text with this pattern has; None when not all have as many."""
+    """The number of characters of a text with this pattern; None when it varies."""
     length = 0
     for letters, quoted in tokens(pattern):
         if not quoted and letters[0].isalpha() and letters not in _FIXED:
@@ -100,7 +100,7 @@ def _translated(pattern: str, words: dict[str, str]) -> str:
 
 
 def tokens(pattern: str) -> list[tuple[str, bool]]:
-    """The tokens, and whether each is text of its own; a doubled quote is a quote."""
+    """The tokens, each with True if it is quoted text; a doubled quote is a quote."""
     found, position = [], 0
     for match in _TOKEN.finditer(pattern):
         if match.start() != position:

@@ -1,4 +1,4 @@
-"""Functions over DATE, TIME and TIMESTAMP: their sums, their texts, and time zones.
+"""Functions over DATE, TIME and TIMESTAMP: arithmetic, formatting, parsing, and time zones.
 
 TIME is milliseconds of the day. A text that does not fit its pattern gives NULL.
 """
@@ -53,7 +53,7 @@ def _formatted_duckdb(value: str) -> Written:
 
 
 def _first_of(template: Written, dialect: str) -> Written:
-    """PARSE_DATE reads as much as the pattern needs, and does not mind what comes after."""
+    """The template of PARSE_DATE, which reads as much text as the pattern needs and ignores the rest."""
 
     def write(arguments: Sequence[str]) -> str:
         known = unquoted(arguments[1], dialect)
@@ -93,7 +93,7 @@ def _parsed_spark(finish: str) -> Written:
 def _parsed_duckdb(finish: Callable[[str, bool], str]) -> Written:
     def write(arguments: Sequence[str]) -> str:
         pattern = unquoted(arguments[1], "duckdb") or ""
-        # X reads a Z as well, which DuckDB's word for it does not.
+        # Java's X also reads a Z, DuckDB's %z does not.
         text = f"regexp_replace({arguments[0]}, 'Z$', '+00')" if pattern.endswith("X") else arguments[0]
         if pattern:
             found = f"try_strptime({text}, {quoted(read(pattern), 'duckdb')})"
@@ -122,16 +122,16 @@ def _as_time(found: str, zoned: bool) -> str:
     return f"CAST((epoch_ms({found}) % {_DAY} + {_DAY}) % {_DAY} AS INTEGER)"
 
 
-def _check(said: Sequence[str | None]) -> None:
-    if said[1] is not None:
-        check(said[1])
+def _check(literals: Sequence[str | None]) -> None:
+    if literals[1] is not None:
+        check(literals[1])
 
 
 _FORMAT = (t.VARCHAR, t.VARCHAR)
 _SUM_OF_TIME = "CAST(((CAST({{0}} AS BIGINT) + {{1}}) % {0} + {0}) % {0} AS {1})"
 
 TIMES = (
-    # What the functions with units (DATEADD, …) become: the interval in milliseconds, or in days.
+    # The functions with units (DATEADD, …) become these: the interval in milliseconds, or in days.
     Scalar(
         "ADD_MILLISECONDS",
         takes(t.TIMESTAMP, t.TIMESTAMP, t.BIGINT),

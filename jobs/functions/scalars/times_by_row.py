@@ -1,4 +1,4 @@
-"""Dates and times by patterns that are no constants, for DuckDB: a pattern is taken apart row by row.
+"""Dates and times by patterns that are no constants, for DuckDB: each row's pattern is split in SQL.
 
 For reading, each pattern becomes a regular expression, once for each part of the time: `HH:mm` is `([0-9]{2}):[0-9]{2}`
 for the hour. Names of months and days, and zones, are not read this way.
@@ -29,7 +29,7 @@ def written_by_row(moment: str, pattern: str) -> str:
 
 
 def read_by_row(text: str, pattern: str) -> str:
-    """The TIMESTAMP that a text says; NULL when it does not have the pattern."""
+    """The TIMESTAMP that a text stands for; NULL when it does not match the pattern."""
 
     def number(letters: str, missing: str) -> str:
         return f"coalesce(CAST({_part(text, pattern, letters)} AS BIGINT), {missing})"
@@ -46,12 +46,12 @@ def read_by_row(text: str, pattern: str) -> str:
 
 
 def _part(text: str, pattern: str, letters: str) -> str:
-    """What stands for the letters; NULL when the pattern has none."""
+    """The part of the text at those letters; NULL when the pattern has none of them."""
     return f"nullif(regexp_extract({text}, '^' || {_expression(pattern, letters)} || '$', 1), '')"
 
 
 def _expression(pattern: str, captured: str) -> str:
-    """The regular expression of a pattern, with a group for one kind of letters."""
+    """The regular expression of a pattern, with a group around the `captured` letters."""
     digits = "CASE WHEN length(__x) = 1 THEN '[0-9]+' ELSE '[0-9]{' || length(__x) || '}' END"
     plain = (
         f"CASE WHEN __x = 'a' THEN '[AaPp][Mm]' WHEN regexp_full_match(__x, '{_NUMBERS}') THEN {digits}"

@@ -1,4 +1,6 @@
-"""FORMAT_DATE and its like for DuckDB, whose `strftime` has words of its own, a constant format, and no zones.
+"""FORMAT_DATE, FORMAT_TIME and FORMAT_TIMESTAMP for DuckDB.
+
+DuckDB's `strftime` has formats of its own, takes only a constant one, and writes no time zones.
 
 FORMAT_TIMESTAMP(at, 'HH:mm XXX', 'Europe/Paris')
 strftime(<at in Paris>, '%H:%M ') || <its distance from UTC>
@@ -13,7 +15,7 @@ from jobs.functions.scalars.literals import quoted, unquoted
 from jobs.functions.scalars.time_patterns import FORMATS, ZONES, tokens, written
 from jobs.functions.scalars.times_by_row import written_by_row
 
-# Two days of one year, between which the clocks change where they do.
+# Two days of one year: in places with summer time the clocks differ between them.
 _WINTER, _SUMMER = dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 7, 1, tzinfo=dt.UTC)
 
 
@@ -27,7 +29,7 @@ def formatted(moment: str, pattern: str, zone: str = "", instant: str | None = N
         instant: the moment as a TIMESTAMPTZ, when there is a zone; None: it is in UTC.
 
     Raises:
-        InvalidQuery: the pattern is a constant and means nothing.
+        InvalidQuery: the pattern is a constant without meaning.
     """
     known = unquoted(pattern, "duckdb")
     if known is None:
@@ -44,7 +46,7 @@ def formatted(moment: str, pattern: str, zone: str = "", instant: str | None = N
 
 
 def _special(letters: str, moment: str, zone: str, instant: str | None) -> str | None:
-    """What `strftime` does not write by itself: another zone than UTC, and any number of digits of a second."""
+    """The text of letters that `strftime` cannot write: zones other than UTC, any number of digits of a second."""
     if letters in ZONES and instant is not None:
         return _zone_text(letters, moment, zone, instant)
     if set(letters) == {"S"} and letters not in FORMATS:
@@ -57,7 +59,7 @@ def _plain(moment: str, pattern: str) -> str:
 
 
 def _zone_text(letters: str, moment: str, zone: str, instant: str) -> str:
-    """What a zone's letters write: its name, or how far it is from UTC."""
+    """The text of a zone's letters: its name, or its distance from UTC."""
     distance = f"CAST((epoch_ms({moment}) - epoch_ms({instant})) // 60000 AS INTEGER)"
     if letters == "VV":
         return zone

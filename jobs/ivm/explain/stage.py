@@ -1,4 +1,4 @@
-"""One stage in words: its rule, what it reads and computes, and what it keeps."""
+"""One stage in words: its rule, its inputs, its columns and calls, its table and its state."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from jobs.model.view_options import Refresh
 
 Fact = tuple[str, str]
-"""What it is about, and the text."""
+"""A line of the explanation: its label and its text."""
 
 
 def rule(stage: Stage) -> str:
-    """How the stage is maintained."""
+    """The rule that maintains the stage, in one sentence."""
     match stage:
         case LatestStage():
             return "the newest event of each key; a null value takes the row away"
@@ -52,14 +52,14 @@ def rule(stage: Stage) -> str:
 
 
 def facts(stage: Stage, refresh: Refresh) -> Iterator[Fact]:
-    """What the stage reads, does and keeps."""
+    """The lines about the stage's inputs, columns, calls, table, state and refresh."""
     body = body_of(stage)
     for number, core in enumerate(body, 1):
         if len(body) > 1:
             yield f"branch {number}", ""
         yield from _core(core, with_columns=not isinstance(stage, LatestStage))
     yield from _top(stage)
-    yield "writes", f"{quote(stage.table)} ({', '.join(_shown(stage))}), {_kind(stage)}"
+    yield "writes", f"{quote(stage.table)} ({', '.join(_shown(stage))}), {_storage(stage)}"
     yield "key", _key(stage)
     yield "keeps", _state(stage)
     yield "refresh", in_words(stage, refresh)
@@ -91,14 +91,14 @@ def _core(core: Core, *, with_columns: bool) -> Iterator[Fact]:
 def _input(each: Input, *, first: bool) -> str:
     name = quote(each.relation.name)
     alias = f" AS {quote(each.alias)}" if each.alias != each.relation.name else ""
-    text = f"{name}{alias} ({_input_kind(each)})"
+    text = f"{name}{alias} ({_input_rows(each)})"
     if first:
         return text
     on = f" ON {sql_of(each.on)}" if each.on is not None else ", which is one row"
     return f"{JOIN_WORDS[each.join]} {text}{on}"
 
 
-def _input_kind(each: Input) -> str:
+def _input_rows(each: Input) -> str:
     if each.as_of:
         return "as it was at the event's time"
     if each.frozen:
@@ -159,7 +159,7 @@ def _shown(stage: Stage) -> list[str]:
     return [_output(output) for output in stage.outputs]
 
 
-def _kind(stage: Stage) -> str:
+def _storage(stage: Stage) -> str:
     return "append-only" if storage_of(stage) == "append" else "by key"
 
 

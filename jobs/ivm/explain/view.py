@@ -1,4 +1,4 @@
-"""EXPLAIN: how a view is maintained, in words; EXPLAIN MAINTENANCE adds the SQL that does it. Starts no JVM."""
+"""EXPLAIN: the stages of a view in words; EXPLAIN MAINTENANCE adds the SQL that maintains them. Starts no JVM."""
 
 from __future__ import annotations
 

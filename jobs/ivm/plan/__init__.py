@@ -1,1 +1,1 @@
-"""From a query to the stages that maintain it."""
+"""The planner: from a query to the stages that maintain it."""

@@ -1,4 +1,4 @@
-"""Functions OVER a window, and the conditions on them.
+"""The stage of functions OVER a window, and of the conditions on them.
 
 SELECT id FROM (SELECT id, dept, ROW_NUMBER() OVER (PARTITION BY dept ORDER BY pay) AS n FROM emp) WHERE n <= 2
 
@@ -16,8 +16,7 @@ from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.inputs import is_plain, outputs_of
 from jobs.ivm.plan.map import keyed_columns, map_stage
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, of_relation
-from jobs.ivm.plan.trees import Place, all_of, columns_in, named, place_of, replaced
-from jobs.model.calls import AnalyticCall
+from jobs.ivm.plan.trees import Place, all_of, columns_in, named, place_of, replaced, replaced_call
 from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
@@ -32,7 +31,7 @@ _OVER = "rows"
 
 
 def fused(block: Block) -> Block:
-    """A filter or projection of a subquery with analytic functions, as that subquery with QUALIFY."""
+    """A filter or projection of a subquery with analytic functions, merged into that subquery with QUALIFY."""
     if not is_plain(block) or block.expand or len(block.inputs) != 1:
         return block
     source = block.inputs[0].source
@@ -54,7 +53,7 @@ def analytic_stage(branches: Sequence[Rows], block: Block, stages: Stages) -> An
     """The stage of a block with analytic functions over those rows.
 
     Raises:
-        NotSupported: the rows cannot be told apart; PARTITION BY something whose type is not known.
+        NotSupported: the rows cannot be told apart, or the type of a PARTITION BY expression is not known.
     """
     places = _places(block)
     if len(branches) > 1:
@@ -78,7 +77,7 @@ def analytic_stage(branches: Sequence[Rows], block: Block, stages: Stages) -> An
         table="",
         body=(rows.core((*shown, *inner, *hidden), key),),
         partition=_partition(block, outputs, names, rows),
-        calls=tuple(_over(call, names) for call in block.analytic),
+        calls=tuple(replaced_call(each, names) for each in block.analytic),
         outputs=outputs,
         keep=replaced(block.qualify, names) if block.qualify is not None else None,
         key=key,
@@ -86,7 +85,7 @@ def analytic_stage(branches: Sequence[Rows], block: Block, stages: Stages) -> An
 
 
 def _places(block: Block) -> tuple[Place, ...]:
-    """The columns that a block reads behind WHERE and grouping, in the order of the text."""
+    """The columns that a block reads after WHERE and grouping, in the order of the text."""
     calls = {("", call.name) for call in block.analytic}
     trees = [each.expression for each in block.outputs] + list(block.partition)
     for call in block.analytic:
@@ -148,12 +147,4 @@ def _type_of(node: exp.Expression, rows: Rows, block: Block) -> SqlType:
         return type_of(node.to)
     raise NotSupported(
         f"PARTITION BY {sql_of(node)} is not maintained", hint="compute it in a subquery and partition by its column"
-    )
-
-
-def _over(call: AnalyticCall, names: dict[Place, exp.Expression]) -> AnalyticCall:
-    return replace(
-        call,
-        arguments=tuple(replaced(each, names) for each in call.arguments),
-        order=tuple((replaced(each, names), down, nulls) for each, down, nulls in call.order),
     )

@@ -1,4 +1,4 @@
-"""STATE = 'shared': a join has a table of its own, that all views of the pipeline over this join read.
+"""Shared arrangements (STATE = 'shared'): a join has a table that all views of the pipeline over it read.
 
     view_1  MAX(length) … FROM visit JOIN info ON …   ┐                       ┌ view_1: aggregate
     view_2  COUNT(*)    … FROM visit JOIN info ON …   ┘ shared__… (the join) ─┤
@@ -22,7 +22,7 @@ from jobs.model.stage import Input, Output, Stage
 
 
 class Adds(Protocol):
-    """Gives stages tables."""
+    """A builder that gives a stage its table."""
 
     def add(self, stage: Stage) -> Relation:
         """The stage's table."""
@@ -38,7 +38,7 @@ def arrangement(rows: Rows, stages: Adds) -> Rows:
     )
     stage = map_stage((Selected(join, columns),), with_events=True)
     if join.is_of_events():
-        # By a key of hidden places they are known as events in what reads them, see `is_stream`.
+        # A key of hidden places tells readers that the rows are events, see `is_stream`.
         stage = replace(stage, visible=tuple(name for name in stage.visible if name not in stage.key))
     relation = stages.add(stage)
     alias = rows.inputs[0].alias
@@ -53,7 +53,7 @@ def arrangement(rows: Rows, stages: Adds) -> Rows:
 
 
 def _names(rows: Rows) -> Iterator[tuple[Place, str]]:
-    """Names for all columns of all inputs: by the inputs' places, since other views call them otherwise."""
+    """Names for all columns of all inputs: by the inputs' numbers, since other views have other aliases."""
     for number, each in enumerate(giving(rows.inputs)):
         for name, _ in all_columns(each.relation):
             yield (each.alias, name), f"j{number}_{name}"

@@ -1,4 +1,4 @@
-"""The stages of one plan while it is made: their tables' names, and that equal ones are built once."""
+"""The stages of a plan under construction: the names of their tables, and one stage in place of equal ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stages:
         build: gives the stage that maintains a query.
         pipeline: views of one pipeline share stages; a table has one writer.
         made: the inner stages, each after what it reads.
-        notes: why something is as it is.
+        notes: reasons, for EXPLAIN.
     """
 
     view: str
@@ -56,7 +56,7 @@ class Stages:
         return arrangement(rows, self) if self.state == "shared" and len(rows.inputs) > 1 else rows
 
     def add(self, stage: Stage) -> Relation:
-        """The table of an inner stage; an equal one that is there already serves."""
+        """The table of an inner stage; that of an equal stage, if there is one already."""
         digest = digest_of(stage, self.pipeline)
         found = self._known.get(digest)
         if found is not None:

@@ -1,4 +1,4 @@
-"""WITH (TIMESTAMP = 'column') of a view: its rows have the time that a column says, not that of their events.
+"""WITH (TIMESTAMP = 'column') of a view: its rows take their time from a column, not from their events.
 
     CREATE STREAM v WITH (TIMESTAMP='at') AS SELECT id, at FROM s
 

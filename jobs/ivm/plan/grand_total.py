@@ -1,4 +1,4 @@
-"""The grand total of GROUPING SETS, ROLLUP and CUBE: the set `()` is one row, also over no rows.
+"""The grand total of GROUPING SETS, ROLLUP and CUBE: the set `()` is one row, even over no input.
 
 SELECT area, COUNT(*) AS n FROM s GROUP BY ROLLUP (area) HAVING …
 
@@ -6,7 +6,7 @@ SELECT area, COUNT(*) AS n FROM s GROUP BY ROLLUP (area) HAVING …
                                           ├ UNION ALL    HAVING, OVER (…), SELECT
     all rows, no group   NULL, COUNT(*)   ┘
 
-Any other group is there while rows fall into it. Below WINDOW there is no grand total: its groups are of a window each.
+Any other group exists while rows fall into it. Under WINDOW there is no grand total: each group belongs to a window.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.trees import Place, named, replaced
-from jobs.model.calls import AnalyticCall
+from jobs.ivm.plan.trees import Place, named, replaced, replaced_call
 from jobs.model.stage import Output
 from jobs.query.clauses.logical import Block, From, SetOperation
 
@@ -27,7 +26,7 @@ _OVER = "groups"
 
 
 def totals_apart(block: Block, stages: Stages) -> Block:
-    """The same rows, each set `()` being a query without groups; a block without such a set as it is."""
+    """The block with each set `()` as a query of its own without groups; unchanged when there is no such set."""
     others = tuple(each for each in block.sets if each)
     if len(others) == len(block.sets) or block.window is not None:
         return block
@@ -38,7 +37,7 @@ def totals_apart(block: Block, stages: Stages) -> Block:
     below = replace(
         block, having=None, partition=(), analytic=(), qualify=None, distinct=False, key=(), outputs=(*groups, *calls)
     )
-    # ksqlDB's semantics leave out rows with a null in the group, but not in grouping sets: one that is left stays one.
+    # ksqlDB's semantics leave out rows with a null in the group, but not in grouping sets: a single one stays a set.
     whole = stages.semantics == "sql" and others == (tuple(range(len(groups))),)
     branches = [replace(below, sets=() if whole else others)] if others else []
     absent = tuple(replace(each, expression=exp.Null()) for each in groups)
@@ -51,7 +50,7 @@ def totals_apart(block: Block, stages: Stages) -> Block:
         where=_over(block.having, names),
         outputs=tuple(replace(each, expression=replaced(each.expression, names)) for each in block.outputs),
         partition=tuple(replaced(each, names) for each in block.partition),
-        analytic=tuple(_call_over(each, names) for each in block.analytic),
+        analytic=tuple(replaced_call(each, names) for each in block.analytic),
         qualify=_over(block.qualify, names),
         distinct=block.distinct,
         key=block.key,
@@ -60,11 +59,3 @@ def totals_apart(block: Block, stages: Stages) -> Block:
 
 def _over(node: exp.Expression | None, names: Mapping[Place, exp.Expression]) -> exp.Expression | None:
     return replaced(node, names) if node is not None else None
-
-
-def _call_over(call: AnalyticCall, names: Mapping[Place, exp.Expression]) -> AnalyticCall:
-    return replace(
-        call,
-        arguments=tuple(replaced(each, names) for each in call.arguments),
-        order=tuple((replaced(each, names), down, first) for each, down, first in call.order),
-    )

@@ -1,4 +1,4 @@
-"""GROUP BY and DISTINCT: the body holds what is grouped by and aggregated, the top groups it.
+"""The stage of GROUP BY and DISTINCT: the body computes group columns and arguments, the top aggregates them.
 
 SELECT area, SUM(n) / COUNT(*) AS x FROM s GROUP BY area
 
@@ -34,7 +34,7 @@ _OVER = "groups"
 
 
 def grouped_stage(block: Block, stages: Stages) -> AggregateStage:
-    """One aggregate: no HAVING, nothing above it."""
+    """The one aggregate of a block without HAVING and with nothing above it."""
     return _aggregate(block, block.outputs, stages)
 
 
@@ -64,13 +64,13 @@ def distinct_stage(parts: Sequence[Selected]) -> AggregateStage:
 
 
 class _Columns:
-    """The columns of one body, by what they hold: the same expression, asked for twice, is one column."""
+    """The columns of one body by their expressions: the same expression, needed twice, is one column."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, SqlType], Output] = {}
 
     def of(self, prefix: str, expression: exp.Expression, sql_type: SqlType) -> exp.Column:
-        """The plain name of the column that holds `expression`, which is in the words of the block."""
+        """The plain name of the column that holds `expression`, which reads names of the block."""
         place = (sql_of(expression), sql_type)
         if place not in self.found:
             count = sum(1 for each in self.found.values() if each.name.startswith(prefix))
@@ -106,7 +106,7 @@ def _aggregate(block: Block, outputs: tuple[Output, ...], stages: Stages) -> Agg
 
 
 def _lasting(part: Selected, calls: tuple[AggregateCall, ...]) -> tuple[list[Selected], tuple[AggregateCall, ...]]:
-    """The same groups, lasting: those of a source table's events beside those of its rows."""
+    """The same groups, made to last: the events of a source table are read beside its rows."""
     events = with_events(part.rows)
     if events is None:
         return [part], calls
@@ -134,13 +134,13 @@ def _part(branch: Windowed, block: Block, columns: _Columns) -> Selected:
 
 
 def _order(rows: Rows, calls: Sequence[AggregateCall], there: set[str]) -> list[Output]:
-    """The place of each row in the order of events, where a function asks for it and the rows have one."""
-    asking = [call for call in calls if (found := FUNCTIONS.get(call.function)) and found.ordered]
-    if not asking:
+    """The place of each row in the order of events, where a function needs it and the rows have one."""
+    ordered = [call for call in calls if (found := FUNCTIONS.get(call.function)) and found.ordered]
+    if not ordered:
         return []
-    meta, kinds = rows.meta(), dict(META_COLUMNS)
+    meta, types = rows.meta(), dict(META_COLUMNS)
     if not set(EVENT_ORDER) <= set(meta):
-        strict = next((call for call in asking if FUNCTIONS[call.function].needs_order), None)
+        strict = next((call for call in ordered if FUNCTIONS[call.function].needs_order), None)
         if strict is None:
             return []
         names = ", ".join(f"'{each.relation.name}'" for each in rows.inputs)
@@ -148,4 +148,4 @@ def _order(rows: Rows, calls: Sequence[AggregateCall], there: set[str]) -> list[
             f"{strict.function} needs the order of events, and the rows of {names} have none",
             hint="aggregate streams or source tables by it, or use MIN, MAX, MIN_BY or MAX_BY over a column",
         )
-    return [Output(name, meta[name], kinds[name]) for name in EVENT_ORDER if name not in there]
+    return [Output(name, meta[name], types[name]) for name in EVENT_ORDER if name not in there]

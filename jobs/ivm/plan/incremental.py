@@ -1,4 +1,4 @@
-"""Which stages are maintained from changes alone, and why another is not."""
+"""The stages that a change makes compute all their rows again, and the check of REFRESH = 'incremental'."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from jobs.model.stage import AnalyticStage, Plan, Stage
 
 
 def why_not(stage: Stage) -> str | None:
-    """Why a change makes the stage compute all its rows again; None when it does not."""
+    """The reason why a change makes the stage compute all its rows again; None when it does not."""
     if isinstance(stage, AnalyticStage) and not stage.partition:
         return "OVER without PARTITION BY: all rows are one partition, and every change computes it again"
     return None
 
 
 def check_incremental(made: Plan) -> None:
-    """Hold a view to REFRESH = 'incremental'.
+    """Check that a view can have REFRESH = 'incremental'.
 
     Raises:
         InvalidQuery: a stage is not maintained from changes alone; the message says why.

@@ -1,4 +1,4 @@
-"""FROM: which relations a block reads, and what its names mean there.
+"""The FROM clause: the relations that a block reads, and the meaning of its names there.
 
 A subquery that only filters and projects is read as the relation below it, and so is a UNION ALL, as one set of rows
 for each branch. Any other subquery becomes an inner stage with a table of its own.
@@ -26,7 +26,7 @@ from jobs.query.clauses.logical import Block, From, Query, SetOperation
 
 
 class Inner(Protocol):
-    """Gives queries that need one a table of their own."""
+    """A builder that gives a query a table of its own where it needs one."""
 
     def stored(self, query: Query) -> Relation:
         """The table of an inner stage that maintains `query`."""
@@ -39,12 +39,12 @@ class Inner(Protocol):
 
 
 def is_plain(query: Query) -> bool:
-    """Whether it only joins, filters, projects and explodes."""
+    """True if the query only joins, filters, projects and explodes."""
     return isinstance(query, Block) and query.group is None and not query.analytic and not query.distinct
 
 
 def selected(query: Query, inner: Inner) -> tuple[Selected, ...]:
-    """A query as rows: one set for each branch of a UNION ALL, else one; from a table of its own if it must be."""
+    """A query as rows: one set for each branch of a UNION ALL, else one; from a table of its own if it needs one."""
     if isinstance(query, SetOperation) and query.operation == "union all":
         found = [part for branch in query.branches for part in selected(branch, inner)]
         return tuple(
@@ -69,7 +69,7 @@ def outputs_of(query: Query) -> tuple[Output, ...]:
 
 
 def rows_of_block(block: Block, inner: Inner) -> tuple[Rows, ...]:
-    """The rows of a block behind FROM, WHERE and table functions."""
+    """The rows of a block after FROM, WHERE and table functions."""
     first, *others = block.inputs
     heads = _first(first, others, inner)
     made = []
@@ -141,12 +141,12 @@ def _joined(rows: Rows, others: Sequence[From], inner: Inner) -> Rows:
 
 
 def _may_look_padded(relation: Relation) -> bool:
-    """Whether a key can be all NULL, as that of a group: behind a FULL JOIN such a row looks like none at all."""
+    """True if a key can be all NULL, as that of a group: after a FULL JOIN such a row looks like a missing one."""
     return relation.storage == "keyed" and relation.hidden != PLACE
 
 
 def _joining(source: From, padded: bool, inner: Inner) -> Rows:
-    """What joins, as one input. Its filter may move into the condition of the join unless the join keeps its rows."""
+    """The right side of a join as one input. Its filter may move into ON unless the join keeps all its rows."""
     if isinstance(source.source, Relation):
         return _named(Input(source.alias, source.source))
     parts = selected(source.source, inner) if is_plain(source.source) else ()

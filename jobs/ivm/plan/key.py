@@ -44,7 +44,7 @@ class KeyColumn:
 
 
 def giving(inputs: Sequence[Input]) -> list[Input]:
-    """The inputs whose columns can be read behind the joins."""
+    """The inputs whose columns can be read after the joins."""
     return [each for each in inputs if each.join not in ("semi", "anti")]
 
 
@@ -71,7 +71,7 @@ def key_of(inputs: Sequence[Input], where: exp.Expression | None) -> tuple[KeyCo
 
 
 def _identity(each: Input) -> tuple[str, ...]:
-    """What tells the input's rows apart. As of a time a table has one row per key, although its log has many."""
+    """The columns that tell the input's rows apart. AS OF a time a table has one row per key, its log has many."""
     if each.relation.storage == "keyed" or each.as_of:
         return each.relation.key
     if not each.relation.identity:
@@ -91,7 +91,7 @@ class _Rule:
 
 
 def _rules(inputs: Sequence[Input], where: exp.Expression | None) -> Iterator[_Rule]:
-    """What the equalities say. One of an outer join holds only from the side that is kept whole to the other."""
+    """The rules that equalities give. One of an outer join holds only from the side with all its rows to the other."""
     types = {(each.alias, name): sql_type for each in inputs for name, sql_type in each.relation.columns}
     for condition in conjuncts(where):
         for place, other in _sides(condition, types):
@@ -114,7 +114,7 @@ def _sides(condition: exp.Expression, types: Types) -> Iterator[tuple[Place, exp
 
 
 def _widened(node: exp.Expression, types: Types) -> exp.Expression:
-    """Below a cast of a whole number to a wider type, which keeps the numbers apart."""
+    """The operand of a cast of a whole number to a wider type, which keeps the numbers apart; else the node."""
     while isinstance(node, exp.Paren):
         node = node.this
     if not isinstance(node, exp.Cast):

@@ -1,7 +1,7 @@
-"""Groups that last, as ksqlDB's do: one that a table's row was ever in stays, with its zeros, when the row has gone.
+"""Groups that last, as in ksqlDB: a group stays, with zeros, after the last row of a table has left it.
 
-A table's changes are netted over an epoch, so a row that came and went within one is never seen. Its event is: the
-groups of all events of the source's log are taken in as well, by rows that no call counts.
+A table's changes are consolidated over an epoch, so a row that is inserted and retracted within one is never seen. Its
+event is: the body also reads all events of the source's log, as rows that no call counts.
 
     users (the rows there are)   __in TRUE    ┐
     users__log (all events)      __in FALSE   ┘  UNION ALL    COUNT(*) FILTER (WHERE __in)
@@ -38,7 +38,7 @@ def with_events(rows: Rows) -> Rows | None:
 
 
 def marked(*, counted: bool) -> Output:
-    """The column that says whether calls count the rows."""
+    """The column that is TRUE in the rows that calls count."""
     return Output(_IN, exp.Boolean(this=counted), t.BOOLEAN)
 
 

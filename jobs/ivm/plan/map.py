@@ -1,4 +1,4 @@
-"""Filter, project, join, UNION ALL: rows as they are, stored.
+"""The stage of filters, projections, joins and UNION ALL: its rows are stored as they are.
 
 | rows | stored |
 | --- | --- |
@@ -70,7 +70,7 @@ def appended(rows: Rows) -> tuple[Output, ...]:
 def keyed_columns(rows: Rows, outputs: tuple[Output, ...]) -> tuple[tuple[str, ...], tuple[Output, ...]]:
     """The names of the key, and the columns that must be hidden for it: a key column that is selected is visible.
 
-    A window's bounds keep their names, hidden if need be, so that what reads the rows can ask for them.
+    A window's bounds keep their names, even hidden, so that queries over the rows can read them.
     """
     taken = {each.name for each in outputs}
     names, hidden = [], []
@@ -92,11 +92,11 @@ def _keyed(part: Selected, *, with_events: bool) -> Core:
 
 
 def _events(branches: Sequence[Rows]) -> list[tuple[Output, ...]]:
-    """Time and place of the events, as far as all branches know them."""
-    kinds = dict(META_COLUMNS)
+    """Time and place of the events, as far as all branches have them."""
+    types = dict(META_COLUMNS)
     known = [rows.meta() for rows in branches]
     names = [name for name in _EVENT if all(name in meta for meta in known)]
-    return [tuple(Output(name, meta[name], kinds[name]) for name in names) for meta in known]
+    return [tuple(Output(name, meta[name], types[name]) for name in names) for meta in known]
 
 
 def _union(parts: Sequence[Selected], visible: tuple[str, ...], *, with_events: bool) -> MapStage:
@@ -116,12 +116,12 @@ def _union(parts: Sequence[Selected], visible: tuple[str, ...], *, with_events: 
 
 
 def _slots(keys: Sequence[tuple[KeyColumn, ...]]) -> list[SqlType]:
-    """Types of as many columns as hold the key of any branch."""
+    """The types of the fewest columns that can hold the key of every branch."""
     slots: list[SqlType] = []
     for key in keys:
-        kinds = [column.type for column in key]
-        for sql_type in dict.fromkeys(kinds):
-            slots += [sql_type] * (kinds.count(sql_type) - slots.count(sql_type))
+        types = [column.type for column in key]
+        for sql_type in dict.fromkeys(types):
+            slots += [sql_type] * (types.count(sql_type) - slots.count(sql_type))
     return slots
 
 

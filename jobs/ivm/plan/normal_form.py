@@ -1,4 +1,4 @@
-"""The normal form of a stage: what two stages must have in common to be one.
+"""The normal form of a stage, by which equal stages are recognized and built once.
 
 Left out are the table's name and the names of the inputs' aliases; everything else is written down as text.
 """
@@ -17,11 +17,11 @@ from jobs.model.types import SqlType
 from jobs.sql.dialect import sql_of
 
 _HEX = 12
-"""Digits of a hash in a table's name: of a million stages no two are equal by chance, in all but one of 500 lakes."""
+"""Digits of a hash in a table's name: two of a million stages have one hash by chance in one of 500 lakes."""
 
 
 def digest_of(stage: Stage, *context: str) -> str:
-    """A hash that is equal for stages that hold equal rows because they say the same.
+    """The hash of a stage's normal form: stages with one hash hold equal rows.
 
     Args:
         context: what else must be equal, such as the pipeline.

@@ -1,4 +1,4 @@
-"""From a definition to the stages that maintain it.
+"""The plan of a definition: the stages that maintain it.
 
 | definition | stages |
 | --- | --- |

@@ -1,4 +1,4 @@
-"""From a query to the stage that maintains it; what stands below that stage is added to the plan on the way.
+"""The stage that maintains a query; the stages below it are added to the plan on the way.
 
 | query | stage |
 | --- | --- |

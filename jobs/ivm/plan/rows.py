@@ -1,4 +1,4 @@
-"""The rows of a block before its top: relations joined and filtered, and what its names mean there.
+"""The rows of a block below its top: relations joined and filtered, and the meaning of the block's names there.
 
 A block's expressions read the columns of its inputs. Some of those inputs are subqueries that have no table: they are
 read as the relations below them, so a name of the block may stand for an expression, and for different ones in the
@@ -33,7 +33,7 @@ class Rows:
     """Relations joined from left to right, filtered, exploded.
 
     Attributes:
-        values: what the names of the block mean, by place; a place that is missing means itself.
+        values: the meaning of the block's names, by place; a place that is missing means itself.
         branch: number of the branch of a UNION ALL, from 1; 0 outside of one.
     """
 
@@ -61,11 +61,11 @@ class Rows:
 
     @property
     def is_append(self) -> bool:
-        """Whether rows are only ever added."""
+        """True if rows are only ever added."""
         return self.core(()).storage == "append"
 
     def key(self) -> tuple[KeyColumn, ...]:
-        """What tells the rows apart. Raises NotSupported: nothing does."""
+        """The columns that tell the rows apart. Raises NotSupported: none do."""
         found = key_of(self.inputs, self.where)
         item = KeyColumn("", ITEM, t.INT, frozenset({("", ITEM)}))
         return (*found, item) if self.expand else found
@@ -86,7 +86,7 @@ class Rows:
         return found
 
     def is_of_events(self) -> bool:
-        """Whether the rows are events, or several events joined, though they may change and go."""
+        """True if the rows are events, or several events joined, though they may change and go."""
         return any(is_stream(each.relation) for each in self._events())
 
     def _events(self) -> list[Input]:
@@ -100,7 +100,7 @@ class Rows:
 
 
 def is_stream(relation: Relation) -> bool:
-    """Whether a relation's rows are events: it is append-only, or streams joined so that rows may change and go.
+    """True if a relation's rows are events: it is append-only, or streams joined so that rows may change and go.
 
     The latter are known by their key: it is made of the hidden places of the events.
     """
@@ -115,12 +115,12 @@ def _has(relation: Relation, name: str) -> bool:
 
 
 def shifted(partition: exp.Expression, number_of_query: int) -> exp.Expression:
-    """The partition of an event that one of several queries brings."""
+    """The partition of an event in a target that several queries feed, this one by its number."""
     return exp.Add(this=number(number_of_query * PARTITIONS_EACH), expression=exp.Paren(this=partition))
 
 
 def all_columns(relation: Relation) -> tuple[tuple[str, SqlType], ...]:
-    """Everything that can be read of a relation by name."""
+    """All columns of a relation that can be read by name."""
     return (*relation.columns, *relation.hidden)
 
 
@@ -131,14 +131,14 @@ def of_relation(relation: Relation, alias: str) -> Rows:
 
 @dataclass(frozen=True)
 class Selected:
-    """Rows and what is selected of them, over the columns of their inputs."""
+    """Rows and the outputs that are selected of them, over the columns of their inputs."""
 
     rows: Rows
     outputs: tuple[Output, ...]
 
 
 def apart(parts: Iterable[Selected]) -> list[Selected]:
-    """The same, no two inputs with one alias: those of a stage must differ."""
+    """The same parts with a different alias for each input, as a stage needs them."""
     taken: set[str] = set()
     made = []
     for part in parts:
@@ -156,7 +156,7 @@ def renamed(rows: Rows, taken: Collection[str]) -> Rows:
 
 
 def aliased(rows: Rows, names: Mapping[str, str]) -> Rows:
-    """The same rows, inputs going by other aliases: `names` says {old: new}. The block's own names stay."""
+    """The same rows with other aliases for the inputs, `names` being {old: new}. The block's own names stay."""
     moved = _moved(rows, names)
     inputs = tuple(
         replace(

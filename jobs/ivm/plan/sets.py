@@ -34,8 +34,8 @@ def set_stage(query: SetOperation, stages: Stages) -> Stage:
     stages.note(f"{query.operation.upper()}: an inner stage counts each row in each branch")
     calls = [named(_count(place), _OVER) for place in range(len(query.branches))]
     first = exp.GT(this=calls[0], expression=number(0))
-    kind = exp.GT if query.operation == "intersect" else exp.EQ
-    others = [kind(this=each, expression=number(0)) for each in calls[1:]]
+    comparison = exp.GT if query.operation == "intersect" else exp.EQ
+    others = [comparison(this=each, expression=number(0)) for each in calls[1:]]
     outputs = tuple(Output(name, named(name, _OVER), of) for name, of in query.outputs)
     return map_stage((Selected(of_relation(relation, _OVER).filtered(all_of(first, *others)), outputs),))
 

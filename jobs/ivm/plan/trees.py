@@ -1,4 +1,4 @@
-"""Expressions taken apart and put together: what the planner does to sqlglot trees.
+"""Operations of the planner on expressions: references to columns, replacement, conjunction.
 
 A column's *place* is (alias, name); plain names have the alias `""`.
 """
@@ -6,14 +6,16 @@ A column's *place* is (alias, name); plain names have the alias `""`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from sqlglot import exp
 
+from jobs.model.calls import AnalyticCall
 from jobs.sql.trees import call, conjuncts, identifier
 
 Place = tuple[str, str]
 
-# What keeps its meaning wherever it is put; anything else gets parentheses when it takes a column's place.
+# Expressions that keep their meaning wherever they stand; any other gets parentheses when it takes a column's place.
 _ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null, exp.Boolean, exp.Case, exp.Bracket)
 
 
@@ -52,6 +54,13 @@ def replaced(node: exp.Expression, values: Mapping[Place, exp.Expression]) -> ex
     return made
 
 
+def replaced_call(over: AnalyticCall, values: Mapping[Place, exp.Expression]) -> AnalyticCall:
+    """A call of an analytic function with other expressions where the columns of `values` stood."""
+    arguments = tuple(replaced(each, values) for each in over.arguments)
+    order = tuple((replaced(each, values), down, nulls_first) for each, down, nulls_first in over.order)
+    return replace(over, arguments=arguments, order=order)
+
+
 def qualified(node: exp.Expression, alias: str) -> exp.Expression:
     """A copy whose plain names are columns of `alias`."""
     names = {column.name for column in columns_in(node) if not column.table}
@@ -80,7 +89,7 @@ def greatest(values: list[exp.Expression]) -> exp.Expression:
 
 
 def _is_parameter(column: exp.Column) -> bool:
-    """Whether a plain name is a parameter of a lambda that it stands in."""
+    """True if a plain name is a parameter of a lambda that it stands in."""
     if column.table:
         return False
     node = column.parent

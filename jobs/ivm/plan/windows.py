@@ -1,4 +1,4 @@
-"""WINDOW and GROUPING SETS: a row stands in one group, or in several.
+"""The groups of WINDOW and GROUPING SETS: a row is in one of them, or in several.
 
 | window | the row is grouped by |
 | --- | --- |
@@ -8,9 +8,9 @@
 | GROUPING SETS | the number of each set: the row is repeated, and a group column is NULL in the sets without it |
 
 A window's bounds are milliseconds, its end is the first that is not in it. They are part of the key, hidden where they
-are not selected, so that what reads the view can ask for them. Windows begin at 0, as Kafka's do. A row for
-which the stream's time has passed a window's end by the grace period is left out of that window: what is late is a
-property of the row, so that the groups do not depend on when they are computed.
+are not selected, so that queries over the view can read them. Windows begin at 0, as Kafka's do. A row for which the
+stream's time has passed a window's end by the grace period is left out of that window: lateness is a property of the
+row, so that the groups do not depend on when they are computed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Windowed:
     """Rows in their windows.
 
     Attributes:
-        group: what they are grouped by beside the block's groups, over the columns of the body.
-        columns: the columns of the body that this needs, over the columns of the inputs.
+        group: the group columns beside those of the block, over the columns of the body.
+        columns: the columns of the body that these need, over the columns of the inputs.
     """
 
     rows: Rows
@@ -88,7 +88,7 @@ def in_window(rows: Rows, block: Block) -> Windowed:
 
 
 def set_column(branches: Sequence[Windowed]) -> str:
-    """The name of the column with the number of a row's set: what is read may be grouped in sets itself."""
+    """The name of the column with the number of a row's set: no input has it, even one grouped in sets itself."""
     relations = [each.relation for branch in branches for each in branch.rows.inputs]
     taken = {name for relation in relations for name, _ in all_columns(relation)}
     return next(name for at in range(1, len(taken) + 2) if (name := _SET if at == 1 else f"{_SET}_{at}") not in taken)
@@ -114,7 +114,7 @@ def group_in_sets(group: Output, place: int, sets: Sequence[tuple[int, ...]], na
 
 
 def closed(rows: Rows, block: Block, stages: Stages) -> Rows:
-    """EMIT FINAL: the groups whose windows no row can come into any more.
+    """The groups that EMIT FINAL shows: those whose windows take no more rows.
 
     The stream's time is the greatest of all partitions; it is a row of an inner stage, so that its progress is a
     change like any other.
@@ -147,7 +147,7 @@ def _time_of_streams(block: Block, stages: Stages) -> AggregateStage:
 
 
 def _clock(rows: Rows, time: exp.Expression) -> exp.Expression | None:
-    """The time of the stream when the row came; None where the rows have none."""
+    """The time of the stream when the row arrived; None where the rows have none."""
     place = place_of(time)
     source = next((each for each in rows.inputs if place is not None and each.alias == place[0]), None)
     if source is not None and "_stream_time" in dict(all_columns(source.relation)):
@@ -181,5 +181,5 @@ def _starts(millis: exp.Expression, window: TimeWindow) -> exp.Expression:
 def _plus(value: exp.Expression, millis: int) -> exp.Expression:
     if millis == 0:
         return value.copy()
-    kind = exp.Add if millis > 0 else exp.Sub
-    return exp.Paren(this=kind(this=value.copy(), expression=number(abs(millis))))
+    operator = exp.Add if millis > 0 else exp.Sub
+    return exp.Paren(this=operator(this=value.copy(), expression=number(abs(millis))))

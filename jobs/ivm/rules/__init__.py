@@ -1,1 +1,1 @@
-"""From a stage to the SQL that turns its inputs' changes into its own."""
+"""The maintenance rules: the SQL that turns the changes of a stage's inputs into its own."""

@@ -1,19 +1,19 @@
-"""The rule of GROUP BY: fold the changes per group, merge with the accumulators of the stored row, show the result.
+"""The rule of GROUP BY: changes are folded per group and merged with the accumulators of the stored row.
 
     self_old (__state)      Δ (weight)              settled                      (k, COUNT(*), SUM(v) GROUP BY k)
     a 2 9  (2, 9:2)         a 5 (−1), a 1 (+1)      a 2 5 (2, 5:2)  exists=true  old=(a 2 9)
     b 1 7  (1, 7:1)         b 7 (−1)                b     (0, 0:0)  exists=false old=(b 1 7)
                             c NULL (+1)             c 1 NULL (1, 0:0)            old=NULL
 
-    __e  what is grouped by and aggregated, per change     __d  one accumulator per touched group and call
-    __m  merged with the stored row                        __r  the visible results
+    __e  group columns and arguments, per change     __d  one accumulator per touched group and call
+    __m  merged with the stored row                  __r  the visible results
 
-A function such as MAX cannot take a row back from its accumulator. When one that could have decided the result was
-taken away, its group, and only that, is computed again from the body's rows as they are now:
+A function such as MAX cannot retract a row from its accumulator. When one that could have decided the result is
+retracted, its group, and only that, is computed again from the body's rows as they are now:
 
     __f  the groups to compute again     __g  one accumulator per such group and call
 
-Over a body that only grows nothing is taken away, and that part of the text is left out.
+Over a body that only grows nothing is retracted, and that part of the text is left out.
 
 A group whose weights sum below zero is an upstream fault: the query fails with `NEGATIVE_WEIGHT` and nothing is stored.
 """
@@ -83,14 +83,14 @@ SELECT
 
 
 def recomputed(stage: AggregateStage) -> tuple[AggregateCall, ...]:
-    """The calls whose groups may have to be computed again: they cannot take rows back, and rows can go."""
+    """The calls whose groups may have to be computed again: they cannot retract rows, and the body does."""
     if storage_of_body(stage.body) == "append":
         return ()
     return tuple(call for call in stage.aggregates if function_of(call).lost_type(call) is not None)
 
 
 def evaluated(stage: AggregateStage, engine: Engine, weight: str) -> list[str]:
-    """What is grouped by and aggregated, as columns over the body's: `__e`."""
+    """The columns of `__e`, over those of the body: group columns, arguments, filters, order and weight."""
     parts = [typed(group, engine) for group in stage.group]
     for call in stage.aggregates:
         for number, (argument, sql_type) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
@@ -168,7 +168,7 @@ def _merged(stage: AggregateStage, again: tuple[AggregateCall, ...], engine: Eng
 
 
 def _computed_again(stage: AggregateStage, again: tuple[AggregateCall, ...], engine: Engine) -> list[str]:
-    """`__w`: as `__m`, the accumulators of groups that lost what decided them taken from the body's rows."""
+    """`__w`: as `__m`, but the accumulators of groups that lost a deciding row are computed from the body's rows."""
     if not again:
         return []
     flags = [
@@ -226,7 +226,7 @@ def _settled(stage: AggregateStage, engine: Engine) -> list[str]:
 
 
 def _output(stage: AggregateStage, output: Output, engine: Engine) -> str:
-    """Only the key is computed for a group that goes away: `100 / COUNT(*)` has no value there, and would fail."""
+    """An output column. Of a deleted group only the key is computed: `100 / COUNT(*)` has no value there, and fails."""
     if output.name in stage.key:
         return typed(output, engine)
     return f"CASE WHEN {EXISTS} THEN {value_of(output, engine)} END AS {engine.name(output.name)}"

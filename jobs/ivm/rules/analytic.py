@@ -1,4 +1,4 @@
-"""The rule of window functions: partitions that a change touches are computed again, and compared with what is stored.
+"""The rule of window functions: touched partitions are computed again and compared with the stored rows.
 
     SELECT id, dept, ROW_NUMBER() OVER (PARTITION BY dept ORDER BY pay DESC) AS n   keep: n <= 1   key: id
 
@@ -10,7 +10,7 @@
     5 c 1
 
     __t  the touched partitions     __b  the body's rows with the partition's values     __c  with the functions' values
-    __n  the rows to be stored      __o  the rows stored
+    __n  the rows to be stored      __o  the stored rows
 
 A change of one row costs its partition; without PARTITION BY that is all rows.
 """

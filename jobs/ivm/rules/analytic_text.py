@@ -1,4 +1,4 @@
-"""How a function OVER a window is written, so that both engines give the same and ties cannot be broken by chance.
+"""The text of a function OVER a window, such that both engines agree and chance breaks no ties.
 
 Rows that the query's ORDER BY does not tell apart are ordered by the row's key, except where SQL counts them together:
 

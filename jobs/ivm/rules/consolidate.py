@@ -1,12 +1,12 @@
-"""The net changes of a keyed relation over several commits, as SQL: what a rule may rely on.
+"""The consolidated changes of a keyed relation over several commits, as SQL: rules read these.
 
-    _commit_version   k v weight          net
+    _commit_version   k v weight          consolidated
     5                 a 1 (−1), a 2 (+1)  a 1 (−1), a 3 (+1)
     6                 a 2 (−1), a 3 (+1)
     5                 b 7 (+1)            (nothing: b was not there before and is not there now)
     6                 b 7 (−1)
 
-Without this a value that only ever was in between could win a MAX.
+Without this a value that existed only between two commits could win a MAX.
 """
 
 from __future__ import annotations

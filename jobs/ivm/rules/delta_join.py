@@ -2,14 +2,14 @@
 
 The changes of a join are telescoping terms, one for each input that moved: inputs left of it are read as they are now,
 inputs right of it as they were (DBSP; Materialize's delta join). A term takes the join from the state before that input
-moved to the state after it, so terms are numbered (`__step`) and the last one to speak of a row is right.
+moved to the state after it, so terms are numbered (`__step`), and of the terms that hold a row the last one is right.
 
     visit ⋈ info, both changed
     step 0   delta_visit ⋈ old_info        (a row's weight is that of the change)
     step 1   new_visit   ⋈ delta_info
 
 That holds where the join is linear in the input. Where it is not (the padded side of an outer join, the side of a semi
-or anti join that only decides) the step takes away the rows as they were and gives them as they are, restricted to
+or anti join that only decides) the step retracts the rows as they were and inserts them as they are, restricted to
 those that a change can have touched:
 
     visit ⟕ info, info changed
@@ -33,7 +33,7 @@ from state_store.columns import WEIGHT
 
 @dataclass(frozen=True)
 class _Term:
-    """One SELECT of the changes: which side each input is read from, the weight, and what restricts it."""
+    """One SELECT of the changes: the side that each input is read from, the weight, and the input that restricts it."""
 
     sides: Mapping[str, Side]
     weight: str
@@ -76,7 +76,7 @@ def all_rows(body: Body, engine: Engine, side: Literal["new", "old"] = "new") ->
 
 
 def relations(stage: Stage, changed: Collection[str] | None) -> Iterator[tuple[str, Input]]:
-    """Every relation a rule's text may read, with the input it is of: (`delta_visit`, …), (`old_visit`, …), …"""
+    """The relations that a rule's text may read, each with its input: (`delta_visit`, …), (`old_visit`, …), …"""
     for each in inputs_of(stage):
         sides = ("new",) if changed is None else ("delta", "old", "new") if each.alias in changed else ("old", "new")
         yield from ((f"{side}_{each.alias}", each) for side in sides)
@@ -108,7 +108,7 @@ def _all(core: Core, side: Side) -> dict[str, Side]:
 
 
 def _is_linear(core: Core, place: int) -> bool:
-    """Whether a change of that input is the same change of the join's rows, whatever the other rows are."""
+    """True if a change of that input is the same change of the join's rows, whatever the other rows are."""
     later_pads = any(each.join in ("right", "full") for each in core.inputs[place + 1 :])
     return core.inputs[place].join in ("inner", "right") and not later_pads
 

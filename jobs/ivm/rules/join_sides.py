@@ -5,7 +5,7 @@ A term that is not linear in an input is restricted to the rows a change of that
 - the input decides or pads (left, semi, anti): rows left of it that meet the join's condition with a changed row;
 - the input, or one left of it, may be padded by a RIGHT or FULL join: rows of both sides whose join keys are those of
   a changed row;
-- otherwise not at all: the difference of everything before and after, which is right and slow.
+- otherwise not at all: all rows are retracted and inserted again, which is correct and slow.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _KEYS = "__keys"
 
 @dataclass(frozen=True)
 class From:
-    """What a FROM clause is to say.
+    """The contents of a FROM clause.
 
     Attributes:
-        sides: by alias, which relation an input is read from.
+        sides: by alias, the relation that an input is read from.
         touched_by: alias of the input whose changes restrict the rows; None for no restriction.
     """
 
@@ -43,7 +43,7 @@ class From:
 
 @dataclass(frozen=True)
 class _Restriction:
-    """Where a term is restricted.
+    """The semi joins that restrict a term.
 
     Attributes:
         at: the place of the join before which the rows so far are restricted.
@@ -57,7 +57,7 @@ class _Restriction:
 
 
 def from_text(source: From, engine: Engine) -> str:
-    """The FROM clause, with what `expand` adds."""
+    """The FROM clause, with the text that repeats rows for `expand`."""
     restriction = _restriction(source, engine)
     lines = []
     for place, each in enumerate(source.core.inputs):

@@ -25,8 +25,8 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
     Preconditions:
         1. The input is an event log: append-only, with the meta columns and `_tombstone`.
         2. All events of a key are in one partition, as with any keyed producer. Offsets then only grow within a key,
-           so that nothing needs to be remembered of a key that went away. Where a key's events are spread, its newest
-           row still wins, but an event older than a tombstone that comes after it in another epoch brings the key back.
+           so that nothing needs to be remembered of a deleted key. Where a key's events are spread, its newest row
+           still wins, but an event older than a tombstone that arrives in a later epoch brings the key back.
     """
     keys = [engine.name(name) for name in stage.key]
     rest = [output for output in stage.outputs if output.name not in stage.key]

@@ -1,4 +1,4 @@
-"""From a stage to the SQL that maintains it: the one entry to the rules, and what `EXPLAIN` prints."""
+"""The SQL that maintains a stage: the one entry to the rules, and the text that EXPLAIN MAINTENANCE prints."""
 
 from __future__ import annotations
 

@@ -20,19 +20,19 @@ from state_store.columns import EXISTS, WEIGHT
 
 
 def append_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
-    """The rows to append: every change of an append body is a row that came."""
+    """The rows to append: every change of an append body is an insertion."""
     names = [engine.name(name) for name, _ in visible_columns(stage)]
     text = all_rows(stage.body, engine) if changed is None else changes_of(stage.body, engine, changed)
     return f"SELECT {', '.join(names)} FROM (\n{text}\n) AS __rows"
 
 
 def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
-    """The settled form: of each key the last row to speak of it, by (step, weight)."""
+    """The settled form: of each key the last row in the changes, by (step, weight)."""
     keys = [engine.name(name) for name in key_names(stage)]
     rest = [column.name for column in stage.body[0].columns if column.name not in stage.key]
     place = engine.struct([("step", STEP), ("weight", WEIGHT)])
     row = engine.struct([("__came", f"{WEIGHT} > 0"), *((name, engine.name(name)) for name in rest)])
-    # The one row of a body without a key; without changes it must not look as if it had gone.
+    # A body without a key has one row; without changes it must not look retracted.
     grouped = f"GROUP BY {', '.join(keys)}" if keys else "HAVING COUNT(*) > 0"
     kept = [f"{engine.field('__row', name)} AS {engine.name(name)}" for name in rest]
     final = [f"__d.{engine.name(name)}" for name, _ in visible_columns(stage)]

@@ -1,4 +1,4 @@
-"""The difference between rows computed anew and the rows stored: the settled form of whatever is not merged.
+"""Rows computed anew, compared with the stored rows: the settled form of stages that merge no changes.
 
     fresh (k, v)     self_old (k, v)      settled
     a 1              a 1                  -                             equal: nothing to do
@@ -23,7 +23,7 @@ from state_store.columns import EXISTS, OLD, STATE
 
 
 def difference(stage: Stage, fresh: str, engine: Engine) -> str:
-    """The settled form of all rows: those that differ, are missing or are new.
+    """The settled form of all rows, compared with the stored rows: those that differ, are missing or are new.
 
     Args:
         fresh: a relation (a name, or a query in parentheses) of the stored columns of all rows, computed anew.
@@ -33,7 +33,7 @@ def difference(stage: Stage, fresh: str, engine: Engine) -> str:
 
 
 def marked(name: str, rows: str) -> str:
-    """The relation `name`: rows with a mark, so that a row that is not there can be told from one of NULLs."""
+    """The relation `name`: rows with a mark, so that a missing row can be told from one of NULLs."""
     return f"{name} AS (\n  SELECT *, TRUE AS {PRESENT} FROM (\n  {rows}\n  ) AS __rows_of{name}\n)"
 
 
@@ -43,7 +43,7 @@ def only_touched(alias: str, names: Sequence[str], values: Sequence[str] | None 
     NULL is a part like any other.
 
     Args:
-        values: where the rows of `alias` hold the `names`, when they do not call them the same.
+        values: the paths of these columns in the rows of `alias`, where they differ from `names`.
     """
     pairs = zip(values or names, names, strict=True)
     same = [f"{alias}.{value} IS NOT DISTINCT FROM __t.{name}" for value, name in pairs]
@@ -51,9 +51,9 @@ def only_touched(alias: str, names: Sequence[str], values: Sequence[str] | None 
 
 
 def settled(stage: Stage, engine: Engine) -> str:
-    """The SELECT that compares the marked relations `__n` (the rows as they are to be) and `__o` (as they are stored).
+    """The SELECT that compares the marked relations `__n` (the rows to be stored) and `__o` (the stored rows).
 
-    Both hold the stored columns; `__o` has all stored rows that `__n` may replace, and those that are to go.
+    Both hold the stored columns; `__o` has all stored rows that `__n` may replace, and those to delete.
     """
     stored = stored_columns(stage)
     parts = [_column(stage, name, engine) for name, _ in stored]
@@ -66,7 +66,7 @@ def settled(stage: Stage, engine: Engine) -> str:
 
 
 def _column(stage: Stage, name: str, engine: Engine) -> str:
-    """A row that goes away holds its key, and nothing else that is visible."""
+    """A column of the result. A deleted row holds its key, and nothing else that is visible."""
     quoted = engine.name(name)
     if name in key_names(stage) or name == STATE:
         return f"CASE WHEN __n.{PRESENT} THEN __n.{quoted} ELSE __o.{quoted} END AS {quoted}"
@@ -80,7 +80,7 @@ def _same_key(stage: Stage, engine: Engine) -> str:
 
 
 def _where_differs(stage: Stage, engine: Engine) -> str:
-    """Leaves out rows that stay as they are, unless they hold a MAP: the store finds those equal by itself."""
+    """The WHERE clause that leaves out unchanged rows; none where they hold a MAP: the store finds those by itself."""
     stored = stored_columns(stage)
     if any(has_map(sql_type) for _, sql_type in stored):
         return ""

@@ -1,5 +1,4 @@
-"""The rule of WINDOW SESSION: groups that a change touches are cut into sessions again, and compared with what is
-stored.
+"""The rule of WINDOW SESSION: touched groups are cut into sessions again and compared with the stored rows.
 
     COUNT(*) GROUP BY k, gap 30 s (times in seconds)
 
@@ -11,13 +10,13 @@ stored.
     b 7
 
 A session is the rows of one group no further apart than the gap, from the first row's time to the last row's, both in
-milliseconds. A row whose own session (its time and nothing else) had closed by `grace` when it came is left out: the
-row alone decides, where ksqlDB lets a late row in that touches a session which is still open. A row that is in time and
-near a session which had closed begins one of its own, as in Kafka Streams, where a closed session has been forgotten.
+milliseconds. A row whose own session (its time and nothing else) had closed by `grace` when it arrived is left out: the
+row alone decides; ksqlDB accepts a late row that touches a session which is still open. A row that is in time and near
+a session which had closed begins one of its own, as in Kafka Streams, where a closed session has been forgotten.
 
-    __t  the touched groups        __e  what is grouped by and aggregated, per row, with its time
+    __t  the touched groups        __e  group columns and arguments, per row, with its time
     __s  where a session begins    __i  the session's number in its group    __d  an accumulator per session and call
-    __n  the rows to be stored     __o  the rows stored
+    __n  the rows to be stored     __o  the stored rows
 """
 
 from __future__ import annotations
@@ -83,10 +82,10 @@ def _rows(stage: AggregateStage, session: Session, engine: Engine) -> str:
 
 
 def _sessions(groups: list[str], session: Session, hint: str, touched: str) -> list[str]:
-    """A row begins a session when the one before is too far, or had closed when the row came.
+    """The sessions of the rows: one begins where the row before is too far away, or had closed when the row arrived.
 
-    Rows of one time have one number: a default frame counts peers together. Of them the one that came first, by the
-    clock, is the one to find the session before still open.
+    Rows of one time have one number: a default frame counts peers together. Of them the first to arrive, by the clock,
+    decides if the session before was still open.
     """
     partition = f"PARTITION BY {', '.join(groups)} " if groups else ""
     window = f"OVER ({partition}ORDER BY {_TIME})"

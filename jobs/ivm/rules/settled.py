@@ -1,15 +1,15 @@
-"""What all rules that maintain keyed tables share: the *settled* form of a refresh, as SQL.
+"""The *settled* form of a refresh, as SQL: the result that all rules of keyed tables share.
 
 A rule's text reads these and gives one row per touched key:
 
-    delta      the changes of the stage's body (`jobs.ivm.rules.delta_join`): its columns, `__weight` BIGINT (+1 a row
-               came, −1 it went) and `__step` INT. Of one body key the last row by (step, weight) says how it ends:
-               rows of an earlier step may be taken back in a later one
+    delta      the changes of the stage's body (`jobs.ivm.rules.delta_join`): its columns, `__weight` BIGINT (+1 an
+               insertion, −1 a retraction) and `__step` INT. Of one body key the last row by (step, weight) is its
+               state after the epoch: rows of an earlier step may be retracted in a later one
     body_new   all rows of the body, where a rule asks for them
     self_old   the stored rows before the epoch, with `__state`
 
-    settled    the stored columns of the new row | `__exists`: false, the key goes away (the other columns then hold
-               only the key) | `__old`: struct of the row stored before, NULL when the key was absent
+    settled    the stored columns of the new row | `__exists`: false when the key is deleted (the other columns then
+               hold only the key) | `__old`: struct of the row stored before, NULL when the key was absent
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ def typed(output: Output, engine: Engine) -> str:
 
 
 def before(stage: Stage, engine: Engine) -> str:
-    """The relation `__o`: the stored rows of the touched keys, marked: a row that is not there has no mark, even where
-    its key is NULL.
+    """The relation `__o`: the stored rows of the touched keys, with a mark that tells a row from a missing one.
 
     Spark would sort all stored rows to join them with a few changes; a semi join with the few on the small side reads
     past the others. The hint says which side that is; for DuckDB it is a comment.
@@ -60,7 +59,7 @@ def before(stage: Stage, engine: Engine) -> str:
 
 
 def same_key(stage: Stage, engine: Engine, stored_as: str = "__o") -> str:
-    """The condition that row `__d` and the stored row are the same key; NULL is a key like any other."""
+    """The condition that row `__d` and the stored row have the same key; NULL is a key like any other."""
     pairs = []
     for name in key_names(stage):
         stored = ".".join([stored_as, *(engine.name(step) for step in key_path(stage, name))])

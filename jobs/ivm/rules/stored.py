@@ -1,6 +1,6 @@
-"""How a stage's rows are stored: its visible columns, and what `__state` keeps beside them.
+"""The stored form of a stage's rows: the visible columns, and the struct `__state` beside them.
 
-| stage | kind | `__state` |
+| stage | storage | `__state` |
 | --- | --- | --- |
 | map, all inputs append | append | none |
 | map | keyed | the columns of the body that are not visible: key columns, an event's time and place |
