@@ -1,4 +1,4 @@
-"""What a log is: topics of partitions of records with dense or growing offsets, whoever keeps them.
+"""The interface of a log: topics, their partitions, and records with dense or growing offsets.
 
 Log ── LocalLog   a directory of append-only files (jobs.ingest.logs.local_log)
     └─ KafkaLog   Kafka brokers (jobs.ingest.logs.kafka_log)
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Header = tuple[str, bytes | None]
 
-# Rows of one Arrow batch on their way to Spark. Below about 2,000 the hand-over dominates; above about 20,000 the
-# column lists fall out of the processor's cache.
+# Rows of one record batch handed to Spark. Below about 2,000 the hand-over dominates; above about 20,000 the column
+# lists fall out of the processor's cache.
 CHUNK = 10_000
 
 
@@ -48,7 +48,7 @@ class Records:
 
 
 class Log(Protocol):
-    """Topics of one place. Offsets are next offsets: `end` is the offset the next record would get."""
+    """The topics of one broker or lake. Ends are exclusive: the offset that the next record would get."""
 
     @property
     def kind(self) -> Literal["local", "kafka"]: ...
