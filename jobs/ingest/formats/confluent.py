@@ -1,4 +1,4 @@
-"""AVRO and JSON_SR: payloads after a frame (a zero byte, four bytes of schema id), with the schema in a registry.
+"""AVRO and JSON_SR: payloads after a frame (a zero byte, four bytes of schema id), the schema in a registry.
 
 A record whose id the registry does not know is broken. A registry that does not answer is not the record's fault: it
 stops the micro-batch, which is tried again.
