@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
 
 PIPELINES = [
-    Path(__file__).parent / "pipelines" / f"{name}.sql"
+    Path(__file__).parents[1] / "pipelines" / f"{name}.sql"
     for name in ("movie_tickets", "sensor_readings", "package_locations")
 ]
 
