@@ -38,7 +38,6 @@ class ProcessGroup:
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
         stdout: int | IO[str] | None = None,
         stderr: int | IO[str] | None = None,
         pass_fds: Sequence[int] = (),
@@ -46,7 +45,6 @@ class ProcessGroup:
         self._process = subprocess.Popen(
             list(command),
             env=env,
-            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,

@@ -84,9 +84,9 @@ def digest_of_table(batches: Iterable[pa.RecordBatch]) -> Digest:
         CorruptState: a column has a type that our tables do not have.
     """
     total = Digest()
-    for batch in batches:
-        sums = [int(lane.sum(dtype=lane.dtype)) for lane in row_lanes(batch)]
-        total += Digest(sums[0], sums[1], batch.num_rows)
+    for record_batch in batches:
+        sums = [int(lane.sum(dtype=lane.dtype)) for lane in row_lanes(record_batch)]
+        total += Digest(sums[0], sums[1], record_batch.num_rows)
     return total
 
 

@@ -4,7 +4,7 @@
     worker   reads its range from the log, decodes it for every source of the topic, yields record batches
 
 Offsets are {"topics": Offsets} (see `jobs.ingest.offsets`). A run starts at the offsets of the event logs' commits,
-given as an option. Its checkpoint is thrown away with it.
+passed as an option. The checkpoint of a run is deleted with it.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
     """Forget a definition and delete its tables; the topic stays, as in ksqlDB.
 
     Returns:
-        What happened, in words.
+        The message for the user.
 
     Raises:
         UnknownName: there is none of that name, and the statement does not say IF EXISTS.

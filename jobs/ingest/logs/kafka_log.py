@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
@@ -47,14 +47,12 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     }
 
 
-# A partition whose leader is being chosen: a new topic's for a moment, any after a broker has gone.
+# A partition whose leader is being chosen: a new topic's for a moment, any after a broker has failed.
 _ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class KafkaLog:
     """The brokers of `settings`. Clients are made when first needed; an instance stays in its process."""
-
-    kind: Literal["local", "kafka"] = "kafka"
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._options = client_options(settings)

@@ -14,7 +14,7 @@ import json
 import os
 from bisect import bisect_right
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from jobs.ingest.logs import segment
 from jobs.ingest.logs.log import CHUNK, Records
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 class LocalLog:
     """The log kept in a lake. An instance caches the last known end of each partition, nothing else."""
-
-    kind: Literal["local", "kafka"] = "local"
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake

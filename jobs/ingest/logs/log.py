@@ -7,7 +7,7 @@ Log ── LocalLog   a directory of append-only files (jobs.ingest.logs.local_l
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,9 +49,6 @@ class Records:
 
 class Log(Protocol):
     """The topics of one broker or lake. Ends are exclusive: the offset that the next record would get."""
-
-    @property
-    def kind(self) -> Literal["local", "kafka"]: ...
 
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         """Create the topic unless it is there; an existing one is left as it is."""
