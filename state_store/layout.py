@@ -1,4 +1,4 @@
-"""The layout of a lake: its paths and the names of derived tables. Nothing else joins paths.
+"""The layout of a lake: the path of everything in it. Nothing else joins paths.
 
 <lake>/catalog/<name>.json        definitions
 <lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages
