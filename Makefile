@@ -4,7 +4,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo up test test-spark test-duckdb nightly check lock bench-ingest bench-flat bench-shared clean
+.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared clean
 .DEFAULT_GOAL := help
 
 help: ## the targets
@@ -21,10 +21,17 @@ demo: $(STAMP) ## the pattern catalogue's examples, end to end on the local log
 up: $(STAMP) ## Dagster's web server and daemon on loopback, over the same lake
 	@$(BIN)/python -m orchestration.up
 
-check: $(STAMP) ## formatting, lint with the layer rule, strict types
+check: $(STAMP) ## formatting, lint with the layer rule, strict types, the plan of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m infra.house check
+
+house: $(STAMP) ## the rooms, what they import of each other, the largest of everything; fails where it is not as planned
+	@$(BIN)/python -m infra.house
+
+house-write: $(STAMP) ## write the lint rules of the rooms and the tables of docs/architecture.md
+	@$(BIN)/python -m infra.house write
 
 test: check ## everything that must pass
 	$(BIN)/python infra/jars.py kafka

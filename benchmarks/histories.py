@@ -19,7 +19,8 @@ from jobs.catalog.relations import event_log
 from jobs.ingest.event_logs import log_spec
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings, load_settings
-from jobs.run.refresh_views import Maintained, maintained, refresh_all
+from jobs.run.refresh_views import refresh_all
+from jobs.run.schedule import Maintained, maintained
 from jobs.session.interpreter import Interpreter
 from state_store.commits import CommitRecord
 from state_store.layout import Lake

@@ -27,13 +27,13 @@ from pyspark.sql import SparkSession
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from infra.kafka.broker import KafkaBroker
 from jobs.ingest import event_logs, source
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
 from jobs.model.settings import KafkaSettings, Settings, load_settings
 from jobs.run.spark import spark_session
 from state_store.layout import Lake
-from tests.kafka_broker import KafkaBroker
 
 PARTITIONS = 4
 COLUMNS = (

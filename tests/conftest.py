@@ -38,7 +38,7 @@ def settings(lake: Lake) -> Settings:
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBroker"]:  # noqa: F821, UP037
     """A real broker, shared: tests use topics of their own."""
-    from tests.kafka_broker import KafkaBroker
+    from infra.kafka.broker import KafkaBroker
 
     broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
     try:

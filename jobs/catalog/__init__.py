@@ -1,1 +1,1 @@
-"""What is defined in a lake, and the files that say so."""
+"""The catalog of a lake: its definitions, and the files that hold them."""

@@ -29,9 +29,9 @@ _CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery] | type[Func
 
 def to_json(sequence: int, definition: Definition | Function) -> str:
     """A definition and its place in the order of creation, as the text of a file."""
-    kind = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
+    type_name = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
     values = {f.name: _plain(getattr(definition, f.name)) for f in fields(definition)}
-    document = {"format": FORMAT, "sequence": sequence, "type": kind, "definition": values}
+    document = {"format": FORMAT, "sequence": sequence, "type": type_name, "definition": values}
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The catalog: what is defined in a lake, one JSON file for each definition.
+"""The catalog: the definitions of one lake, one JSON file each.
 
 Changes take an OS lock and write atomically, so that several processes may define things at once and a reader never
 sees half a file. Reading takes no lock.
@@ -30,7 +30,7 @@ class Catalog:
     """The definitions of one lake, as they were when it was loaded or last changed through this object."""
 
     def __init__(self, lake: Lake) -> None:
-        """Load. A lake without a catalog is an empty one.
+        """Load the definitions; a lake without a catalog has none.
 
         Raises:
             CorruptState: a file does not read back.
@@ -109,7 +109,7 @@ class Catalog:
     # --- changing ---------------------------------------------------------------------------------------------
 
     def add(self, definition: Definition) -> None:
-        """Define something new, after everything there is.
+        """Add a definition, last in the order of creation.
 
         Raises:
             NameTaken: the name is defined already.
@@ -121,20 +121,20 @@ class Catalog:
             self._write(_Entry(sequence, definition))
 
     def replace(self, definition: Definition) -> None:
-        """Change a definition in its place in the order.
+        """Replace a definition, which keeps its place in the order of creation.
 
         Raises:
-            UnknownName: there is none of that name.
+            UnknownName: nothing of that name is defined.
         """
         with self._changing():
             self.get(definition.name)
             self._write(_Entry(self._entries[definition.name].sequence, definition))
 
     def remove(self, name: str) -> tuple[str, ...]:
-        """Forget `name` and the queries that insert into it; the names that went.
+        """Remove `name` and the queries that insert into it, and return the removed names.
 
         Raises:
-            UnknownName: there is none of that name.
+            UnknownName: nothing of that name is defined.
             NameInUse: something else reads it.
         """
         with self._changing():
@@ -144,18 +144,18 @@ class Catalog:
                 raise NameInUse(
                     f"'{name}' is read by {', '.join(repr(r) for r in readers)}", hint="drop what reads it first"
                 )
-            gone = (*(query.name for query in self.insert_queries(name)), name)
-            for each in gone:
+            removed = (*(query.name for query in self.insert_queries(name)), name)
+            for each in removed:
                 self._path(each).unlink()
                 del self._entries[each]
             sync_folder(self._lake.catalog)
-            return gone
+            return removed
 
     def put_function(self, function: Function) -> None:
         """Define a function, or change one that nothing calls.
 
         Raises:
-            NameInUse: views call the one that is there.
+            NameInUse: views or insert queries call the existing one.
         """
         with self._changing():
             self._check_uncalled(function.name)
@@ -163,11 +163,11 @@ class Catalog:
             self._functions = self._read_functions()
 
     def remove_function(self, name: str) -> None:
-        """Forget a function.
+        """Remove a function.
 
         Raises:
             UnknownName: there is none of that name.
-            NameInUse: views call it.
+            NameInUse: views or insert queries call it.
         """
         with self._changing():
             if name not in self._functions:

@@ -29,14 +29,14 @@ def relation(name: str, catalog: Catalog, *, line: int | None = None, column: in
 
 
 def fed_relation(definition: Source | View, catalog: Catalog) -> Relation:
-    """What `definition` looks like to a query, together with the queries that insert into it."""
+    """The relation of `definition`; without an identity when a query inserts several rows of one event into it."""
     made = relation_of(definition)
     identified = all(each.identified for each in catalog.insert_queries(definition.name))
     return made if identified else replace(made, identity=())
 
 
 def relation_of(definition: Source | View) -> Relation:
-    """What `definition` looks like to a query."""
+    """The relation of `definition`: its name, columns, storage and key, as a query sees them."""
     columns = tuple((c.name, c.type) for c in definition.columns)
     if isinstance(definition, View):
         if definition.storage == "append":
@@ -51,7 +51,7 @@ def relation_of(definition: Source | View) -> Relation:
 def event_log(source: Source) -> Relation:
     """The event log below a keyed source: its columns, the meta columns, and whether the event was a tombstone.
 
-    Its key is the source's: what tells the versions of one row from those of another.
+    Its key is the source's: events with the same key are versions of one row.
     """
     columns = tuple((c.name, c.type) for c in source.columns)
     return Relation(tables.event_log(source), (*columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN)), "append", source.key)

@@ -13,7 +13,7 @@ from prompt_toolkit.history import FileHistory
 from jobs.cli.completion import CatalogCompleter
 from jobs.cli.output import say
 from jobs.model.errors import SqlSyntaxError
-from jobs.sql.dialect import tokenize
+from jobs.sql.from_text import tokenize
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:

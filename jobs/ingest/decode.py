@@ -20,16 +20,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.ingest.formats import open_format
 from jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
+from jobs.ingest.formats.format import open_format
 from jobs.ingest.formats.timestamps import reader
 from jobs.model.types import BaseType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobs.ingest.formats import Format
     from jobs.ingest.formats.columns import Errors
+    from jobs.ingest.formats.format import Format
     from jobs.ingest.logs.log import Records
     from jobs.model.definitions import Source
 

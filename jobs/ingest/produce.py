@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from jobs.ingest.formats import open_format
 from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.encoding import wire_value
+from jobs.ingest.formats.format import open_format
 from jobs.ingest.logs.log import Record
 from jobs.ingest.logs.open import open_log
 from jobs.model import types as t
@@ -16,7 +16,7 @@ from jobs.model.errors import EncodeFailed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobs.ingest.formats import Format
+    from jobs.ingest.formats.format import Format
     from jobs.model.definitions import Source
     from jobs.model.settings import Settings
     from state_store.layout import Lake

@@ -18,6 +18,7 @@ from typing import Literal
 
 from sqlglot import exp
 
+from jobs.model.calls import AggregateCall, AnalyticCall
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType
 
@@ -101,50 +102,6 @@ Body = tuple[Core, ...]
 
 def storage_of_body(body: Body) -> Literal["append", "keyed"]:
     return "append" if all(core.storage == "append" for core in body) else "keyed"
-
-
-@dataclass(frozen=True)
-class AggregateCall:
-    """One aggregate function applied to expressions over the body's columns.
-
-    Attributes:
-        name: what the outputs call it: `__a0`, `__a1`, …
-        function: upper-case name in `jobs.functions.aggregates.registry.FUNCTIONS`.
-        arguments: the value expressions; constant parameters (N, ignoreNulls) are in `parameters`.
-        argument_types: a type for each argument.
-        type: the type of the result.
-        distinct: COUNT(DISTINCT x) and the like.
-        filter: FILTER (WHERE …).
-    """
-
-    name: str
-    function: str
-    arguments: tuple[exp.Expression, ...]
-    argument_types: tuple[SqlType, ...]
-    type: SqlType
-    parameters: tuple[int | bool | str, ...] = ()
-    distinct: bool = False
-    filter: exp.Expression | None = None
-
-
-@dataclass(frozen=True)
-class AnalyticCall:
-    """One function OVER (PARTITION BY … ORDER BY … frame), over the body's columns.
-
-    Attributes:
-        name: what the outputs call it: `__w0`, …
-        function: ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE, NTILE, or COUNT, SUM, AVG, MIN, MAX.
-        order: (expression, descending, nulls first); ties are broken by the row's key, so that the result is a
-            function of the rows.
-        frame: text of the frame (`ROWS BETWEEN 9 PRECEDING AND CURRENT ROW`); None is SQL's default.
-    """
-
-    name: str
-    function: str
-    arguments: tuple[exp.Expression, ...]
-    order: tuple[tuple[exp.Expression, bool, bool], ...]
-    type: SqlType
-    frame: str | None = None
 
 
 @dataclass(frozen=True)

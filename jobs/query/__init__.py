@@ -1,1 +1,1 @@
-"""A SELECT, from its tree to its meaning: views, pull and push queries and recomputation all start here."""
+"""The front end of queries: a SELECT's tree becomes a logical query, for views, pull and push queries alike."""

@@ -62,7 +62,7 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
         missing = UnknownName.among("pipeline", name, catalog.pipelines())
         raise PipelineMissing(missing.message, hint=missing.hint or "register one: strandline apply FILE.sql")
     # Planning needs no session: a definition that cannot run is refused before a JVM starts.
-    from jobs.run.refresh_views import maintained
+    from jobs.run.schedule import maintained
 
     levels = maintained(definitions, catalog)
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from jobs.ingest import event_logs, source
 from jobs.model import tables
 from jobs.model.definitions import Definition, Source
-from jobs.run.refresh_views import Maintained, refresh_all
+from jobs.run.refresh_views import refresh_all
+from jobs.run.schedule import Maintained
 from jobs.run.tallies import Tallies
 from state_store import reader
 

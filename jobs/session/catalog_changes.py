@@ -62,7 +62,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
 
     definition = define(statement, catalog, pipeline)
     if isinstance(definition, Source):
-        from jobs.ingest.formats import check_source
+        from jobs.ingest.formats.format import check_source
 
         check_source(definition)
     existing = catalog.find(definition.name)

@@ -1,1 +1,1 @@
-"""Text and trees: statements, the dialect, and how both are written back as text."""
+"""The language: the dialect, the parser of statements, and the generator that writes trees back as text."""

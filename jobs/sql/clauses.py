@@ -1,4 +1,4 @@
-"""The clauses that statements are made of, as rules over sqlglot's parser: names, options, columns, rows, queries."""
+"""Parser rules for the clauses that statements share: names, options, columns, rows and queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.sql.types_text import type_of
 
 
 class Clauses(Strandline.Parser):
-    """One method for each clause; each leaves the parser behind what it has read, or raises at the fault."""
+    """The rules, one method per clause; each moves the parser past the clause, or raises where the text is wrong."""
 
     def _expect(self, *words: str) -> None:
         if not self._match_text_seq(*words):
@@ -49,7 +49,7 @@ class Clauses(Strandline.Parser):
         fold(query)
         emit = query.args.get("emit")
         if emit is not None and emit.name == "CHANGES":
-            query.set("emit", None)  # what a view does anyway; FINAL changes its rows, and stays in its query
+            query.set("emit", None)  # a view does this anyway; FINAL changes its rows, and stays in its query
         return query, cast(Emit, emit.name) if emit is not None else None
 
     def _options(self) -> tuple[Option, ...]:

@@ -13,7 +13,7 @@ from jobs.sql.types_text import type_of
 
 
 class FunctionClauses(Clauses):
-    """What stands behind CREATE [OR REPLACE]."""
+    """The rules for the text that follows CREATE [OR REPLACE] when it creates a function."""
 
     def _is_function(self) -> bool:
         return bool(self._match_texts(("FUNCTION", "AGGREGATE"), advance=False))

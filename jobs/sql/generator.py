@@ -1,4 +1,4 @@
-"""How a tree of our dialect is written as text: the other direction of `jobs.sql.dialect`."""
+"""The generator of our dialect: it writes trees as text, the other direction of `jobs.sql.dialect`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StrandlineGenerator(generator.Generator):
 
 
 def _clause(word: str, text: str) -> str:
-    """A clause with what goes before it; nothing when it was not given."""
+    """A clause after its keyword; an empty text when the clause was not given."""
     return f" {word} {text}".replace("  ", " ", 1) if text else ""
 
 

@@ -1,4 +1,4 @@
-"""The grammar of statements: rules over sqlglot's parser, one method for each kind of statement."""
+"""The grammar of statements: rules over sqlglot's parser, one method per statement."""
 
 from __future__ import annotations
 

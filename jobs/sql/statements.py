@@ -1,4 +1,4 @@
-"""From text to statements: `parse`.
+"""The entry point of the parser: `parse` turns text into statements.
 
 The statements themselves are in `jobs.sql.syntax`, and can be imported from here.
 """
@@ -9,7 +9,8 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.errors import SqlSyntaxError
-from jobs.sql.dialect import Strandline, syntax_error, tokenize
+from jobs.sql.dialect import Strandline
+from jobs.sql.from_text import syntax_error, tokenize
 from jobs.sql.parser import Grammar
 from jobs.sql.syntax import (
     CreateFunction,
@@ -59,7 +60,7 @@ def parse(text: str) -> list[Statement]:
 
     Raises:
         SqlSyntaxError: line and column are those of the whole text. No statement is returned then.
-        UnknownName, TypeMismatch: a type that is not there.
+        UnknownName, TypeMismatch: a type that does not exist.
         NotSupported: a clause that Strandline knows of and does not maintain yet.
     """
     grammar = Grammar(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)

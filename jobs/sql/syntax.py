@@ -1,7 +1,7 @@
-"""Statements as values: what the grammar makes of text, before any name in it is looked up.
+"""Statements as values: the result of parsing, before any name in it is resolved.
 
 Names are folded. Queries and expressions are sqlglot trees of our dialect; their nodes remember line and column in
-the whole text, so that a later complaint can point at the place.
+the whole text, so that a later error can point at the place.
 """
 
 from __future__ import annotations

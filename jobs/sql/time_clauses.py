@@ -1,4 +1,4 @@
-"""The clauses about time, as nodes and rules of the parser: WINDOW … after FROM, WITHIN … before ON.
+"""The clauses about time, as nodes and parser rules: WINDOW … after FROM, WITHIN … before ON.
 
     WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES)              TimeWindowNode
     WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 10 MINUTES, RETENTION 1 DAY)
@@ -28,7 +28,7 @@ _UNITS = {
     "WEEK": 7 * _DAY,
     "YEAR": 365 * _DAY,
 }
-_KINDS = ("TUMBLING", "HOPPING", "SESSION")
+_WINDOW_TYPES = ("TUMBLING", "HOPPING", "SESSION")
 _UNIT_WORDS = {word: length for unit, length in _UNITS.items() for word in (unit, f"{unit}S")}
 
 
@@ -45,62 +45,62 @@ class TimeWindowNode(exp.Expression):
 
 
 class WithinNode(exp.Expression):
-    """WITHIN …: how long before and after a row of the left side one of the right may be, and the grace."""
+    """WITHIN …: the longest time by which a right row may be before or after a left one, and the grace."""
 
     arg_types: ClassVar[dict[str, bool]] = {"before": True, "after": True, "grace": False}
 
 
 def milliseconds(node: exp.Expr, part: str) -> int | None:
-    """The length that a part of one of the nodes has; None when it was not given."""
+    """The length in a part of one of the nodes, in milliseconds; None when it was not given."""
     found = node.args.get(part)
     return int(found.name) if isinstance(found, exp.Literal) else None
 
 
 class TimeClauses(parser.Parser):
-    """The rules; each leaves the parser behind the clause, or raises at the fault."""
+    """The rules; each moves the parser past the clause, or raises where the text is wrong."""
 
     def _parse_time_window(self) -> tuple[str, exp.Expression]:
         """WINDOW …, into the argument `time_window` of the SELECT."""
         self._match(TokenType.WINDOW)
         start = self._curr
-        if self._next and self._next.text.upper() in _KINDS:
+        if self._next and self._next.text.upper() in _WINDOW_TYPES:
             self._advance()  # ksqlDB takes a name for the window, and has no use for it
-        if not self._match_texts(_KINDS):
+        if not self._match_texts(_WINDOW_TYPES):
             self.raise_error("expected TUMBLING, HOPPING or SESSION after WINDOW")
-        kind = self._prev.text.upper()
+        window_type = self._prev.text.upper()
         if not self._match(TokenType.L_PAREN):
-            self.raise_error(f"expected ( after {kind}")
+            self.raise_error(f"expected ( after {window_type}")
         given: dict[str, exp.Expression] = {}
         while True:
-            name, length = self._window_part(kind)
+            name, length = self._window_part(window_type)
             if name in given:
                 self.raise_error(f"{name.upper()} is given twice", self._prev)
             given[name] = length
             if not self._match(TokenType.COMMA):
                 break
         if not self._match(TokenType.R_PAREN):
-            self.raise_error(f"expected , or ) in {kind} (…)")
-        wanted = ("size", "advance") if kind == "HOPPING" else ("size",)
+            self.raise_error(f"expected , or ) in {window_type} (…)")
+        wanted = ("size", "advance") if window_type == "HOPPING" else ("size",)
         missing = next((part for part in wanted if part not in given), None)
         if missing:
             shown = "SIZE" if missing == "size" else "ADVANCE BY"
-            self.raise_error(f"{kind} needs {'its gap' if kind == 'SESSION' else shown}", start)
-        return "time_window", self.expression(TimeWindowNode(this=exp.var(kind), **given))
+            self.raise_error(f"{window_type} needs {'its gap' if window_type == 'SESSION' else shown}", start)
+        return "time_window", self.expression(TimeWindowNode(this=exp.var(window_type), **given))
 
-    def _window_part(self, kind: str) -> tuple[str, exp.Expression]:
+    def _window_part(self, window_type: str) -> tuple[str, exp.Expression]:
         if self._match_text_seq("GRACE", "PERIOD"):
             return "grace", self._length(zero=True)
         if self._match_text_seq("RETENTION"):
             return "retention", self._length()
-        if kind == "HOPPING" and self._match_text_seq("ADVANCE", "BY"):
+        if window_type == "HOPPING" and self._match_text_seq("ADVANCE", "BY"):
             return "advance", self._length()
-        if kind != "SESSION" and not self._match_text_seq("SIZE"):
-            parts = "SIZE, ADVANCE BY" if kind == "HOPPING" else "SIZE"
+        if window_type != "SESSION" and not self._match_text_seq("SIZE"):
+            parts = "SIZE, ADVANCE BY" if window_type == "HOPPING" else "SIZE"
             self.raise_error(f"expected {parts}, RETENTION or GRACE PERIOD")
         return "size", self._length()
 
     def _within(self) -> exp.Expression:
-        """What stands after WITHIN."""
+        """The lengths after WITHIN."""
         if self._match(TokenType.L_PAREN):
             before = self._length(zero=True)
             if not self._match(TokenType.COMMA):
@@ -126,18 +126,18 @@ class TimeClauses(parser.Parser):
         return exp.Literal.number(int(number.text) * _UNIT_WORDS[self._prev.text.upper()])
 
 
-def write_window(self: generator.Generator, node: TimeWindowNode) -> str:
-    """The clause as text."""
-    kind = node.name
-    parts = [_written(node, "size", "" if kind == "SESSION" else "SIZE ")]
-    if kind == "HOPPING":
+def _window_sql(self: generator.Generator, node: TimeWindowNode) -> str:
+    """A WINDOW clause as text."""
+    window_type = node.name
+    parts = [_written(node, "size", "" if window_type == "SESSION" else "SIZE ")]
+    if window_type == "HOPPING":
         parts.append(_written(node, "advance", "ADVANCE BY "))
     parts += [_written(node, "retention", "RETENTION "), _written(node, "grace", "GRACE PERIOD ")]
-    return f"WINDOW {kind} ({', '.join(part for part in parts if part)})"
+    return f"WINDOW {window_type} ({', '.join(part for part in parts if part)})"
 
 
-def write_within(self: generator.Generator, node: WithinNode) -> str:
-    """The clause as text."""
+def _within_sql(self: generator.Generator, node: WithinNode) -> str:
+    """A WITHIN clause as text."""
     text = f"WITHIN ({_written(node, 'before', '')}, {_written(node, 'after', '')})"
     grace = _written(node, "grace", " GRACE PERIOD ")
     return text + grace
@@ -148,5 +148,5 @@ def _written(node: exp.Expr, part: str, prefix: str) -> str:
     return "" if length is None else f"{prefix}{length} MILLISECONDS"
 
 
-TRANSFORMS: dict[Any, Any] = {TimeWindowNode: write_window, WithinNode: write_within}
-"""How our generator writes the nodes."""
+TRANSFORMS: dict[Any, Any] = {TimeWindowNode: _window_sql, WithinNode: _within_sql}
+"""The functions by which our generator writes the nodes."""

@@ -1,4 +1,4 @@
-"""Small sqlglot trees that many rooms make or take apart: identifiers, calls, conditions."""
+"""Helpers for small sqlglot trees that many modules make or take apart: identifiers, calls, conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types as text and as trees: what a statement writes for a type, and back."""
+"""Conversion between a type, its text in SQL and its tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from sqlglot.tokenizer_core import Token
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch, UnknownName
 from jobs.model.types import BaseType, SqlType
-from jobs.sql.dialect import Strandline, parse_rule, position_of
+from jobs.sql.dialect import Strandline, position_of
+from jobs.sql.from_text import parse_rule
 
 _FLAT_TYPES = {
     exp.DType.BOOLEAN: t.BOOLEAN,
@@ -40,36 +41,38 @@ def parse_type(text: str) -> SqlType:
 
 
 def type_of(node: exp.Expr, at: Token | None = None) -> SqlType:
-    """The type that a type's tree names; `at` is where it stands, for the error.
+    """The type that a type's tree names; `at` is its position, for the error.
 
     Raises:
         UnknownName: there is no such type.
-        TypeMismatch: its parameters are not those of the type.
+        TypeMismatch: its parameters do not fit the type.
     """
     line, column = position_of(at or node)
-    kind = node.this
-    if kind is exp.DType.USERDEFINED or not isinstance(node, exp.DataType):
+    dtype = node.this
+    if dtype is exp.DType.USERDEFINED or not isinstance(node, exp.DataType):
         name = str(node.args.get("kind") or node.this).strip('"`').upper()
         raise UnknownName.among("type", name, _TYPE_NAMES, line=line, column=column)
     inner = node.expressions
-    if kind in _FLAT_TYPES and not inner:
-        return _FLAT_TYPES[kind]
-    if kind is exp.DType.VARCHAR and [part.name.upper() for part in inner] == ["STRING"]:
+    if dtype in _FLAT_TYPES and not inner:
+        return _FLAT_TYPES[dtype]
+    if dtype is exp.DType.VARCHAR and [part.name.upper() for part in inner] == ["STRING"]:
         return t.VARCHAR
-    if kind is exp.DType.DECIMAL:
+    if dtype is exp.DType.DECIMAL:
         return _decimal(inner, line, column)
-    if kind is exp.DType.ARRAY and len(inner) == 1:
+    if dtype is exp.DType.ARRAY and len(inner) == 1:
         return t.array(type_of(inner[0], at))
-    if kind is exp.DType.MAP and len(inner) == 2:
+    if dtype is exp.DType.MAP and len(inner) == 2:
         return t.map_of(type_of(inner[0], at), type_of(inner[1], at))
-    if kind is exp.DType.STRUCT and inner and all(isinstance(member, exp.ColumnDef) for member in inner):
+    if dtype is exp.DType.STRUCT and inner and all(isinstance(member, exp.ColumnDef) for member in inner):
         return t.struct(*((_folded_name(member.this), type_of(member.args["kind"], at)) for member in inner))
-    raise TypeMismatch(f"{node.sql(dialect=Strandline)} is not a type", line=line, column=column, hint=_type_hint(kind))
+    raise TypeMismatch(
+        f"{node.sql(dialect=Strandline)} is not a type", line=line, column=column, hint=_type_hint(dtype)
+    )
 
 
-def _type_hint(kind: object) -> str:
-    if kind in _FLAT_TYPES:
-        return f"{_FLAT_TYPES[kind]} takes no parameters"
+def _type_hint(dtype: object) -> str:
+    if dtype in _FLAT_TYPES:
+        return f"{_FLAT_TYPES[dtype]} takes no parameters"
     return "write ARRAY<type>, MAP<type, type>, STRUCT<name type, …> or DECIMAL(precision, scale)"
 
 

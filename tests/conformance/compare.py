@@ -42,7 +42,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Sink:
+class ComparedRelation:
     """A stream or table whose records are compared.
 
     Attributes:
@@ -64,7 +64,7 @@ class Sink:
         """Read a record that must come out.
 
         Raises:
-            Unreadable: it has columns that the sink has not, or values of other types.
+            Unreadable: it has columns that the relation has not, or values of other types.
         """
         wire, key, value = self.wire, record.get("key"), record.get("value")
         window = record.get("window") or {}

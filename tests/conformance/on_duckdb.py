@@ -13,10 +13,10 @@ from jobs.catalog.catalog import Catalog
 from state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
-from tests.conformance.plays import judged, run_case
 from tests.conformance.program import Program, Stopped, build
 from tests.conformance.report import Outcome
-from tests.duck_lake import DuckLake
+from tests.conformance.run_case import prepared, run_case
+from tests.support.duck_lake import DuckLake
 
 
 def run(cases: Iterable[Case], modes: Sequence[str], cuts: int) -> Iterator[Outcome]:
@@ -30,7 +30,7 @@ def run_one(case: Case, modes: Sequence[str], cuts: int) -> list[Outcome]:
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         lake = Lake(Path(folder))
         try:
-            ready = judged(case, build(case, Catalog(lake), lake))
+            ready = prepared(case, build(case, Catalog(lake), lake))
         except Stopped as stopped:
             return [failed(case, mode, stopped.stage, stopped.error) for mode in modes]
         except Unreadable as error:

@@ -21,18 +21,19 @@ from jobs.catalog.relations import event_log, relation_of
 from jobs.ingest.event_logs import log_spec
 from jobs.model import tables
 from jobs.model.settings import SparkSettings
-from jobs.run.refresh_views import Maintained, maintained, refresh_all
+from jobs.run.refresh_views import refresh_all
+from jobs.run.schedule import Maintained, maintained
 from state_store import reader
 from state_store.commits import CommitRecord, Head
 from state_store.layout import Lake
 from state_store.table import Table
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
-from tests.conformance.feed import Feed
+from tests.conformance.decode_inputs import InputDecoder
 from tests.conformance.on_duckdb import compared, failed
-from tests.conformance.plays import Batches, Judged, Snapshots, judged, plays, produced, verdict
 from tests.conformance.program import Stopped, build
 from tests.conformance.report import Outcome
+from tests.conformance.run_case import Batches, PreparedCase, Snapshots, prepared, produced, verdict, ways_to_cut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,9 +56,9 @@ def run(cases: Sequence[Case], modes: Sequence[str], cuts: int) -> Iterator[Outc
 
 
 def run_chunk(spark: SparkSession, cases: Sequence[Case], mode: str, cuts: int) -> list[Outcome]:
-    """Some cases side by side; each play of theirs in a lake of its own."""
+    """Some cases side by side; each run of theirs in a lake of its own."""
     done: dict[int, Outcome] = {}
-    rounds = [plays(case, mode, cuts, singly=False) for case in cases]
+    rounds = [ways_to_cut(case, mode, cuts, singly=False) for case in cases]
     for number in range(max(map(len, rounds), default=0)):
         todo = {
             place: (case, rounds[place][number])
@@ -65,7 +66,7 @@ def run_chunk(spark: SparkSession, cases: Sequence[Case], mode: str, cuts: int) 
             if place not in done and number < len(rounds[place])
         }
         with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
-            done |= _Chunk(spark, Lake(Path(folder)), mode).play(todo)
+            done |= _Chunk(spark, Lake(Path(folder)), mode).run_batches(todo)
     passed = (done.get(place) or compared(case, mode, None) for place, case in enumerate(cases))
     return list(passed)
 
@@ -74,14 +75,14 @@ def run_chunk(spark: SparkSession, cases: Sequence[Case], mode: str, cuts: int) 
 class _Run:
     """One case of a chunk."""
 
-    ready: Judged
+    ready: PreparedCase
     batches: Batches
-    feed: Feed
+    inputs: InputDecoder
     seen: Snapshots = field(default_factory=list)
 
 
 class _Chunk:
-    """One play of many cases in one lake."""
+    """One run of many cases in one lake."""
 
     def __init__(self, spark: SparkSession, lake: Lake, mode: str) -> None:
         self._spark = spark
@@ -92,7 +93,7 @@ class _Chunk:
         self._schemas: dict[str, pa.Schema] = {}
         self._failed: dict[int, Outcome] = {}
 
-    def play(self, todo: dict[int, tuple[Case, Batches]]) -> dict[int, Outcome]:
+    def run_batches(self, todo: dict[int, tuple[Case, Batches]]) -> dict[int, Outcome]:
         """{place: outcome} of the cases that failed."""
         runs = {place: run for place, (case, batches) in todo.items() if (run := self._ready(place, case, batches))}
         definitions = [d for run in runs.values() for d in run.ready.program.definitions]
@@ -113,7 +114,7 @@ class _Chunk:
         for epoch in range(max((len(run.batches) for run in runs.values()), default=0)):
             for run in runs.values():
                 if epoch < len(run.batches):
-                    for log, rows in run.feed.rows(run.batches[epoch]).items():
+                    for log, rows in run.inputs.rows(run.batches[epoch]).items():
                         self._append(log, rows)
             failures = refresh_all(self._spark, self._lake, levels, _WRITER, frozenset(stopped)).failures
             stopped |= set(failures)
@@ -122,13 +123,13 @@ class _Chunk:
 
     def _ready(self, place: int, case: Case, batches: Batches) -> _Run | None:
         try:
-            ready = judged(case, build(case, self._catalog, self._lake, f"c{place}_"))
+            ready = prepared(case, build(case, self._catalog, self._lake, f"c{place}_"))
         except Stopped as error:
             self._failed[place] = failed(case, self._mode, error.stage, error.error)
         except Unreadable as error:
             self._failed[place] = failed(case, self._mode, "compare", error)
         else:
-            return _Run(ready, batches or [[]], Feed(ready.program))
+            return _Run(ready, batches or [[]], InputDecoder(ready.program))
         return None
 
     def _look(self, place: int, run: _Run, epoch: int, failures: dict[str, Any]) -> None:

@@ -14,27 +14,29 @@ from jobs.model import types as t
 from jobs.model.definitions import Column
 from jobs.model.types import SqlType
 from tests.conformance.cases import Case, read_cases
-from tests.conformance.compare import Expected, Sink, Unreadable
+from tests.conformance.compare import ComparedRelation, Expected, Unreadable
 from tests.conformance.differences import skipped
-from tests.conformance.plays import plays
 from tests.conformance.proto import with_defaults
 from tests.conformance.report import Outcome, closing, table
+from tests.conformance.run_case import ways_to_cut
 from tests.conformance.verdicts import changelog_order, final_state
 from tests.conformance.wire import Wire
 
 
-def sink(*columns: tuple[str, SqlType], wire: Wire | None = None, table: bool = True, taken_back: bool = False) -> Sink:
+def compared(
+    *columns: tuple[str, SqlType], wire: Wire | None = None, table: bool = True, taken_back: bool = False
+) -> ComparedRelation:
     """The first column is the key."""
     described = [Column(name, kind, key=place == 0) for place, (name, kind) in enumerate(columns)]
-    return Sink("totals", tuple(described[:1]), tuple(described[1:]), wire or Wire(), table, taken_back)
+    return ComparedRelation("totals", tuple(described[:1]), tuple(described[1:]), wire or Wire(), table, taken_back)
 
 
 def case(*statements: str, **more: Any) -> Case:
     return Case("own.json", "own", "table-plain", statements, **more)
 
 
-TOTALS = sink(("id", t.INT), ("total", t.DOUBLE))
-EVENTS = sink(("id", t.INT), ("total", t.DOUBLE), table=False)
+TOTALS = compared(("id", t.INT), ("total", t.DOUBLE))
+EVENTS = compared(("id", t.INT), ("total", t.DOUBLE), table=False)
 
 
 def records(*pairs: tuple[int, float | None]) -> list[Expected]:
@@ -72,7 +74,7 @@ def test_numbers_with_a_fraction_keep_their_digits(tmp_path: Path) -> None:
     ],
 )
 def test_one_row_is_read_from_every_way_to_write_it(wire: Wire, key: object, value: object) -> None:
-    columns = sink(("id", t.INT), ("text", t.VARCHAR), ("cost", t.decimal(6, 2)), wire=wire)
+    columns = compared(("id", t.INT), ("text", t.VARCHAR), ("cost", t.decimal(6, 2)), wire=wire)
     found = columns.expected({"key": key, "value": value})
     assert found.row == {"id": 7, "text": "a,b", "cost": Decimal("5.40")}
 
@@ -111,7 +113,7 @@ def test_a_group_that_comes_and_goes_within_an_epoch_leaves_no_zero() -> None:
 
 
 def test_a_padded_row_may_be_taken_back_when_its_partner_comes() -> None:
-    joined = sink(("id", t.INT), ("l", t.INT), ("r", t.INT), table=False, taken_back=True)
+    joined = compared(("id", t.INT), ("l", t.INT), ("r", t.INT), table=False, taken_back=True)
     values: list[dict[str, int | None]] = [{"L": 1, "R": None}, {"L": 1, "R": 2}, {"L": 3, "R": None}]
     wanted = [joined.expected({"key": 1, "value": value}) for value in values]
     kept: list[dict[str, Any]] = [{"id": 1, "l": 1, "r": 2}, {"id": 1, "l": 3, "r": None}]
@@ -119,7 +121,7 @@ def test_a_padded_row_may_be_taken_back_when_its_partner_comes() -> None:
 
 
 def test_protobuf_cannot_tell_null_from_a_default() -> None:
-    plain = sink(("id", t.INT), ("text", t.VARCHAR), ("day", t.DATE), wire=Wire(value_format="PROTOBUF"))
+    plain = compared(("id", t.INT), ("text", t.VARCHAR), ("day", t.DATE), wire=Wire(value_format="PROTOBUF"))
     wanted = [plain.expected({"key": 1, "value": {"TEXT": "", "DAY": None}})]
     stored: list[dict[str, Any]] = [{"id": 1, "text": None, "day": None}]
     assert final_state(plain, wanted, stored, one_by_one=True) is None
@@ -137,8 +139,8 @@ def test_every_state_must_be_gone_through_in_order() -> None:
 
 def test_cuts_keep_the_order_and_are_the_same_in_every_run() -> None:
     inputs = tuple({"topic": "t", "value": {"a": number}} for number in range(9))
-    found = plays(case(inputs=inputs), "A", 3)
-    assert found == plays(case(inputs=inputs), "A", 3)
+    found = ways_to_cut(case(inputs=inputs), "A", 3)
+    assert found == ways_to_cut(case(inputs=inputs), "A", 3)
     assert all([record for batch in batches for record in batch] == list(inputs) for batches in found)
     assert len(found[0]) == 1
     assert all(len(batches) > 1 for batches in found[1:])

@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobs.model import types as t
-from tests.conformance.compare import Expected, Row, Sink, canonical, difference, same
+from tests.conformance.compare import ComparedRelation, Expected, Row, canonical, difference, same
 
 _SHOWN = 3
 
 
-def final_state(sink: Sink, wanted: Sequence[Expected], stored: Sequence[Row], *, one_by_one: bool) -> str | None:
+def final_state(
+    compared: ComparedRelation, wanted: Sequence[Expected], stored: Sequence[Row], *, one_by_one: bool
+) -> str | None:
     """Mode A; `stored`: the rows after all inputs.
 
     Args:
@@ -29,32 +31,34 @@ def final_state(sink: Sink, wanted: Sequence[Expected], stored: Sequence[Row], *
     ksqlDB sends the padded row of an outer join of streams at once and cannot take it back when a partner comes; such
     rows are not expected to stay.
     """
-    expected = list(_last(wanted).values()) if sink.table else [each for each in wanted if each.row is not None]
+    expected = list(_last(wanted).values()) if compared.table else [each for each in wanted if each.row is not None]
     rows = [each.row for each in expected if each.row is not None]
-    if sink.taken_back:
+    if compared.taken_back:
         rows = [row for at, row in enumerate(rows) if not _completed(row, rows[at + 1 :])]
-    missing, extra = difference(rows, sink.rows(stored))
-    if sink.keeps_empty and not one_by_one:
-        missing = [row for row in missing if not sink.is_empty_group(row)]
+    missing, extra = difference(rows, compared.rows(stored))
+    if compared.keeps_empty and not one_by_one:
+        missing = [row for row in missing if not compared.is_empty_group(row)]
     if missing or extra:
-        return _told(sink.name, missing, extra)
-    timed = not sink.table and not sink.taken_back and stored and "_timestamp" in stored[0]
-    return _times(sink, expected, stored) if timed else None
+        return _told(compared.name, missing, extra)
+    timed = not compared.table and not compared.taken_back and stored and "_timestamp" in stored[0]
+    return _times(compared, expected, stored) if timed else None
 
 
-def changelog_order(sink: Sink, wanted: Sequence[Expected], snapshots: Sequence[Sequence[Row]]) -> str | None:
+def changelog_order(
+    compared: ComparedRelation, wanted: Sequence[Expected], snapshots: Sequence[Sequence[Row]]
+) -> str | None:
     """Mode B; `snapshots`: the rows after each input record."""
-    states = [sink.rows(stored) for stored in snapshots]
-    if not sink.table:
-        return _stream_order(sink, [each.row for each in wanted if each.row is not None], states)
-    keys = [column.name for column in sink.keys]
+    states = [compared.rows(stored) for stored in snapshots]
+    if not compared.table:
+        return _stream_order(compared, [each.row for each in wanted if each.row is not None], states)
+    keys = [column.name for column in compared.keys]
     steps = _expected_states(wanted)
     for key in {repr([row[k] for k in keys]) for state in (*steps, *states) for row in state}:
         told = [_of_key(state, keys, key) for state in steps]
         seen = _without_repeats([_of_key(state, keys, key) for state in states])
         problem = _followed(told, seen)
         if problem is not None:
-            return f"{sink.name}, key {key}: {problem}"
+            return f"{compared.name}, key {key}: {problem}"
     return None
 
 
@@ -71,14 +75,14 @@ def _completed(row: Row, later: Sequence[Row]) -> bool:
     )
 
 
-def _times(sink: Sink, wanted: Sequence[Expected], stored: Sequence[Row]) -> str | None:
+def _times(compared: ComparedRelation, wanted: Sequence[Expected], stored: Sequence[Row]) -> str | None:
     """Rows are equal: are they so with their times, where the case says them?"""
     if any(each.timestamp is None for each in wanted):
         return None
     timed = [{**(each.row or {}), "_timestamp": (each.timestamp or 0) * 1000} for each in wanted]
-    found = [{**row, "_timestamp": _microseconds(own["_timestamp"])} for own in stored for row in sink.rows([own])]
+    found = [{**row, "_timestamp": _microseconds(own["_timestamp"])} for own in stored for row in compared.rows([own])]
     missing, extra = difference(timed, found)
-    return _told(f"{sink.name} (times)", missing, extra) if missing or extra else None
+    return _told(f"{compared.name} (times)", missing, extra) if missing or extra else None
 
 
 def _microseconds(value: Any) -> int | None:
@@ -87,7 +91,7 @@ def _microseconds(value: Any) -> int | None:
     return None if found is None else found // 1000 * 1000
 
 
-def _stream_order(sink: Sink, wanted: Sequence[Row], states: Sequence[Sequence[Row]]) -> str | None:
+def _stream_order(compared: ComparedRelation, wanted: Sequence[Row], states: Sequence[Sequence[Row]]) -> str | None:
     """Rows that one input record adds come in any order; what it takes away (a padded row) was sent before."""
     before: Sequence[Row] = []
     at = 0
@@ -95,10 +99,10 @@ def _stream_order(sink: Sink, wanted: Sequence[Row], states: Sequence[Sequence[R
         _, added = difference(before, state)
         missing, extra = difference(wanted[at : at + len(added)], added)
         if missing or extra:
-            return _told(f"{sink.name}, from record {at}", missing, extra)
+            return _told(f"{compared.name}, from record {at}", missing, extra)
         at += len(added)
         before = state
-    return None if at == len(wanted) else _told(sink.name, wanted[at:], [])
+    return None if at == len(wanted) else _told(compared.name, wanted[at:], [])
 
 
 def _expected_states(wanted: Sequence[Expected]) -> list[list[Row]]:

@@ -24,9 +24,9 @@ from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
 from state_store import reader
 from state_store.layout import Lake
-from tests.duck_lake import DuckLake
-from tests.invariants import assert_correct
-from tests.statements import catalog_of
+from tests.support.catalog_from_sql import catalog_of
+from tests.support.duck_lake import DuckLake
+from tests.support.invariants import assert_correct
 
 STRATEGIES = ("full", "shared")
 

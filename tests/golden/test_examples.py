@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import jobs.cli.demo
+from infra.kafka.broker import KafkaBroker
 from jobs.model.settings import KafkaSettings, Settings
 from jobs.run.pipeline import drain
 from jobs.serve.results import Rows
 from jobs.session.interpreter import Interpreter
-from tests.invariants import assert_correct
-from tests.kafka_broker import KafkaBroker
+from tests.support.invariants import assert_correct
 
 PIPELINES = {file.stem: file for file in jobs.cli.demo.PIPELINES}
 

@@ -7,21 +7,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-# The webserver answers after 17 s and a JVM starts in 15 s on two idle cores; tests run on busy ones.
-PATIENCE_SECONDS = 180.0
+from tests.live.running_dagster import PATIENCE_SECONDS, TERMINATE, Dagster, entries, running, session_of
 
 PIPELINE = """
 CREATE STREAM package_checkins (package_id BIGINT KEY, location VARCHAR, processed_by VARCHAR)
@@ -32,156 +26,8 @@ INSERT INTO package_checkins (package_id, location) VALUES (1, 'New York');
 INSERT INTO package_checkins (package_id, location) VALUES (2, 'London');
 INSERT INTO package_checkins (package_id, location) VALUES (1, 'Rome');
 """
-
 # What the launcher says when the child is there.
 STARTED = r"started process (\d+)"
-
-ASSETS = """
-query Assets {
-  assetNodes {
-    assetKey { path } dependencyKeys { path } groupName kinds isExecutable description
-    owners { ... on TeamAssetOwner { team } }
-    freshnessPolicy: internalFreshnessPolicy { __typename }
-    assetMaterializations(limit: 1) { metadataEntries { ...entry } }
-  }
-}
-fragment entry on MetadataEntry {
-  label
-  ... on IntMetadataEntry { intValue }
-  ... on FloatMetadataEntry { floatValue }
-  ... on TextMetadataEntry { text }
-  ... on MarkdownMetadataEntry { mdStr }
-  ... on JsonMetadataEntry { jsonString }
-  ... on TableSchemaMetadataEntry { schema { columns { name type } } }
-  ... on TableColumnLineageMetadataEntry {
-    lineage { columnName columnDeps { assetKey { path } columnName } }
-  }
-}
-"""
-LAUNCH = """
-mutation Launch($selector: JobOrPipelineSelector!) {
-  launchRun(executionParams: {selector: $selector, runConfigData: {}}) {
-    __typename
-    ... on LaunchRunSuccess { run { runId } }
-    ... on PythonError { message }
-  }
-}
-"""
-RUN = """
-query Run($id: ID!) {
-  runOrError(runId: $id) {
-    ... on Run { status }
-  }
-  logsForRun(runId: $id) { ... on EventConnection { events { ... on MessageEvent { message } } } }
-}
-"""
-TERMINATE = """
-mutation Terminate($id: String!) { terminateRun(runId: $id) { __typename } }
-"""
-
-
-class Dagster:
-    """A running webserver and daemon."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def ask(self, query: str, **variables: object) -> Any:
-        body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            told = json.load(answer)
-        assert "errors" not in told, told["errors"]
-        return told["data"]
-
-    def launch(self, job: str, *selection: str) -> str:
-        """Launch a run and return its id."""
-        selector: dict[str, object] = {
-            "repositoryName": "__repository__",
-            "repositoryLocationName": "strandline",
-            "jobName": job,
-        }
-        if selection:
-            selector["assetSelection"] = [{"path": key.split("/")} for key in selection]
-        launched = self.ask(LAUNCH, selector=selector)["launchRun"]
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        return str(launched["run"]["runId"])
-
-    def wait_for(self, run: str, *wanted: str) -> None:
-        """Wait until the run has one of the wanted statuses; any other end is an error."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            status = self.ask(RUN, id=run)["runOrError"]["status"]
-            if status in wanted:
-                return
-            assert status not in ("FAILURE", "CANCELED", "SUCCESS"), (status, self.messages(run))
-            assert time.monotonic() < deadline, (status, self.messages(run))
-            time.sleep(0.5)
-
-    def wait_for_message(self, run: str, pattern: str) -> re.Match[str]:
-        """Wait until a line of the run's log matches."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            for message in self.messages(run):
-                found = re.search(pattern, message)
-                if found:
-                    return found
-            assert time.monotonic() < deadline, f"no message like {pattern!r}"
-            time.sleep(0.5)
-
-    def messages(self, run: str) -> list[str]:
-        """The lines of the run's log so far."""
-        return [event.get("message") or "" for event in self.ask(RUN, id=run)["logsForRun"]["events"]]
-
-    def assets(self) -> dict[str, dict[str, Any]]:
-        """The asset nodes by key."""
-        return {"/".join(node["assetKey"]["path"]): node for node in self.ask(ASSETS)["assetNodes"]}
-
-
-def entries(node: dict[str, Any]) -> dict[str, Any]:
-    """The metadata of the newest materialization: {label: value}."""
-    (event,) = node["assetMaterializations"]
-    found = {}
-    for entry in event["metadataEntries"]:
-        label = entry.pop("label")
-        found[label] = next(iter(entry.values()), None)
-    return found
-
-
-def session_of(pid: int) -> list[int]:
-    """The live processes of the session that `pid` leads or led."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == pid and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def running(folder: Path, environment: dict[str, str]) -> Iterator[Dagster]:
-    """`python -m orchestration.up`, ended by Ctrl-C."""
-    command = [sys.executable, "-m", "orchestration.up", "--port", str(free_port())]
-    up = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        assert up.stdout is not None
-        line = up.stdout.readline()
-        url = re.search(r"http://127\.0\.0\.1:\d+", line)
-        assert url is not None, f"it did not come up: {line!r}"
-        yield Dagster(url.group())
-    finally:
-        up.send_signal(signal.SIGINT)
-        assert up.wait(PATIENCE_SECONDS) == 0
 
 
 @pytest.fixture(scope="module")

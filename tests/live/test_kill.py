@@ -19,10 +19,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from infra.kafka.broker import KafkaBroker
 from state_store import reader
 from state_store.layout import Lake
-from tests.invariants import assert_correct
-from tests.kafka_broker import KafkaBroker
+from tests.support.invariants import assert_correct
 
 EVENTS = 200_000
 BROKEN_EVERY = 1_000

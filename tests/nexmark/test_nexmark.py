@@ -13,7 +13,7 @@ from benchmarks.nexmark.generator import Event
 from jobs.catalog.catalog import Catalog
 from state_store.layout import Lake
 from tests.nexmark.expected import EXPECTED
-from tests.nexmark.house import House, from_scratch, inserts, with_amendments
+from tests.nexmark.maintained_views import MaintainedViews, from_scratch, inserts, with_amendments
 
 # Where the batches end: of all sizes, some of a few events, one empty.
 CUTS = (1, 40, 700, 703, 703, 1500, 2600)
@@ -37,20 +37,20 @@ def batches(given: Sequence[Event], cuts: Sequence[int]) -> list[Sequence[Event]
 @pytest.mark.parametrize("cuts", [(), CUTS], ids=["one batch", "eight batches"])
 @pytest.mark.parametrize("view", EXPECTED)
 def test_a_view_over_streams_holds_what_its_question_answers(lake: Lake, view: str, cuts: tuple[int, ...]) -> None:
-    house = House(Catalog(lake), [view], as_tables=False)
+    maintained = MaintainedViews(Catalog(lake), [view], as_tables=False)
     for batch in batches(events(amended=False), cuts):
-        house.take(batch)
-    found = house.rows(view)
+        maintained.take(batch)
+    found = maintained.rows(view)
     assert found == wanted(view, len(events(amended=False)), amended=False)
     assert found, "a question without an answer tests nothing"
 
 
 @pytest.mark.parametrize("view", EXPECTED)
 def test_a_view_over_tables_follows_changes_and_withdrawals(lake: Lake, view: str) -> None:
-    house = House(Catalog(lake), [view], as_tables=True)
+    maintained = MaintainedViews(Catalog(lake), [view], as_tables=True)
     given = events(amended=True)
     end = 0
     for batch in batches(given, CUTS):
-        house.take(batch)
+        maintained.take(batch)
         end += len(batch)
-        assert house.rows(view) == wanted(view, end, amended=True)
+        assert maintained.rows(view) == wanted(view, end, amended=True)

@@ -20,8 +20,8 @@ from jobs.session.apply import apply
 from jobs.session.interpreter import Interpreter
 from state_store import reader
 from tests.nexmark.expected import EXPECTED
-from tests.nexmark.house import HOUSE, from_scratch, statements, with_amendments
-from tests.rule_harness import multiset
+from tests.nexmark.maintained_views import GENERATOR, from_scratch, statements, with_amendments
+from tests.support.rule_harness import multiset
 
 EVENTS = 1200
 
@@ -29,7 +29,7 @@ EVENTS = 1200
 def _insert(events: Sequence[Event], interpreter: Interpreter, settings: Settings) -> None:
     rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for event in events:
-        gone = {"id": event.key, "__tombstone": True, "rowtime": HOUSE.start}
+        gone = {"id": event.key, "__tombstone": True, "rowtime": GENERATOR.start}
         rows[event.kind].append(gone if event.row is None else event.row)
     for name, given in rows.items():
         source = interpreter.catalog.get(name)

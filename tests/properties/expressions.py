@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tests.properties.choices import Choices
+from tests.properties.picker import Picker
 from tests.properties.sources import VALUES
 
 NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
@@ -54,7 +54,7 @@ def literal(value: Any, kind: str) -> str:
             return str(value)
 
 
-def scalar(pick: Choices, names: Sequence[Name], depth: int = 1) -> Name:
+def scalar(pick: Picker, names: Sequence[Name], depth: int = 1) -> Name:
     """An expression over the columns: a column most of the time."""
     name = pick.one(names)
     if depth == 0 or pick.chance(60):
@@ -69,7 +69,7 @@ def scalar(pick: Choices, names: Sequence[Name], depth: int = 1) -> Name:
     return pick.one(options)()
 
 
-def condition(pick: Choices, names: Sequence[Name], depth: int = 2) -> str:
+def condition(pick: Picker, names: Sequence[Name], depth: int = 2) -> str:
     """A condition over the columns."""
     if depth and pick.chance(30):
         left, right = condition(pick, names, depth - 1), condition(pick, names, depth - 1)
@@ -97,7 +97,7 @@ def condition(pick: Choices, names: Sequence[Name], depth: int = 2) -> str:
     return f"{name.text} {pick.one(['=', '<>', '<', '<=', '>', '>='])} {right}"
 
 
-def aggregate(pick: Choices, names: Sequence[Name], *, ordered: bool) -> str:
+def aggregate(pick: Picker, names: Sequence[Name], *, ordered: bool) -> str:
     """A call of an aggregate function.
 
     Args:
@@ -107,7 +107,7 @@ def aggregate(pick: Choices, names: Sequence[Name], *, ordered: bool) -> str:
     return f"{text} FILTER (WHERE {condition(pick, names, 0)})" if pick.chance(15) else text
 
 
-def _call(pick: Choices, names: Sequence[Name], ordered: bool) -> str:
+def _call(pick: Picker, names: Sequence[Name], ordered: bool) -> str:
     simple = [name for name in names if name.is_simple]
     lists = [name for name in names if name.type in ("ARRAY<INT>", "ARRAY<BIGINT>")]
     if lists and pick.chance(20):
@@ -135,7 +135,7 @@ def _call(pick: Choices, names: Sequence[Name], ordered: bool) -> str:
     return pick.one(options).format(name.text)
 
 
-def _case(pick: Choices, names: Sequence[Name], name: Name) -> Name:
+def _case(pick: Picker, names: Sequence[Name], name: Name) -> Name:
     other = pick.one([each for each in names if each.type == name.type])
     when = condition(pick, names, 0)
     return Name(f"CASE WHEN {when} THEN {name.text} ELSE {other.text} END", name.type)
@@ -147,11 +147,11 @@ def _coalesce(name: Name) -> Name:
     return Name(f"COALESCE({name.text}, {literal(VALUES[name.type][1], name.type)})", name.type)
 
 
-def _arithmetic(pick: Choices, name: Name) -> Name:
+def _arithmetic(pick: Picker, name: Name) -> Name:
     return Name(f"{name.text} {pick.one(['+', '-', '*'])} {pick.count(1, 3)}", name.type)
 
 
-def _constant(pick: Choices, kind: str) -> str:
+def _constant(pick: Picker, kind: str) -> str:
     if kind not in VALUES:
         return "1" if kind.startswith(NUMBERS) else f"CAST(NULL AS {kind})"
     return literal(pick.one(VALUES[kind][1:]), kind)

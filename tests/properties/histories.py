@@ -11,7 +11,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
-from tests.properties.choices import Choices
+from tests.properties.picker import Picker
 from tests.properties.sources import EPOCH, VALUES, Schema
 
 Row = dict[str, Any]
@@ -23,7 +23,7 @@ _STEPS = (0, 1, 1, 2, 5, 20, -3, -30)
 
 
 def history(
-    pick: Choices, schemas: Sequence[Schema], *, most: int = 24, cuts: int = 4, in_order: bool = False
+    pick: Picker, schemas: Sequence[Schema], *, most: int = 24, cuts: int = 4, in_order: bool = False
 ) -> list[Batch]:
     """Batches with up to `most` events, cut up to `cuts` times; some are empty, the first perhaps as well.
 
@@ -60,7 +60,7 @@ class _Clock:
         }
 
 
-def _event(pick: Choices, schema: Schema, clock: _Clock) -> tuple[str, Row]:
+def _event(pick: Picker, schema: Schema, clock: _Clock) -> tuple[str, Row]:
     step = pick.one(_STEPS)
     if schema.kind == "stream":
         row = {name: pick.one(VALUES[kind]) for name, kind in schema.columns}

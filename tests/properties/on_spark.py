@@ -16,13 +16,14 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log
 from jobs.ivm.refresh import refresh
 from jobs.model.definitions import Source
-from jobs.run.refresh_views import maintained, refresh_all
+from jobs.run.refresh_views import refresh_all
+from jobs.run.schedule import maintained
 from state_store.layout import Lake
-from tests import lake_tables
-from tests.invariants import assert_correct
-from tests.properties.choices import Choices
 from tests.properties.histories import Batch
+from tests.properties.picker import Picker
 from tests.properties.scenario import Scenario
+from tests.support import lake_tables
+from tests.support.invariants import assert_correct
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ class Interrupted(RuntimeError):
     """What happens at the failpoint in place of a kill."""
 
 
-def check(spark: SparkSession, lake: Lake, scenario: Scenario, pick: Choices, *, kill: bool) -> None:
+def check(spark: SparkSession, lake: Lake, scenario: Scenario, pick: Picker, *, kill: bool) -> None:
     """Every epoch: events into the logs, a refresh that is interrupted somewhere, another one, and all must be right.
 
     Args:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.properties.choices import Choices
 from tests.properties.expressions import Name, aggregate, condition, scalar
+from tests.properties.picker import Picker
 
 # Types whose values are worth joining by: their columns have values in common.
 _JOINABLE = ("INT", "VARCHAR", "BIGINT")
@@ -57,7 +57,7 @@ class Parts:
         known: what can be read; at least one stream is among them.
     """
 
-    def __init__(self, pick: Choices, known: Sequence[Known]) -> None:
+    def __init__(self, pick: Picker, known: Sequence[Known]) -> None:
         self.pick = pick
         self.known = known
         self.streams = [each for each in known if each.stream]

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.properties.choices import Choices
+from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
-from tests.properties.smaller import failure, smaller
+from tests.properties.shrink import failure, shrunk
 
 VIEWS = 8
 
@@ -28,13 +28,13 @@ def main() -> int:
     given = parser.parse_args()
     tally, failed = Tally(), 0
     for seed in range(given.first, given.end if given.end is not None else given.first + 1):
-        example = scenario(Choices.seeded(seed), VIEWS, tally)
+        example = scenario(Picker.seeded(seed), VIEWS, tally)
         message = failure(example)
         if message:
             failed += 1
             print(f"seed {seed}: {message}")
         if message and given.end is None:
-            print(smaller(example))
+            print(shrunk(example))
         elif given.shown:
             print(example)
     print(tally)

@@ -19,15 +19,15 @@ from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import NotSupported
 from jobs.session.define.analyze import define
 from jobs.sql.statements import CreateView, parse_one
-from tests.duck_lake import DuckLake
-from tests.memory_catalog import MemoryCatalog
-from tests.properties.choices import Choices
 from tests.properties.expressions import Name
 from tests.properties.histories import Batch, history
+from tests.properties.picker import Picker
 from tests.properties.queries import Queries
 from tests.properties.query_parts import Known
 from tests.properties.sources import Schema, schemas
-from tests.statements import run
+from tests.support.catalog_from_sql import run
+from tests.support.duck_lake import DuckLake
+from tests.support.memory_catalog import MemoryCatalog
 
 # So often a query is drawn anew when the front end refuses it; then the scenario has a view less.
 _TRIES = 4
@@ -103,7 +103,7 @@ class Scenario:
             lake.close()
 
 
-def scenario(pick: Choices, views: int, tally: Tally, *, catalog: Catalog | None = None, **of_history: Any) -> Scenario:
+def scenario(pick: Picker, views: int, tally: Tally, *, catalog: Catalog | None = None, **of_history: Any) -> Scenario:
     """A random scenario with up to that many views; some read others.
 
     Args:
@@ -135,7 +135,7 @@ def tables(catalog: Catalog) -> list[str]:
     ]
 
 
-def _view(pick: Choices, known: Sequence[Known], catalog: Catalog, name: str, tally: Tally) -> str | None:
+def _view(pick: Picker, known: Sequence[Known], catalog: Catalog, name: str, tally: Tally) -> str | None:
     """The statement of a new view, which is in the catalog then; None when every try was refused."""
     for _ in range(_TRIES):
         made = Queries(pick, known).any()
@@ -159,7 +159,7 @@ def _view(pick: Choices, known: Sequence[Known], catalog: Catalog, name: str, ta
     return None
 
 
-def _options(pick: Choices, form: str) -> str:
+def _options(pick: Picker, form: str) -> str:
     """The WITH clause: inner stages shared with other views, or ksqlDB's meaning of groups, now and then."""
     options = ["STATE='shared'"] if pick.chance(20) else []
     options += ["SEMANTICS='ksql'"] if form in ("aggregate", "windowed") and pick.chance(20) else []

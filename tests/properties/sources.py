@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from jobs.model.definitions import Kind
-from tests.properties.choices import Choices
+from tests.properties.picker import Picker
 
 EPOCH = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 
@@ -65,13 +65,13 @@ class Schema:
         return f"CREATE {self.kind.upper()} {self.name} ({', '.join(columns)}) WITH ({options});"
 
 
-def schemas(pick: Choices) -> tuple[Schema, ...]:
+def schemas(pick: Picker) -> tuple[Schema, ...]:
     """Two or three sources, at least one of them a stream. Each has columns of types that keys have, to join by."""
     kinds: list[tuple[Kind, ...]] = [("stream", "table"), ("stream", "stream", "table"), ("stream", "table", "table")]
     return tuple(_schema(pick, f"{kind[0]}{number}", kind) for number, kind in enumerate(pick.one(kinds)))
 
 
-def _schema(pick: Choices, name: str, kind: Kind) -> Schema:
+def _schema(pick: Picker, name: str, kind: Kind) -> Schema:
     types = [pick.one(KEY_TYPES), pick.one(KEY_TYPES)]
     types += [pick.one(_COLUMN_TYPES) for _ in range(pick.count(1, 3))]
     return Schema(name, kind, tuple((f"{name[0]}{place}", each) for place, each in enumerate(types)))

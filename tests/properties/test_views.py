@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.properties.choices import Choices
+from tests.properties.picker import Picker
 from tests.properties.scenario import Scenario, Tally, scenario
-from tests.properties.smaller import smaller
+from tests.properties.shrink import shrunk
 
 EXAMPLES = int(os.environ.get("STRANDLINE_EXAMPLES", "1000"))
 
@@ -36,7 +36,7 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
 @st.composite
 def scenarios(draw: st.DrawFn, tally: Tally) -> Scenario:
     """Scenarios of up to eight views."""
-    return scenario(Choices.drawn(draw), VIEWS, tally)
+    return scenario(Picker.drawn(draw), VIEWS, tally)
 
 
 @pytest.mark.timeout(0)  # twenty thousand examples take half an hour
@@ -55,7 +55,7 @@ def test_every_view_is_its_own_select_after_every_epoch(
         try:
             example.check(db)
         except Exception as error:
-            error.add_note(str(smaller(example)))
+            error.add_note(str(shrunk(example)))
             raise
 
     check()

@@ -15,7 +15,7 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from state_store.layout import Lake
 from tests.properties import on_spark
-from tests.properties.choices import Choices
+from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def test_views_on_spark_are_their_own_selects_after_every_epoch(
     part: int, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = int(os.environ.get("STRANDLINE_SEED", random.randrange(10**9))) + part
-    pick, tally, lake = Choices.seeded(seed), Tally(), Lake(tmp_path / "lake")
+    pick, tally, lake = Picker.seeded(seed), Tally(), Lake(tmp_path / "lake")
     example = scenario(pick, VIEWS, tally, catalog=Catalog(lake), most=40, cuts=2, in_order=True)
     try:
         on_spark.check(spark, lake, example, pick, kill=KILLS)

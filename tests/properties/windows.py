@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.properties.choices import Choices
 from tests.properties.expressions import Name
+from tests.properties.picker import Picker
 
 _FRAMES = ("ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
 
 
-def time_window(pick: Choices) -> tuple[str, str]:
+def time_window(pick: Picker) -> tuple[str, str]:
     """The WINDOW clause, and CHANGES or FINAL for after EMIT."""
     grace = pick.one(["", ", GRACE PERIOD 0 SECONDS", ", GRACE PERIOD 10 SECONDS", ", GRACE PERIOD 1 DAY"])
     kind = pick.one(["TUMBLING (SIZE 5 SECONDS", "HOPPING (SIZE 6 SECONDS, ADVANCE BY 2 SECONDS", "SESSION (3 SECONDS"])
     return f"WINDOW {kind}{grace})", pick.one(["CHANGES", "CHANGES", "CHANGES", "FINAL"])
 
 
-def analytic_call(pick: Choices, names: Sequence[Name], functions: Sequence[str] | None, *, exact: bool) -> str:
+def analytic_call(pick: Picker, names: Sequence[Name], functions: Sequence[str] | None, *, exact: bool) -> str:
     """A function OVER a partition.
 
     Args:

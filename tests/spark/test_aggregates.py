@@ -10,9 +10,9 @@ import duckdb
 from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
-from tests.aggregate_cases import CALLS, called
-from tests.rule_harness import RuleBench, multiset
-from tests.unit.test_aggregates_retraction import Table, body, some_operations, stage_of
+from tests.support.aggregate_cases import CALLS, called
+from tests.support.rule_harness import RuleBench, multiset
+from tests.unit.functions.aggregates.test_retraction import Table, body, some_operations, stage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,10 +16,10 @@ from jobs.model.errors import RowFailed
 from jobs.model.stage import AggregateStage
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
-from jobs.sql.dialect import parse_expression
+from jobs.sql.from_text import parse_expression
 from state_store import reader
-from tests.rule_harness import Output, call, core, mapped, output
-from tests.spark.test_refresh import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
+from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
+from tests.support.rule_harness import Output, call, core, mapped, output
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Event logs on the local log: each record once, wherever a batch is cut or repeated; broken ones kept apart."""
+"""Event logs on the local log: each record once, wherever a batch is cut or repeated."""
 
 from __future__ import annotations
 
@@ -7,46 +7,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import pytest
-
 from jobs.ingest import event_logs, source
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from jobs.ingest.produce import insert_rows
-from jobs.model import types as t
-from jobs.model.definitions import Column, Source
-from jobs.model.errors import OffsetsVanished, TopicMissing, revive
 from jobs.model.settings import Settings
 from state_store import reader
 from state_store.layout import Lake
-from tests.draining import WRITER, drain, rows_of, small_epochs
+from tests.spark.event_sources import EVENTS, USERS, fill
+from tests.support.drain_sources import WRITER, drain, rows_of, small_epochs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-EVENTS = Source(
-    name="events",
-    kind="stream",
-    columns=(Column("id", t.BIGINT, key=True), Column("name", t.VARCHAR), Column("price", t.decimal(9, 2))),
-    topic="events",
-    key_format="KAFKA",
-    value_format="JSON",
-    pipeline="test",
-    sql="",
-    partitions=2,
-)
-USERS = replace(
-    EVENTS,
-    name="users",
-    kind="table",
-    columns=(Column("id", t.BIGINT, key=True), Column("city", t.VARCHAR)),
-    topic="users",
-)
-
-
-def fill(settings: Settings, lake: Lake, count: int, first: int = 0) -> None:
-    rows = [{"id": n, "name": f"n{n}", "price": f"{n}.5", "rowtime": 1000 + n} for n in range(first, first + count)]
-    insert_rows(EVENTS, rows, settings, lake)
 
 
 def test_events_arrive_with_their_offsets_and_times(spark: SparkSession, settings: Settings, lake: Lake) -> None:
@@ -127,61 +99,6 @@ def test_an_overlapping_batch_adds_only_its_new_rows(spark: SparkSession, settin
     assert rows_of(lake, "events") == rows_of(lake, "copy")
 
 
-def test_broken_records_become_dead_letters(spark: SparkSession, settings: Settings, lake: Lake) -> None:
-    """Log + dead letters = topic, in one batch; the raw bytes and a reason that names the column are kept."""
-    log = LocalLog(lake)
-    log.ensure_topic("events", 2)
-    good, bad = b'{"name": "ok"}', [b"{", b"[]", b'{"price": 1.234}', None, b'{"name": "\xff"}', b'{"price": NaN}']
-    values = [value for broken in bad for value in (good, broken)]
-    key = b"\0" * 8
-    log.produce("events", [Record(key, value, 10, partition=0) for value in values])
-    log.produce("events", [Record(b"short", good, 20, partition=1)])
-    commits = drain(spark, settings, lake, [EVENTS])
-    assert {commit.table: commit.rows for commit in commits} == {"events": 6, "events__dead_letters": 7}
-    letters = rows_of(lake, "events__dead_letters")
-    assert [letter["_value"] for letter in letters] == [*bad, good]
-    assert [letter["_key"] for letter in letters] == [key] * 6 + [b"short"]
-    assert {letter["_topic"] for letter in letters} == {"events"}
-    reasons = [str(letter["reason"]) for letter in letters]
-    assert "column 'price': number has more than 2 decimal places" in reasons
-    assert "no value" in reasons
-    assert "column 'id': 5 bytes, a BIGINT has 8" in reasons
-    places = {(row["_partition"], row["_offset"]) for row in [*rows_of(lake, "events"), *letters]}
-    assert places == {(0, n) for n in range(12)} | {(1, 0)}
-
-
-def test_only_broken_records_still_move_the_log_on(spark: SparkSession, settings: Settings, lake: Lake) -> None:
-    """Otherwise every run would read them again, until retention takes them away and the start is lost."""
-    log = LocalLog(lake)
-    log.ensure_topic("events", 2)
-    log.produce("events", [Record(None, b"x", 1, partition=0)] * 3)
-    (commit,) = drain(spark, settings, lake, [EVENTS])
-    assert commit.dead_letters
-    assert event_logs.committed_offsets(EVENTS, lake)["0"] == 3
-    assert drain(spark, settings, lake, [EVENTS]) == []
-
-
-def test_a_death_between_dead_letters_and_log_is_made_good(
-    spark: SparkSession, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The letters are committed, the log is not: the next run writes the rows, and no letter twice."""
-    fill(settings, lake, 5)
-    LocalLog(lake).produce("events", [Record(None, b"x", 1)])
-
-    def die(name: str) -> None:
-        raise RuntimeError(name)
-
-    monkeypatch.setattr(event_logs, "failpoint", die)
-    with pytest.raises(Exception, match="before-log-commit"):
-        drain(spark, settings, lake, [EVENTS])
-    assert len(rows_of(lake, "events__dead_letters")) == 1
-    assert rows_of(lake, "events") == []
-    monkeypatch.undo()
-    drain(spark, settings, lake, [EVENTS])
-    assert len(rows_of(lake, "events__dead_letters")) == 1
-    assert sorted(row["id"] for row in rows_of(lake, "events")) == [0, 1, 2, 3, 4]
-
-
 def test_several_topics_are_one_query(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     """A stream and a table, with a tombstone; each batch serves both."""
     fill(settings, lake, 4)
@@ -205,54 +122,6 @@ def test_avro_needs_no_registry_server(spark: SparkSession, settings: Settings, 
     drain(spark, settings, lake, [avro])
     rows = rows_of(lake, "events")
     assert {(row["id"], row["name"], str(row["price"])) for row in rows} == {(7, "ä", "3.10"), (8, None, "None")}
-
-
-def test_a_missing_topic_stops_at_the_start(spark: SparkSession, settings: Settings, lake: Lake) -> None:
-    with pytest.raises(TopicMissing, match="'events'"):
-        drain(spark, settings, lake, [EVENTS])
-
-
-def test_records_removed_before_they_were_read_stop_the_run(
-    spark: SparkSession, settings: Settings, lake: Lake
-) -> None:
-    log = LocalLog(lake)
-    log.ensure_topic("events", 1)
-    for _ in range(3):
-        log.produce("events", [Record(None, b"{}", 1)] * 2)
-    drain(spark, small_epochs(settings, 2), lake, [replace(EVENTS, name="first")])
-    log.produce("events", [Record(None, b"{}", 1)] * 2)
-    files = sorted((lake.topic("events") / "0").iterdir())
-    source.register(spark)
-    for path in files[:2]:
-        path.unlink()
-    # Read up to 6, kept from 4 on: fine. A source that had read up to 2 has lost 2 and 3.
-    drain(spark, settings, lake, [replace(EVENTS, name="first")])
-    with pytest.raises(OffsetsVanished, match="records 2 to 3 were removed"):
-        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 2}})
-
-
-def test_a_topic_made_anew_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
-    fill(settings, lake, 2)
-    with pytest.raises(OffsetsVanished, match="deleted and created again"):
-        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 99}})
-
-
-def test_an_error_of_ours_comes_back_typed_from_the_workers(
-    spark: SparkSession, settings: Settings, lake: Lake
-) -> None:
-    """Spark hands over text; code, message and hint are found in it."""
-    fill(settings, lake, 20)
-
-    def lose(_batch: DataFrame) -> None:
-        for path in (lake.topic("events") / "0").iterdir():
-            path.rename(path.with_name(f"{10**6:020d}.log"))
-
-    with pytest.raises(Exception, match="vanished") as caught:
-        drain(spark, small_epochs(settings, 4), lake, [EVENTS], each=lose)
-    error = revive(str(caught.value))
-    assert isinstance(error, OffsetsVanished)
-    assert "were removed unread" in error.message
-    assert error.hint is not None
 
 
 def test_plans_do_not_show_the_settings(spark: SparkSession, settings: Settings, lake: Lake) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from jobs.functions.render import lower
-from tests.function_cases import COLUMNS, EXPECTED, elaborated, table
+from tests.support.function_cases import COLUMNS, EXPECTED, elaborated, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

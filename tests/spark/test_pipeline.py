@@ -16,7 +16,7 @@ from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
 from state_store import reader
 from state_store.errors import StrandlineError
-from tests.invariants import assert_correct
+from tests.support.invariants import assert_correct
 
 SHOP = """
 CREATE STREAM sales (shop VARCHAR KEY, product VARCHAR, amount DECIMAL(10, 2), qty INT, score DOUBLE)

@@ -6,85 +6,34 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
 import pytest
 
 from jobs.ivm.refresh import choose
-from jobs.ivm.refresh.refresh import StageResult, refresh_stage
+from jobs.ivm.refresh.refresh import refresh_stage
 from jobs.model import types as t
 from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import RefreshFailed
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage, Core, Input, LatestStage, MapStage, Output, Stage
-from jobs.model.stage_columns import spec_of_input, visible_columns
+from jobs.model.stage import AggregateStage, Core, Input, MapStage, Output
+from jobs.model.stage_columns import spec_of_input
 from state_store import reader
 from state_store.commits import CommitRecord
 from state_store.errors import NegativeWeight
 from state_store.layout import Lake
 from state_store.table import Table
-from tests.aggregate_cases import BEGIN, CALLS, LOG, grouped
-from tests.rule_harness import append_log, call, core, mapped, multiset, output, parse
+from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
+from tests.support.aggregate_cases import BEGIN, CALLS, LOG, grouped
+from tests.support.rule_harness import call, core, mapped, output, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVENTS = append_log([("id", t.INT), ("k", t.VARCHAR), ("v", t.BIGINT), ("_tombstone", t.BOOLEAN)], "t__log")
-VISIBLE = (output("id", "id", t.INT), output("k", "k", t.VARCHAR), output("v", "v", t.BIGINT))
-KEYED = LatestStage("t", EVENTS, VISIBLE, ("id",))
-TABLE = Relation("t", tuple((column.name, column.type) for column in VISIBLE), "keyed", ("id",))
 BY_K = Relation("by_k", (("k", t.VARCHAR), ("top", t.BIGINT)), "keyed", ("k",))
-
-
-class Bench:
-    """A lake with event logs that a test appends to, and the stages over them."""
-
-    def __init__(self, spark: SparkSession, lake: Lake) -> None:
-        self.spark = spark
-        self.lake = lake
-        self.offset = 0
-
-    def append(self, log: Relation, rows: Iterable[Mapping[str, Any]]) -> None:
-        """One commit of events to an event log; the order columns are filled in where they are missing."""
-        table = Table(self.spark, self.lake.table(log.name), spec_of_input(log))
-        head = table.ensure(CommitRecord(epoch=0))
-        values = []
-        for row in rows:
-            self.offset += 1
-            event = {"_partition": 0, "_offset": self.offset, "_stream_time": BEGIN, **row}
-            values.append(tuple(event.get(name) for name, _ in log.columns))
-        frame = self.spark.createDataFrame(values, table.spec.ddl)
-        table.append(frame, CommitRecord(epoch=head.record.epoch + 1, mode="ingest"))
-
-    def refresh(self, stage: Stage, **options: Any) -> StageResult:
-        return refresh_stage(self.spark, self.lake, stage, "f1", "tests/1", **options)
-
-    def versions(self, name: str) -> int:
-        head = reader.head(self.lake.table(name))
-        return -1 if head is None else head.version
-
-    def rows(self, stage: Stage) -> Counter[tuple[Any, ...]]:
-        """The rows a reader sees."""
-        names = [name for name, _ in visible_columns(stage)]
-        return multiset(list(row.values()) for row in self._arrow(stage.table, names).to_pylist())
-
-    def duckdb(self, log: Relation, query: str) -> Counter[tuple[Any, ...]]:
-        """The query's answer over all rows of a log, as `history`."""
-        with duckdb.connect(config={"threads": 1}) as db:
-            db.execute("SET TimeZone = 'UTC'")
-            db.register("history", self._arrow(log.name, [name for name, _ in log.columns]))
-            return multiset(db.execute(query).fetchall())
-
-    def _arrow(self, name: str, columns: list[str]) -> pa.Table:
-        rows = reader.read_rows(self.lake.table(name), columns=columns)
-        table = rows if isinstance(rows, pa.Table) else rows.read_all()
-        return table.select(columns)
 
 
 @pytest.fixture
@@ -294,7 +243,3 @@ def test_a_join_takes_in_the_changes_of_each_side_and_full_is_a_difference(bench
             assert bench.rows(stage) == bench.duckdb(EVENTS, recomputed), stage.table
     assert result.mode == "full"
     assert result.deleted > 0
-
-
-def meta_outputs() -> list[Any]:
-    return [output(name, name, kind) for name, kind in META_COLUMNS]

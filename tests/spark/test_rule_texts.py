@@ -13,9 +13,9 @@ from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model.stage import Stage
 from jobs.model.stage_columns import storage_of, visible_columns
-from tests.rule_harness import RuleBench, multiset
-from tests.unit.test_rules_core import priced
-from tests.unit.test_rules_join import SHAPES, Tables
+from tests.support.rule_harness import RuleBench, multiset
+from tests.unit.ivm.rules.test_delta_join import priced
+from tests.unit.ivm.rules.test_join_sides import SHAPES, Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from tests.rule_harness import RuleBench
 from tests.spark.test_rule_texts import same_on_spark
-from tests.unit import test_rules_analytic as analytic
-from tests.unit import test_rules_session as session
+from tests.support.rule_harness import RuleBench
+from tests.unit.ivm.rules import test_analytic as analytic
+from tests.unit.ivm.rules import test_session as session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ from sqlglot import exp
 from jobs.engines.comparable import comparable
 from jobs.engines.engine import Engine
 from jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, Changes, constant
+from jobs.model.calls import AggregateCall
 from jobs.model.errors import TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import SqlType, array, struct
 
 

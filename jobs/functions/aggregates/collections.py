@@ -11,7 +11,7 @@ from sqlglot import exp
 from jobs.engines.engine import Engine
 from jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags, values_in
 from jobs.functions.aggregates.contract import ORDER_TYPE, AggregateFunction, Bound, Changes
-from jobs.model.stage import AggregateCall
+from jobs.model.calls import AggregateCall
 from jobs.model.types import BIGINT, VARCHAR, BaseType, SqlType, array, map_of
 
 

@@ -11,8 +11,8 @@ from sqlglot import exp
 from jobs.engines.comparable import comparable
 from jobs.engines.engine import Engine
 from jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes
+from jobs.model.calls import AggregateCall
 from jobs.model.errors import TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import SqlType, struct
 
 

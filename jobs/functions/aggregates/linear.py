@@ -14,8 +14,8 @@ from sqlglot import exp
 from jobs.engines.arrays import addend
 from jobs.engines.engine import Engine
 from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
+from jobs.model.calls import AggregateCall
 from jobs.model.errors import TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, BaseType, SqlType, array, as_decimal, struct
 
 WHEN_EMPTY = "when empty"

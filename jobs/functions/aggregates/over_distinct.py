@@ -13,8 +13,8 @@ from jobs.engines.engine import Engine
 from jobs.functions.aggregates.bag import bag_of, bag_type, merge_bags
 from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
 from jobs.functions.aggregates.linear import Additive
+from jobs.model.calls import AggregateCall
 from jobs.model.errors import TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import BIGINT, SqlType, array, struct
 
 

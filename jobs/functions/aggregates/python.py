@@ -21,9 +21,9 @@ from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
 from jobs.functions.python.batches import item_type
 from jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
 from jobs.functions.scalars.contract import takes
+from jobs.model.calls import AggregateCall
 from jobs.model.definitions import Function
 from jobs.model.errors import TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import BIGINT, VARCHAR, SqlType, array, struct
 
 

@@ -18,7 +18,7 @@ from jobs.functions.aggregates.over_distinct import AdditiveDistinct, CountDisti
 from jobs.functions.aggregates.python import CustomAggregate
 from jobs.functions.aggregates.statistics import Correlation, Spread, StddevSamp
 from jobs.functions.aggregates.topk import TopK, TopKDistinct
-from jobs.model.stage import AggregateCall
+from jobs.model.calls import AggregateCall
 
 __all__ = ["FUNCTIONS", "AggregateFunction", "Bound", "Changes", "function_of", "functions"]
 

@@ -11,8 +11,8 @@ from sqlglot import exp
 from jobs.engines.engine import Engine
 from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
 from jobs.functions.aggregates.linear import WHEN_EMPTY
+from jobs.model.calls import AggregateCall
 from jobs.model.errors import NotSupported, TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import BIGINT, DOUBLE, SqlType, struct
 
 

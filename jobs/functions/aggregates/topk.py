@@ -10,8 +10,8 @@ from sqlglot import exp
 from jobs.engines.comparable import comparable
 from jobs.engines.engine import Engine
 from jobs.functions.aggregates.contract import SORTABLE, AggregateFunction, Bound, Changes, constant
+from jobs.model.calls import AggregateCall
 from jobs.model.errors import TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import SqlType, array, struct
 
 # max_by(…, k) of Spark keeps a heap of k rows per group and refuses more.

@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import TokenType
 from jobs.functions.scalars.contract import Scalar, takes
 from jobs.model.definitions import Function
 from jobs.model.errors import InvalidQuery
-from jobs.sql.dialect import tokenize
+from jobs.sql.from_text import tokenize
 
 E = TypeVar("E", bound=exp.Expr)
 _META = "function"

@@ -11,11 +11,10 @@ from jobs.ivm.plan.incremental import why_not
 from jobs.ivm.refresh.choose import in_words
 from jobs.ivm.rules.aggregate import recomputed
 from jobs.ivm.rules.stored import state_type
+from jobs.model.calls import AggregateCall, AnalyticCall
 from jobs.model.stage import (
     JOIN_WORDS,
-    AggregateCall,
     AggregateStage,
-    AnalyticCall,
     AnalyticStage,
     Core,
     Input,

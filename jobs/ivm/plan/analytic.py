@@ -17,10 +17,11 @@ from jobs.ivm.plan.inputs import is_plain, outputs_of
 from jobs.ivm.plan.map import keyed_columns, map_stage
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, of_relation
 from jobs.ivm.plan.trees import Place, all_of, columns_in, named, place_of, replaced
+from jobs.model.calls import AnalyticCall
 from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
-from jobs.model.stage import AnalyticCall, AnalyticStage, Output
+from jobs.model.stage import AnalyticStage, Output
 from jobs.model.types import SqlType
 from jobs.query.clauses.logical import Block
 from jobs.sql.dialect import sql_of

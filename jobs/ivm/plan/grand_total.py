@@ -18,7 +18,8 @@ from sqlglot import exp
 
 from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.trees import Place, named, replaced
-from jobs.model.stage import AnalyticCall, Output
+from jobs.model.calls import AnalyticCall
+from jobs.model.stage import Output
 from jobs.query.clauses.logical import Block, From, SetOperation
 
 _OVER = "groups"

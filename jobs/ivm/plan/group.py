@@ -21,9 +21,10 @@ from jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
 from jobs.ivm.plan.trees import named
 from jobs.ivm.plan.windows import Windowed, closed, group_in_sets, in_sets, in_window, set_column
 from jobs.model import types as t
+from jobs.model.calls import AggregateCall
 from jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import NotSupported
-from jobs.model.stage import AggregateCall, AggregateStage, Output
+from jobs.model.stage import AggregateStage, Output
 from jobs.model.types import SqlType
 from jobs.query.clauses.logical import Block
 from jobs.sql.dialect import sql_of

@@ -17,9 +17,10 @@ from jobs.ivm.plan.rows import Rows
 from jobs.ivm.plan.trees import all_of, named
 from jobs.model import tables
 from jobs.model import types as t
+from jobs.model.calls import AggregateCall
 from jobs.model.columns import META_COLUMNS, PLACE, TOMBSTONE
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, Input, Output
+from jobs.model.stage import Input, Output
 
 _IN = "__in"
 

@@ -17,7 +17,8 @@ from jobs.ivm.plan.map import map_stage
 from jobs.ivm.plan.rows import Selected, apart, of_relation
 from jobs.ivm.plan.trees import all_of, named, number
 from jobs.model import types as t
-from jobs.model.stage import AggregateCall, AggregateStage, Output, Stage
+from jobs.model.calls import AggregateCall
+from jobs.model.stage import AggregateStage, Output, Stage
 from jobs.query.clauses.logical import SetOperation
 
 _TAG = "__tag"

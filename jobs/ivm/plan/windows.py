@@ -25,10 +25,11 @@ from jobs.ivm.plan.inputs import rows_of_block
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
 from jobs.ivm.plan.trees import all_of, named, number, place_of
 from jobs.model import types as t
+from jobs.model.calls import AggregateCall
 from jobs.model.columns import WINDOW_BOUNDS, WINDOW_END, WINDOW_START
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, AggregateStage, Input, Output, Session
+from jobs.model.stage import AggregateStage, Input, Output, Session
 from jobs.query.clauses.logical import Block, TimeWindow
 from jobs.sql.trees import call
 

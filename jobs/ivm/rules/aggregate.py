@@ -28,8 +28,9 @@ from jobs.functions.aggregates.registry import Changes, function_of
 from jobs.ivm.rules.delta_join import ctes
 from jobs.ivm.rules.settled import before, columns, old_row, render, same_key, state_column, typed, value_of
 from jobs.ivm.rules.stored import ROWS
+from jobs.model.calls import AggregateCall
 from jobs.model.columns import EVENT_ORDER
-from jobs.model.stage import AggregateCall, AggregateStage, Output, storage_of_body
+from jobs.model.stage import AggregateStage, Output, storage_of_body
 from jobs.model.stage_columns import hidden_columns
 from jobs.model.types import BIGINT
 from state_store.columns import EXISTS, OLD, STATE, WEIGHT

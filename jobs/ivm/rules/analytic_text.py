@@ -17,8 +17,9 @@ from sqlglot import exp
 
 from jobs.engines.engine import Engine
 from jobs.ivm.rules.settled import render
+from jobs.model.calls import AnalyticCall
 from jobs.model.errors import NotSupported
-from jobs.model.stage import AnalyticCall, AnalyticStage
+from jobs.model.stage import AnalyticStage
 from jobs.model.types import DOUBLE
 
 _RANKS = ("RANK", "DENSE_RANK")

@@ -10,9 +10,9 @@ from sqlglot import exp
 from jobs.functions.aggregates.python import CustomAggregate
 from jobs.functions.aggregates.registry import AggregateFunction, functions
 from jobs.functions.python.declared import function_at
+from jobs.model.calls import AggregateCall
 from jobs.model.columns import EVENT_ORDER
 from jobs.model.errors import InvalidQuery, TypeMismatch
-from jobs.model.stage import AggregateCall
 from jobs.model.types import BaseType
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs
@@ -21,7 +21,7 @@ from jobs.sql.dialect import position_of, sql_of
 
 
 class Calls:
-    """The aggregate calls of one query; the same call, written twice, is one."""
+    """The aggregate calls of one query; a call that is written twice is kept once."""
 
     def __init__(self, inputs: Inputs, semantics: Semantics) -> None:
         self._inputs = inputs
@@ -37,7 +37,7 @@ class Calls:
         """An aggregate call, elaborated; None when `node` is something else.
 
         Raises:
-            TypeMismatch, InvalidQuery: the function does not take these arguments, or rows without an order.
+            TypeMismatch, InvalidQuery: the function does not take these arguments, or needs an order that is missing.
         """
         call, condition = node, None
         if isinstance(node, exp.Filter):
@@ -77,11 +77,11 @@ class Calls:
         return Typed(made, bound.type)
 
     def call_of(self, node: exp.Expr) -> AggregateCall | None:
-        """The call that an elaborated node is, if it is one."""
+        """The aggregate call that an elaborated node stands for; None for any other node."""
         return self._calls.get(sql_of(node)) if isinstance(node, exp.Anonymous | exp.Filter) else None
 
     def _function_of(self, node: exp.Expression) -> AggregateFunction | None:
-        """The aggregate that a node calls."""
+        """The aggregate function that a node calls; None when it calls none."""
         written = function_at(node)
         if written is not None:
             return CustomAggregate.declared(written) if written.aggregate else None

@@ -27,12 +27,12 @@ from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.dialect import position_of, sql_of
 
-# Clauses of a SELECT that parse and mean nothing in a table that has no order: argument of the tree -> its name.
+# Clauses that parse and are refused, most of them because a stored table has no order: argument of the tree -> name.
 _REFUSED = {"laterals": "LATERAL", "order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET", "into": "SELECT INTO"}
 
 
 def read_block(select: exp.Select, context: Context) -> Block:
-    """Understand one SELECT; `context` holds its common table expressions already.
+    """Resolve one SELECT into a block; `context` holds its common table expressions already.
 
     Raises:
         SqlError: with line and column where they are known.
@@ -90,7 +90,7 @@ class _Reader:
         return after_groups(made, late) if late else made
 
     def _late_values(self, block: Block) -> list[From]:
-        """The subqueries whose values are read after grouping, joined by what is known then."""
+        """The subqueries whose values are read after grouping, joined over the names of groups and calls."""
         if block.group is None:
             return []
         names = {sql_of(key.expression): key.name for key in block.group}
@@ -105,7 +105,7 @@ class _Reader:
         ]
 
     def _value(self, node: exp.Expression, typed: Infer) -> Typed | None:
-        """What stands for a value in the SELECT list beside what `infer` knows."""
+        """A value that `infer` does not know: a subquery, a call, or an alias; None for any other node."""
         for read in (self._subqueries.read, self._analytic.read, self._calls.read, self._tables.read):
             found = read(node, typed)
             if found is not None:
@@ -113,11 +113,11 @@ class _Reader:
         return self._alias(node)
 
     def _in_call(self, node: exp.Expression, typed: Infer) -> Typed | None:
-        """What stands for a value inside a function OVER a window beside what `infer` knows."""
+        """The same inside a function OVER a window: a subquery or an aggregate call."""
         return self._subqueries.read(node, typed) or self._calls.read(node, typed)
 
     def _alias(self, node: exp.Expression) -> Typed | None:
-        """In QUALIFY also a name of the SELECT list, unless an input has it."""
+        """A name of the SELECT list, which QUALIFY may use unless an input has a column of that name."""
         if not isinstance(node, exp.Column) or node.table or node.name not in self._aliases:
             return None
         try:
@@ -149,7 +149,7 @@ class _Reader:
         return tuple(each.expression for each in found)
 
     def _grouped(self, block: Block) -> Block:
-        """The block with everything after grouping over the names of groups and calls."""
+        """The block with its later clauses rewritten over the names of groups and calls."""
         assert block.group is not None
         names = {sql_of(key.expression): key.name for key in block.group}
         kept = {each.alias for each in self._subqueries.values}
@@ -174,7 +174,7 @@ class _Reader:
         )
 
     def _check(self, block: Block, *, explicit: bool) -> None:
-        """What the clauses ask of each other."""
+        """Check the clauses against each other."""
         if block.window is not None and not explicit:
             raise self._invalid(self._select, "WINDOW needs GROUP BY: it cuts groups", "add GROUP BY")
         if block.qualify is not None and not block.analytic:

@@ -1,4 +1,4 @@
-"""Conditions taken apart: what stands between ANDs, and which of it joins one input with others."""
+"""Conditions: joining them by AND, the inputs that they read, and the equalities between inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.sql.trees import conjuncts
 
 
 def conjoined(terms: Iterable[exp.Expression]) -> exp.Expression:
-    """All of the conditions (at least one), each in brackets where AND would bind closer."""
+    """The conditions (at least one) joined by AND, an OR among them in parentheses."""
     made: exp.Expression | None = None
     for term in terms:
         each: exp.Expression = exp.Paren(this=term) if isinstance(term, exp.Or) else term
@@ -21,12 +21,12 @@ def conjoined(terms: Iterable[exp.Expression]) -> exp.Expression:
 
 
 def aliases(node: exp.Expr) -> set[str]:
-    """The inputs whose columns an elaborated expression reads; those of the query around are not among them."""
+    """The aliases of the inputs that an elaborated expression reads, without those of the outer query."""
     return {found.table for found in node.find_all(exp.Column) if OUTER not in found.meta}
 
 
 def is_equality(term: exp.Expr, alias: str, known: set[str]) -> bool:
-    """Whether a condition is `a = b` with one side over the input `alias` alone, the other over `known` ones."""
+    """True if a condition is `a = b` with one side over the input `alias` alone, the other over `known` inputs."""
     while isinstance(term, exp.Paren):
         term = term.this
     if not isinstance(term, exp.EQ):
@@ -36,7 +36,7 @@ def is_equality(term: exp.Expr, alias: str, known: set[str]) -> bool:
 
 
 def columns_equated(on: exp.Expression, alias: str) -> set[str]:
-    """The columns of an input that a condition sets equal to something of the others."""
+    """The columns of an input that a condition equates with an expression over the other inputs."""
     found = set()
     for term in conjuncts(on):
         if not isinstance(term, exp.EQ):

@@ -1,4 +1,4 @@
-"""What joins a subquery with the query around it, taken out of its WHERE.
+"""Decorrelation: the conditions that join a subquery with the outer query, lifted out of its WHERE.
 
 SELECT b FROM t WHERE t.y > 1 AND t.x = s.x         inside a query over s
 
@@ -33,11 +33,11 @@ _COUNTS = ("COUNT", "COUNT_DISTINCT")
 
 @dataclass(frozen=True)
 class Lifted:
-    """A subquery as an input of the query around it.
+    """A subquery as an input of the outer query.
 
     Attributes:
         on: the conditions by which it joins, over the columns of both.
-        outputs: what its outputs are, over its columns.
+        outputs: its outputs, as expressions over its columns.
     """
 
     alias: str
@@ -47,10 +47,10 @@ class Lifted:
 
 
 def lifted(query: Query, alias: str) -> Lifted:
-    """A subquery under a new alias, and the conditions that joined it with the query around.
+    """A subquery under a new alias, and the conditions that join it with the outer query.
 
     Raises:
-        NotSupported: such a condition stands elsewhere than between the ANDs of its WHERE.
+        NotSupported: such a condition stands anywhere but between the ANDs of its WHERE.
     """
     if not isinstance(query, Block):
         return Lifted(alias, query, (), tuple(Typed(column(name, alias), sql_type) for name, sql_type in query.outputs))
@@ -79,10 +79,10 @@ def lifted(query: Query, alias: str) -> Lifted:
 
 
 def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
-    """An aggregate over the rows that match a row of the query around, as one row per group of matching rows.
+    """A correlated aggregate as an input with one row per group, to be joined on the correlated columns.
 
     Returns:
-        The input, and its value for the row around, also where nothing matches; None when nothing correlates.
+        The input, and its value for an outer row, also where nothing matches; None when nothing correlates.
 
     Raises:
         NotSupported: it is not an aggregate, or the conditions are not equalities.
@@ -120,7 +120,7 @@ def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
 
 
 def inputs_of(block: Block) -> Inputs:
-    """The names that a block's inputs bring, for expressions that are elaborated already."""
+    """The scope of a block's inputs, for expressions that are elaborated already."""
     return Inputs(tuple(_part(each) for each in block.inputs))
 
 
@@ -132,13 +132,13 @@ def _part(each: From) -> Part:
 
 
 def _split(block: Block) -> tuple[list[exp.Expression], list[exp.Expression]]:
-    """The conditions of WHERE that read the query around, and those that do not."""
+    """The conditions of WHERE that read the outer query, and those that do not."""
     terms = conjuncts(block.where)
     return [term for term in terms if from_outside(term)], [term for term in terms if not from_outside(term)]
 
 
 def _has_more(block: Block) -> bool:
-    """Whether it is more than a filter and projection (DISTINCT makes no difference to IN and EXISTS)."""
+    """True if the block is more than a filter and a projection (DISTINCT makes no difference to IN and EXISTS)."""
     return block.group is not None or bool(block.analytic or block.expand)
 
 
@@ -177,7 +177,7 @@ class _Projection:
         return tuple(self._outputs.values())
 
     def lift(self, node: exp.Expression) -> exp.Expression:
-        """A condition of the subquery's WHERE, over its new outputs and the columns of the query around."""
+        """A condition of the subquery's WHERE, over its new outputs and the columns of the outer query."""
         if isinstance(node, exp.Column) and OUTER in node.meta:
             return _unmarked(node)
         if not from_outside(node):
@@ -196,7 +196,7 @@ class _Projection:
 
 
 def _sides(term: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
-    """The subquery's side of an equality, and the other."""
+    """The subquery's side of an equality, and the outer query's."""
     while isinstance(term, exp.Paren):
         term = term.this
     if isinstance(term, exp.EQ):
@@ -210,7 +210,7 @@ def _sides(term: exp.Expression) -> tuple[exp.Expression, exp.Expression]:
 
 
 def _over_nothing(block: Block, value: Output, key: exp.Expression, shown: exp.Expression) -> exp.Expression:
-    """The value, and what the aggregate is over no rows where nothing matches: 0 for COUNT, NULL for most."""
+    """The value, or where nothing matches the aggregate over no rows: 0 for COUNT, NULL for most."""
     counts = {call.name: call.function in _COUNTS for call in block.calls}
     if isinstance(value.expression, exp.Column) and not counts.get(value.expression.name, False):
         return shown
@@ -229,7 +229,7 @@ def _over_nothing(block: Block, value: Output, key: exp.Expression, shown: exp.E
 
 
 def _renamed(node: exp.Expression, old: str, new: str) -> exp.Expression:
-    """An expression with one input under another alias, and the query around's columns as they are there."""
+    """An expression with one input under another alias, and the columns of the outer query unmarked."""
 
     def rename(each: exp.Expr) -> exp.Expr:
         if not isinstance(each, exp.Column):

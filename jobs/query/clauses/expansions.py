@@ -1,4 +1,4 @@
-"""The arrays behind functions that make rows: each item becomes one.
+"""The arrays of table functions (EXPLODE and its like), whose items become rows.
 
 SELECT id, EXPLODE(tags) AS tag FROM t        one row per tag
 SELECT CUBE_EXPLODE(ARRAY[a, b]) AS ab FROM t  [NULL, NULL], [NULL, b], [a, NULL], [a, b]
@@ -14,7 +14,7 @@ from jobs.query.expressions.casts_nested import entries
 from jobs.query.expressions.scope import Infer, Typed
 
 TABLE_FUNCTIONS = frozenset({"EXPLODE", "UNNEST", "CUBE_EXPLODE"})
-"""By name, upper case."""
+"""Names of the table functions, in upper case."""
 
 
 def items_of(call: exp.Anonymous, typed: Infer) -> Typed:

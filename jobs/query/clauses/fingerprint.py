@@ -1,6 +1,6 @@
-"""The fingerprint of a query: what its rows depend on, other than the rows of its inputs.
+"""The fingerprint of a query: a hash of everything that its rows depend on, except its inputs' rows.
 
-Two texts that mean the same have one fingerprint: `SELECT r.a FROM readings r` and `select A from readings`.
+Texts with the same meaning have the same fingerprint: `SELECT r.a FROM readings r` and `select A from readings`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def fingerprint(query: Query, semantics: Semantics = "sql") -> str:
 
 
 def _text(value: Any, names: Mapping[str, str]) -> str:
-    """Anything of a logical query as text; `names` are what its inputs' aliases are called there."""
+    """Any part of a logical query as text; `names` maps the inputs' aliases to the names in the text."""
     if isinstance(value, Block):
         names = {each.alias: f"i{number}" for number, each in enumerate(value.inputs)}
     if isinstance(value, exp.Expression):

@@ -1,4 +1,4 @@
-"""FROM: the tables, subqueries and common table expressions that a SELECT reads, each as a part with a name."""
+"""FROM: the relations, subqueries and common table expressions that a SELECT reads, each under its alias."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _META = dict(META_COLUMNS)
 
 @dataclass(frozen=True)
 class Context:
-    """What a SELECT is read within.
+    """The context in which a SELECT is read.
 
     Attributes:
-        kind: what the statement says it creates; None for a materialized view and for what is inside a query.
+        kind: `stream` or `table`, as the statement says; None for a materialized view and for a query inside another.
         queries: the common table expressions in sight, by name.
-        outer: the inputs around, when this is a subquery of an expression.
-        read: reads a query within a context; handed in, since a query holds others.
+        outer: the inputs of the outer query, when this is a subquery of an expression.
+        read: reads a query inside this one; passed in, since importing it would be a cycle.
     """
 
     catalog: Catalog
@@ -49,7 +49,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Joined:
-    """A part and how the text joins it; `node` is None for the first."""
+    """A part and its JOIN node, which is None for the first part."""
 
     part: Part
     node: exp.Join | None

@@ -1,4 +1,4 @@
-"""GROUP BY: which expressions are the groups, which calls aggregate, and the outputs over both.
+"""GROUP BY: the group expressions, the grouping sets, and expressions over groups and calls.
 
 SELECT area, SUM(a) / COUNT(*) + SUM(a) AS x FROM s GROUP BY area
 
@@ -26,22 +26,22 @@ from jobs.query.expressions.scope import Typed, column
 from jobs.sql.dialect import position_of, sql_of
 
 _MOST_SETS = 128
-"""CUBE over seven columns; each set is a copy of every row."""
+"""The limit on grouping sets, a CUBE over seven columns: each set makes a copy of every row."""
 
 
 def read_groups(
     select: exp.Select, inputs: Inputs, outputs: tuple[Output, ...], *, constants: bool
 ) -> tuple[tuple[Typed, ...], tuple[tuple[int, ...], ...]] | None:
-    """The group expressions, each once, and the sets of their numbers; no sets when there is one, of all of them.
+    """The group expressions, each once, and the grouping sets as indexes into them; no sets for a plain GROUP BY.
 
     Args:
-        constants: ksqlDB's way: GROUP BY 1 is one group, that of the value 1; and there are no grouping sets.
+        constants: ksqlDB's semantics: GROUP BY 1 groups by the value 1, and there are no grouping sets.
 
     Returns:
         None without GROUP BY.
 
     Raises:
-        InvalidQuery: a constant, or something that cannot be compared; too many sets.
+        InvalidQuery: a constant, or values that cannot be compared; too many sets.
         NotSupported: grouping sets in ksqlDB's semantics.
         UnknownName: a column that the inputs lack, though the SELECT list may have it.
     """
@@ -81,7 +81,7 @@ def read_groups(
 
 
 def named_groups(groups: tuple[Typed, ...], outputs: tuple[Output, ...]) -> tuple[Output, ...]:
-    """The groups with names: that of the first output that shows it, or else `__k0`, …."""
+    """The groups with names: that of the first output with the same expression, or else `__k0`, …."""
     shown: dict[str, str] = {}
     for output in outputs:
         shown.setdefault(sql_of(output.expression.unnest()), output.name)
@@ -97,7 +97,7 @@ def named_groups(groups: tuple[Typed, ...], outputs: tuple[Output, ...]) -> tupl
 def over_groups(
     node: exp.Expression, groups: Mapping[str, str], calls: Calls, kept: Collection[str] = ()
 ) -> exp.Expression:
-    """An elaborated expression over the inputs as one over the names of groups and calls.
+    """An elaborated expression over the inputs, rewritten over the names of groups and calls.
 
     Args:
         groups: text of each elaborated group expression -> its name.
@@ -113,7 +113,7 @@ def over_groups(
     if call is not None:
         return column(call.name)
     if isinstance(node, exp.Column):
-        if not node.table or node.table in kept:  # the bounds of a window, and what comes after grouping
+        if not node.table or node.table in kept:  # bounds of a window; values joined after grouping
             return node.copy()
         line, place = position_of(node)
         raise InvalidQuery(
@@ -132,7 +132,7 @@ def over_groups(
 
 
 def _sets(node: exp.Expr, number: Callable[[exp.Expr], int]) -> list[tuple[int, ...]]:
-    """The sets that one item of GROUP BY stands for."""
+    """The grouping sets that one item of GROUP BY stands for."""
     match node:
         case exp.Rollup():
             items = [_one(item, number) for item in node.expressions]
@@ -149,7 +149,7 @@ def _sets(node: exp.Expr, number: Callable[[exp.Expr], int]) -> list[tuple[int, 
 
 
 def _one(node: exp.Expr, number: Callable[[exp.Expr], int]) -> tuple[int, ...]:
-    """`a`, `(a, b)` or `()`."""
+    """One grouping set, written `a`, `(a, b)` or `()`."""
     if isinstance(node, exp.Tuple):
         return tuple(number(item) for item in node.expressions)
     return (number(node),)

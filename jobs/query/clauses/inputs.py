@@ -1,9 +1,9 @@
-"""The inputs of a SELECT and the names that they bring: what `FROM a JOIN b` lets expressions say.
+"""The inputs of a SELECT, and the resolution of names over them.
 
 SELECT l.id, name, ROWTIME FROM l JOIN r ON l.id = r.id
 
-l.id      the column of l, which has an `id`, or an error that names those it has
-name      the column of the only input that has one; two: an error that names both
+l.id      the column of l, or an error that lists the columns of l
+name      the column of the only input that has one, or an error that lists both inputs
 ROWTIME   the greatest of the times of the streams: GREATEST(UNIX_TIMESTAMP(l._timestamp), …)
 """
 
@@ -23,11 +23,10 @@ from jobs.query.clauses.logical import Query
 from jobs.query.expressions.scope import Typed, column
 from jobs.sql.dialect import position_of, sql_of
 
-"""BIGINT, milliseconds: of a group's window, or of the row of a view that has windows."""
 ROWKEY = "rowkey"
 """ksqlDB's name for the key of a join whose sides are both expressions, or may both be missing."""
 OUTER = "outer"
-"""Mark on a column that belongs to the query around a subquery."""
+"""Mark on a column in a subquery that belongs to the outer query."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,14 @@ class Part:
     """One input under its alias.
 
     Attributes:
-        name: what is read, for messages.
-        source: what the planner reads.
-        columns: the visible ones, what `*` stands for.
-        hidden: what can be read by name besides: meta columns, bounds of windows.
+        name: the name of the relation or subquery, for messages.
+        source: the relation or query that the planner reads.
+        columns: the visible columns, which `*` stands for.
+        hidden: other columns that can be read by name: meta columns, bounds of windows.
         key: the visible columns of the record's key.
         row_key: the columns that identify a row, when all can be read; else empty.
-        stream: its rows are events, with a time each.
-        log: the event log of a source table, by which its past is known; None for anything else.
+        stream: True if its rows are events, each with a time.
+        log: the event log of a source table, which holds its past versions; None for anything else.
     """
 
     alias: str
@@ -69,14 +68,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The parts in the order of the text, and what else names can mean.
+    """The scope of a SELECT: the parts in the order of the text, and the other names that can be read.
 
     Attributes:
         merged: columns of JOIN … USING, by their name.
-        windowed: WINDOW is given: its bounds can be read.
+        windowed: True with WINDOW, whose bounds can be read.
         rowkey: the value that the last join is on.
         synthetic_key: no column alone has that value: both sides are expressions, or either may be missing.
-        outer: the inputs around a subquery.
+        outer: the inputs of the outer query, for a subquery.
     """
 
     parts: tuple[Part, ...]
@@ -118,7 +117,7 @@ class Inputs:
         return exp.Anonymous(this="GREATEST", expressions=times)
 
     def find(self, column: exp.Column) -> Typed | None:
-        """What the name means here or around; None when nothing does."""
+        """The meaning of a name here or in the outer query; None when there is none."""
         if column.table:
             part = self.part(column.table)
             if part is not None:
@@ -135,14 +134,14 @@ class Inputs:
         return self._unqualified(name, holders) or self._around(column)
 
     def words(self, node: exp.Expr) -> str:
-        """An elaborated expression as one would write it: without the alias of an only input."""
+        """An elaborated expression as a user would write it: without the alias of an only input."""
         made = node.copy()
         for found in made.find_all(exp.Column) if len(self.parts) == 1 else ():
             found.set("table", None)
         return sql_of(made)
 
     def _unqualified(self, name: str, holders: list[Part]) -> Typed | None:
-        """A name that no single input has."""
+        """The meaning of a name that no single input has; None when there is none."""
         if self.windowed and name in WINDOW_BOUNDS:
             return Typed(column(name), t.BIGINT)
         if name == ROWKEY and not holders and self.rowkey is not None:
@@ -179,7 +178,7 @@ class Inputs:
         return Typed(node, sql_type)
 
     def _around(self, column: exp.Column) -> Typed | None:
-        """A column of the query around this one, marked as such."""
+        """A column of the outer query, marked as such; None when it has none of that name."""
         found = self.outer.find(column) if self.outer is not None else None
         if found is None:
             return None
@@ -204,5 +203,5 @@ class Inputs:
 
 
 def from_outside(node: exp.Expr) -> bool:
-    """Whether any column in it belongs to the query around."""
+    """True if any column in the expression belongs to the outer query."""
     return any(OUTER in found.meta for found in node.find_all(exp.Column))

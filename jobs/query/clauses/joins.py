@@ -24,7 +24,7 @@ from jobs.query.clauses.from_clause import Context, Joined
 from jobs.query.clauses.inputs import Inputs, Part
 from jobs.query.clauses.keys import one_row
 from jobs.query.clauses.logical import From
-from jobs.query.clauses.within import late_rows, within_condition
+from jobs.query.clauses.within import check_streams, late_rows, within_condition
 from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Typed, column
 from jobs.sql.dialect import position_of, sql_of
@@ -102,7 +102,7 @@ class Joins:
         part = joined.part
         kind = _kind(node)
         on = self._condition(node, part, before, kind)
-        self._check_streams(joined, before)
+        check_streams(joined, before, self._context.kind)
         source: From = From(part.alias, part.source, kind, on)
         if on is None:
             single = not isinstance(part.source, Relation) and one_row(part.source)
@@ -155,40 +155,6 @@ class Joins:
             merged[name] = {"right": right, "full": Typed(both, left.type)}.get(kind, left)
         self.inputs = replace(self.inputs, merged=merged)
         return conjoined(tests)
-
-    def _check_streams(self, joined: Joined, before: Inputs) -> None:
-        """What ksqlDB asks of joins of streams, as far as it matters here too."""
-        part = joined.part
-        line, place = position_of(joined.node.this) if joined.node is not None else (None, None)
-        left_streams = [each for each in before.parts if each.stream]
-        if joined.within is not None and not (part.stream and left_streams):
-            table = part if not part.stream else before.parts[0]
-            raise InvalidQuery(
-                f"WITHIN is for joins of two streams, and '{table.name}' is a table", line=line, column=place
-            )
-        timeless = next((each for each in (*left_streams, part) if not each.has_time), None)
-        if joined.within is not None and timeless is not None:
-            raise NotSupported(
-                f"WITHIN compares times, and the rows of '{timeless.name}' have none",
-                line=line,
-                column=place,
-                hint="join the streams that it is made of",
-            )
-        if self._context.kind != "stream":
-            return
-        if part.stream and left_streams and joined.within is None:
-            raise InvalidQuery(
-                f"the join of the streams '{left_streams[-1].name}' and '{part.name}' needs WITHIN",
-                line=line,
-                column=place,
-                hint="JOIN … WITHIN 1 HOUR ON …: how far apart in time two events may be",
-            )
-        if part.stream and not left_streams:
-            raise InvalidQuery(
-                f"a stream joins a table, not the other way: FROM {part.name} JOIN {before.parts[0].name}",
-                line=line,
-                column=place,
-            )
 
     def _looks_up(self, part: Part, before: Inputs) -> bool:
         return self._context.frozen and not part.stream and any(each.stream for each in before.parts)

@@ -1,6 +1,6 @@
-"""What a query's rows are: events or rows that change; and the names of its columns.
+"""The form of a query's result: its columns, and whether its rows are events, groups or a single row.
 
-The record key of a view, and what ksqlDB asks of it, is `jobs.query.clauses.record_key`.
+The record key is in `jobs.query.clauses.record_key`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def outputs_of(query: Query) -> tuple[tuple[str, SqlType], ...]:
 
 
 def gives_events(query: Query) -> bool:
-    """Whether each row is an event of one stream, and keeps its time and place: rows are only ever added.
+    """True if each row is an event of one stream, with its time and place: rows are only ever inserted.
 
-    True for filters and projections of a stream, also when its events look up tables as of their time.
+    So it is for filters and projections of a stream, also when its events look up tables as of their time.
     """
     if isinstance(query, SetOperation):
         return query.operation == "union all" and all(gives_events(branch) for branch in query.branches)
@@ -31,12 +31,12 @@ def gives_events(query: Query) -> bool:
 
 
 def grows_by_groups(block: Block) -> bool:
-    """Whether rows of the input are put together: groups, DISTINCT, functions over partitions."""
+    """True if rows of the input are combined: by GROUP BY, DISTINCT, or functions over partitions."""
     return block.group is not None or block.distinct or bool(block.analytic)
 
 
 def one_row(query: Query) -> bool:
-    """Whether it is one row whatever happens: an aggregate over all rows."""
+    """True if the result is always exactly one row: an aggregate over all rows."""
     return (
         isinstance(query, Block)
         and query.group == ()

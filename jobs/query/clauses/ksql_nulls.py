@@ -1,10 +1,10 @@
-"""What an expression gives with SEMANTICS='ksql' where it meets NULL.
+"""NULL in expressions with SEMANTICS='ksql': a comparison with NULL is FALSE.
 
     a = b, a < b, a IN (b), a BETWEEN b AND c, a LIKE b     FALSE, not NULL
     TRANSFORM(numbers, x => x + 1) with a NULL in numbers   NULL, as any computation that fails: not [.., NULL]
 
-A condition's own NULL and FALSE are the same to WHERE, CASE and HAVING, so there a comparison stays as it is, and can
-be used for joining.
+WHERE, CASE and HAVING treat NULL like FALSE, so a comparison that is itself their condition stays as it is, and can be
+used for a join.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FUNCTIONS = ("TRANSFORM", "FILTER")
 
 
 def ksql_block(block: Block) -> Block:
-    """A block whose expressions all have ksqlDB's meaning of NULL; what joins inputs is left as it is."""
+    """A block whose expressions all have ksqlDB's meaning of NULL; join conditions stay as they are."""
     return replace(
         block,
         where=block.where and ksql_condition(block.where),
@@ -48,7 +48,7 @@ def ksql_value(expression: exp.Expression) -> exp.Expression:
 
 
 def ksql_condition(expression: exp.Expression) -> exp.Expression:
-    """The same for a condition: where it decides, NULL is as good as FALSE."""
+    """An elaborated condition with ksqlDB's meaning of NULL; the condition itself may stay NULL instead of FALSE."""
     return _condition(expression.copy())
 
 
@@ -73,18 +73,18 @@ def _value(node: exp.Expression) -> exp.Expression:
 
 
 def _with_parts(node: exp.Expression) -> exp.Expression:
-    """The node with its parts settled; those of a comparison's ESCAPE, and WHENs, are conditions."""
+    """The node with its parts converted; a WHEN and the LIKE of an ESCAPE are converted as conditions."""
     for key, part in list(node.args.items()):
         parts = part if isinstance(part, list) else [part]
-        settle = _condition if _decides(node, key) else _value
-        made = [settle(each) if isinstance(each, exp.Expression) else each for each in parts]
+        convert = _condition if _decides(node, key) else _value
+        made = [convert(each) if isinstance(each, exp.Expression) else each for each in parts]
         if any(isinstance(each, exp.Expression) for each in parts):
             node.set(key, made if isinstance(part, list) else made[0])
     return node
 
 
 def _decides(node: exp.Expression, key: str) -> bool:
-    """Whether NULL in that part does what FALSE does, or the part is only the inside of a comparison."""
+    """True if NULL in that part counts as FALSE, or if the part is only the inside of a comparison."""
     in_case = (
         isinstance(node, exp.If) and key == "this" and not (isinstance(node.parent, exp.Case) and node.parent.this)
     )

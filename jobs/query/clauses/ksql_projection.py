@@ -1,13 +1,13 @@
-"""What ksqlDB asks of the SELECT of CREATE STREAM and CREATE TABLE: it makes the key and the value of a record.
+"""ksqlDB's checks on the SELECT of CREATE STREAM and CREATE TABLE, which gives a record's key and value.
 
 | SELECT | refused, because |
 | --- | --- |
 | name FROM s | the record has no key: id is not selected |
 | id FROM s | the record has no value |
-| id, id AS again, name FROM s | the key stands in the record's key alone; its copy is AS_VALUE(id) AS again |
-| id FROM s GROUP BY id | nothing is aggregated: SELECT DISTINCT says that |
+| id, id AS again, name FROM s | the key is selected once; a copy in the value is AS_VALUE(id) AS again |
+| id FROM s GROUP BY id | nothing is aggregated: SELECT DISTINCT does the same |
 
-A materialized view is a table of the lake: none of this is asked of it.
+A materialized view is a table of the lake, with no record: none of this applies to it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from jobs.sql.dialect import sql_of
 
 
 def check_projection(query: Query, kind: Kind) -> None:
-    """Check what is selected against what the statement creates.
+    """Check the selected columns against the rules of the statement.
 
     Args:
-        kind: what it says that it creates.
+        kind: the statement creates a stream or a table.
 
     Raises:
         InvalidQuery: the key is not selected, or more than once, or nothing else is; a table groups and aggregates

@@ -1,13 +1,13 @@
-"""A SELECT, understood: names resolved, types known, conversions explicit. What `read_query` gives to the planner.
+"""The logical query, which the planner starts from: names resolved, types known, conversions explicit.
 
     Query = Block (one SELECT) | SetOperation (UNION, INTERSECT, EXCEPT of queries)
 
 The clauses of a block are listed in the order in which SQL evaluates them. Columns in the expressions are qualified
-with the alias of an input (`visit.length`) up to and with `expand`'s items (plain names); after grouping they are the
-plain names of `group` and `calls`; after analytic functions also those of `analytic`. A block without grouping and
-without analytic functions has outputs over the qualified columns. CTEs and subqueries in FROM are inputs; IN, EXISTS
-and scalar subqueries have become joins (semi, anti, left) with inputs of their own. Inputs are listed in the order in
-which they join.
+with the alias of an input (`visit.length`) up to and including `expand`, whose items have plain names; after grouping
+they are the plain names of `group` and `calls`; after analytic functions also those of `analytic`. A block without
+grouping and without analytic functions has outputs over the qualified columns. CTEs and subqueries in FROM are inputs;
+IN, EXISTS and scalar subqueries have become joins (semi, anti, left) with inputs of their own. Inputs are listed in the
+order in which they join.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Literal
 
 from sqlglot import exp
 
+from jobs.model.calls import AggregateCall, AnalyticCall
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateCall, AnalyticCall, JoinType, Output
+from jobs.model.stage import JoinType, Output
 from jobs.model.types import SqlType
 
 
@@ -30,7 +31,7 @@ class From:
         alias: unique in the block; made up (`__s0`, …) for a subquery that came from an expression.
         source: a relation of the catalog, or a query of its own (a subquery or CTE).
         join, on, frozen, as_of: as in `jobs.model.stage.Input`.
-        one_row: the source is one row whatever happens (a global aggregate), so that a join needs no condition.
+        one_row: the source always has exactly one row (a global aggregate), so that a join needs no condition.
     """
 
     alias: str
@@ -47,7 +48,7 @@ class TimeWindow:
     """WINDOW TUMBLING | HOPPING | SESSION: groups of rows that are near in time. All lengths are milliseconds.
 
     A row belongs to every [start, start + size) that holds its rowtime, `start` being a multiple of `advance`. A
-    session goes on while rows are no further than `size` apart; its bounds are the first and the last row's times.
+    session lasts while rows are no further than `size` apart; its bounds are the first and the last row's times.
     A row is late for a window, and left out, when the stream's time has passed the window's end by `grace`.
 
     Attributes:
@@ -55,7 +56,7 @@ class TimeWindow:
         advance: for hopping windows; `size` for tumbling ones.
         grace: ksqlDB's default is 24 h; EMIT FINAL without one has 0. None: no row is ever late.
         retention: parsed, and kept for EXPLAIN: windows are not forgotten.
-        final: EMIT FINAL: a window is shown once no row can come into it any more.
+        final: EMIT FINAL: a window is shown once it is closed, when no row can enter it any more.
     """
 
     kind: Literal["tumbling", "hopping", "session"]
@@ -72,7 +73,8 @@ class Block:
 
     Attributes:
         inputs: at least one.
-        where: over qualified columns. What only joins inputs (`a.x = b.y` of a comma join) is in `on` of the later one.
+        where: over qualified columns. A condition that joins inputs (`a.x = b.y` of a comma join) is in `on` of the
+            later one.
         expand: EXPLODE and other table functions in the SELECT list, as `jobs.model.stage.Core.expand`.
         time: the column that gives the rows' time, qualified (`s._timestamp`), when `window` is given.
         group: None without grouping; empty for one group of all rows. Expressions over qualified columns; a key that is
@@ -88,7 +90,7 @@ class Block:
         partition_by: PARTITION BY of a stream: expressions like those of `outputs` that make the record key.
         key: names of outputs that are the record's key (of a stream) or identify a row (of a table), when all that do
             are visible; else empty.
-        unseen_key: what would be the key and is not among the outputs, in words; ksqlDB's statements must select it.
+        unseen_key: in words, the key when it is not among the outputs; ksqlDB's statements must select it.
     """
 
     inputs: tuple[From, ...]

@@ -15,8 +15,8 @@ from jobs.engines.arrays import has_map
 from jobs.functions.aggregates.registry import functions
 from jobs.functions.scalars.contract import common
 from jobs.model import types as t
+from jobs.model.calls import AnalyticCall
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
-from jobs.model.stage import AnalyticCall
 from jobs.model.types import SqlType
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs
@@ -31,12 +31,12 @@ _NEIGHBOURS = ("LAG", "LEAD")
 _ENDS = ("FIRST_VALUE", "LAST_VALUE")
 _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 ANALYTIC_FUNCTIONS = (*_RANKINGS, "NTILE", *_NEIGHBOURS, *_ENDS, *_AGGREGATES)
-# Functions whose value is a matter of order alone; SQL asks for one, save for ROW_NUMBER.
+# Functions that mean nothing without an order; of ROW_NUMBER SQL does not require one.
 _NEED_ORDER = ("RANK", "DENSE_RANK", "NTILE", *_NEIGHBOURS)
 
 
 class AnalyticCalls:
-    """The calls of one query; the same call, written twice, is one."""
+    """The analytic calls of one query; a call that is written twice is kept once."""
 
     def __init__(self, inputs: Inputs, aggregate: Aggregate, semantics: Semantics) -> None:
         """`aggregate` reads the aggregate calls that stand inside: RANK() OVER (ORDER BY COUNT(*))."""
@@ -133,7 +133,7 @@ class AnalyticCalls:
 
 
 def _frame(spec: exp.Expr | None, name: str) -> str | None:
-    """The frame as text; None for SQL's default."""
+    """The text of a frame; None for SQL's default."""
     if spec is None:
         return None
     if name not in (*_ENDS, *_AGGREGATES):

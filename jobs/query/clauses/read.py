@@ -1,11 +1,11 @@
-"""A SELECT, understood: `read_query`.
+"""The entry point of the front end: `read_query` turns the tree of a query into a logical query.
 
     text ──parser──> tree ──read_query──> jobs.query.clauses.logical.Query ──planner──> stages
 
 Each clause has a module of its own; `jobs.query.clauses.block` calls them in the order in which SQL evaluates them:
 
     WITH, FROM    from_clause          WHERE, IN, EXISTS   subqueries, correlation     SELECT   select_list
-    JOIN          joins, within        GROUP BY            grouping                    OVER     analytic
+    JOIN          joins, within        GROUP BY            grouping                    OVER     over
     UNION, …      set_operations       WINDOW, EMIT        time_window                 keys     record_key
 """
 
@@ -22,17 +22,18 @@ from jobs.query.clauses.block import read_block
 from jobs.query.clauses.from_clause import Context, read_with
 from jobs.query.clauses.logical import Query
 from jobs.query.clauses.set_operations import read_set_operation
-from jobs.sql.dialect import parse_query, position_of
+from jobs.sql.dialect import position_of
+from jobs.sql.from_text import parse_query
 
 __all__ = ("query_of", "read_query")
 
 
 def read_query(tree: exp.Expr, catalog: Catalog, *, semantics: Semantics = "sql", kind: Kind | None = None) -> Query:
-    """Understand a query: names resolved, types known, conversions explicit.
+    """The logical query of a tree: names resolved, types known, conversions explicit.
 
     Args:
-        kind: what the statement says it creates: `stream`, `table`, or None for a materialized view. ksqlDB's rules
-            for its two statements hold then: names of columns in joins, keys that must be selected, WITHIN.
+        kind: `stream` or `table`, as the statement says; None for a materialized view. For the two, ksqlDB's rules
+            hold: names of columns in joins, keys that must be selected, WITHIN.
 
     Raises:
         UnknownName, TypeMismatch, InvalidQuery, NotSupported: with line and column where they are known.
@@ -42,7 +43,7 @@ def read_query(tree: exp.Expr, catalog: Catalog, *, semantics: Semantics = "sql"
 
 
 def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
-    """The query of a definition, read again.
+    """The logical query of a definition, read again from its text.
 
     Raises:
         SqlError: an input has changed so that the query no longer fits.

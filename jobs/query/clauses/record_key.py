@@ -1,4 +1,4 @@
-"""The key of a query's rows: which of its columns become the record's key, by ksqlDB's rules.
+"""The record key of a query's rows: the columns that ksqlDB's rules choose for it.
 
 | query | key |
 | --- | --- |
@@ -31,15 +31,15 @@ from jobs.sql.dialect import sql_of
 from jobs.sql.trees import conjuncts
 
 Alternatives = list[tuple[exp.Expression, ...]]
-"""Lists of expressions; each list alone would do as the key."""
+"""Lists of expressions, each of which can serve as the key."""
 
 
 def with_key(block: Block, joins: Joins, kind: Kind | None, semantics: Semantics) -> Block:
-    """The block with its key, or what the key would be when it is not selected.
+    """The block with its key, or with `unseen_key` when the key is not selected.
 
     Args:
-        kind: of the statement; None for what is no statement of ksqlDB's.
-        semantics: by ksqlDB's, the key of an outer join is never NULL: it is what the join is on.
+        kind: of ksqlDB's statement; None for any other query.
+        semantics: with `ksql`, the key of an outer join is never NULL: it is the value that the join is on.
     """
     inputs = joins.inputs
     if block.analytic or block.distinct:
@@ -51,12 +51,12 @@ def with_key(block: Block, joins: Joins, kind: Kind | None, semantics: Semantics
             return block
         what, wanted = "expressions of PARTITION BY", [tuple(block.partition_by)]
     elif len(inputs.parts) == 1:
-        what, wanted = "key of its input", input_keys(inputs.parts[0])
+        what, wanted = "key of its input", _input_keys(inputs.parts[0])
     elif kind is None and not any(part.stream for part in inputs.parts):
-        what, wanted = "keys of its inputs", identifying(joins)
+        what, wanted = "keys of its inputs", _identifying_keys(joins)
     else:
-        what, wanted = "column that it joins on", join_keys(joins)
-    found = shown_key(wanted, block.outputs)
+        what, wanted = "column that it joins on", _join_keys(joins)
+    found = _shown_key(wanted, block.outputs)
     if found is None:
         return replace(block, unseen_key=_in_words(wanted, inputs, what))
     made = replace(block, key=found)
@@ -92,8 +92,8 @@ def _with_group_key(block: Block, inputs: Inputs) -> Block:
     return block if block.sets else replace(block, key=tuple(key.name for key in block.group))
 
 
-def shown_key(alternatives: Alternatives, outputs: Sequence[Output]) -> tuple[str, ...] | None:
-    """The outputs that show the first alternative that is shown whole; None when none is."""
+def _shown_key(alternatives: Alternatives, outputs: Sequence[Output]) -> tuple[str, ...] | None:
+    """The outputs that hold the first alternative that is selected completely; None when there is none."""
     names: dict[str, str] = {}
     for output in outputs:
         names.setdefault(sql_of(output.expression), output.name)
@@ -113,15 +113,15 @@ def _in_words(alternatives: Alternatives, inputs: Inputs, what: str) -> str:
     return f"{what}: {' or '.join(', '.join(name(each) for each in wanted) for wanted in alternatives)}"
 
 
-def input_keys(part: Part) -> Alternatives:
-    """The key of the only input; empty lists when it has none."""
+def _input_keys(part: Part) -> Alternatives:
+    """The key of an input, as the only alternative; an empty list of expressions when it has none."""
     return [tuple(part.column(name) for name in part.key)]
 
 
-def join_keys(joins: Joins) -> Alternatives:
-    """What ksqlDB takes as the key of a join."""
+def _join_keys(joins: Joins) -> Alternatives:
+    """The alternatives that ksqlDB accepts as the key of a join."""
     parts = joins.inputs.parts
-    found: Alternatives = input_keys(parts[0])
+    found: Alternatives = _input_keys(parts[0])
     for number, each in enumerate(joins.froms[1:], 1):
         sides = _sides(each.on, each.alias, {part.alias for part in parts[:number]})
         if sides is None:
@@ -139,7 +139,7 @@ def join_keys(joins: Joins) -> Alternatives:
     return list({tuple(sql_of(each) for each in wanted): wanted for wanted in found}.values())
 
 
-def identifying(joins: Joins) -> Alternatives:
+def _identifying_keys(joins: Joins) -> Alternatives:
     """The columns that identify a row of a join of tables: the key of each input that may join several times."""
     wanted: list[exp.Expression] = []
     for part, each in zip(joins.inputs.parts, joins.froms, strict=True):
@@ -156,7 +156,7 @@ def _at_most_one(part: Part, on: exp.Expression, join: str) -> bool:
 
 
 def _sides(on: exp.Expression | None, alias: str, known: set[str]) -> tuple[exp.Expression, exp.Expression] | None:
-    """The first equality of a join's condition: the side of what stands left of it, and its own."""
+    """The first equality of a join's condition: the side over the earlier inputs, and the joined input's."""
     for term in conjuncts(on):
         if isinstance(term, exp.EQ) and is_equality(term, alias, known):
             own_first = any(node.table == alias for node in term.this.find_all(exp.Column))

@@ -1,4 +1,4 @@
-"""The SELECT list: what its columns are called, and which names they cannot have.
+"""The SELECT list: its columns, the names that they get, and the names that they cannot have.
 
 FROM s                     *, s.*      the columns by their names
 FROM l JOIN r              *, l.*      l_id, l_name, r_id, …
@@ -33,7 +33,7 @@ RESERVED = frozenset({*PSEUDO_COLUMNS, *(name for name, _ in META_COLUMNS)})
 
 @dataclass(frozen=True)
 class _Item:
-    """An output and where it was written; `part` is the input of a column that was written without AS."""
+    """An output and its node in the text; `part` is the input of a column that was written without AS."""
 
     output: Output
     node: exp.Expr
@@ -44,11 +44,11 @@ def read_outputs(select: exp.Select, inputs: Inputs, hook: Aggregate, *, prefix:
     """The visible columns of a SELECT, elaborated; an expression without a name is `ksql_col_0`, …, as in ksqlDB.
 
     Args:
-        hook: reads what stands for a value only here: aggregates, functions over windows, subqueries.
-        prefix: ksqlDB's way: a column that several inputs have is prefixed, also when it is selected once.
+        hook: reads values that only the SELECT list can hold: aggregates, functions over windows, subqueries.
+        prefix: ksqlDB's rule: a column that several inputs have is prefixed, also when it is selected once.
 
     Raises:
-        InvalidQuery: a column without a type, or with a name that is reserved or there already; and as `infer`.
+        InvalidQuery: a column without a type, or with a name that is reserved or taken; and as `infer`.
     """
     items: list[_Item] = []
     names = _Names(inputs, prefix=prefix)
@@ -111,7 +111,7 @@ def _fields(node: exp.Dot, inputs: Inputs) -> list[_Item]:
 
 
 def _unseen_keys(select: exp.Select, inputs: Inputs, names: _Names, items: list[_Item]) -> list[_Item]:
-    """ksqlDB's way: `*` also stands for what PARTITION BY makes the key."""
+    """The key columns of PARTITION BY that are not selected: ksqlDB's `*` stands for them too."""
     clause = select.args.get("partition_by")
     shown = {sql_of(item.output.expression) for item in items}
     found = []
@@ -147,7 +147,7 @@ class _Names:
         return self.made_up()
 
     def made_up(self) -> str:
-        """A name for what has none of its own, or one that no column may have, as ROWTIME."""
+        """A generated name, for an item without one or with a name that no column may have, as ROWTIME."""
         return self._free((f"ksql_col_{n}" for n in count()), self._held)
 
     def _free(self, names: Iterable[str], taken: set[str]) -> str:
@@ -163,7 +163,7 @@ def _part_of(node: exp.Expr, found: Typed, inputs: Inputs) -> Part | None:
 
 
 def _told_apart(items: list[_Item], inputs: Inputs, *, prefix: bool) -> list[_Item]:
-    """Plain columns of one name get the alias of their input before it."""
+    """The items, with the alias of the input before plain columns that share a name."""
     if prefix:
         held = Counter(name for part in inputs.parts for name, _ in part.columns)
     else:

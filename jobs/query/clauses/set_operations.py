@@ -1,4 +1,4 @@
-"""UNION, INTERSECT and EXCEPT: branches that give the same columns.
+"""UNION, INTERSECT and EXCEPT: their branches, converted to the same columns.
 
 SELECT a, b FROM s UNION ALL SELECT x, y FROM t
 
@@ -29,7 +29,7 @@ _WORDS: dict[type[exp.Expr], Operation] = {exp.Union: "union", exp.Intersect: "i
 
 
 def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation:
-    """Understand a UNION, INTERSECT or EXCEPT; `a UNION ALL b UNION ALL c` has three branches.
+    """Resolve a UNION, INTERSECT or EXCEPT; `a UNION ALL b UNION ALL c` has three branches.
 
     Raises:
         InvalidQuery: the branches differ in the number of columns.
@@ -58,7 +58,7 @@ def _operation(tree: exp.SetOperation) -> Operation:
 
 
 def _branches(tree: exp.Expr, operation: Operation) -> list[exp.Expr]:
-    """The branches; those of the same operation on the left, which does not care for brackets, are taken apart."""
+    """The branches; nested ones of the same operation are flattened, those of EXCEPT only on the left."""
     while isinstance(tree, exp.Subquery) and not tree.alias:
         tree = tree.this
     if isinstance(tree, exp.SetOperation) and _operation(tree) == operation and not tree.args.get("with_"):
@@ -88,7 +88,7 @@ def _common(left: Columns, right: Columns, operation: str, tree: exp.Expr) -> Co
 
 
 def _converted(branch: Query, columns: Columns) -> Query:
-    """A branch that gives exactly these columns."""
+    """A branch with exactly these names and types."""
     if outputs_of(branch) == columns:
         return branch
     if isinstance(branch, SetOperation) or branch.group is not None or branch.analytic or branch.distinct:
@@ -102,7 +102,7 @@ def _converted(branch: Query, columns: Columns) -> Query:
 
 
 def _around(branch: Query, columns: Columns) -> Block:
-    """A query around a branch that only names and converts."""
+    """A block around a branch that only renames and converts its columns."""
     outputs = tuple(
         Output(new, widened(Typed(column(old, "branch"), given), sql_type).expression, sql_type)
         for (old, given), (new, sql_type) in zip(outputs_of(branch), columns, strict=True)

@@ -1,4 +1,4 @@
-"""Subqueries of expressions, as joins.
+"""Subqueries in expressions, turned into joins.
 
     WHERE a IN (SELECT b FROM t)                          __s0: semi, on a = __s0.b
     WHERE a NOT IN (SELECT b FROM t)                      __s0: anti, on a = __s0.b OR a IS NULL OR __s0.b IS NULL
@@ -6,8 +6,8 @@
     (SELECT MAX(x) AS m FROM t)                           __s0: left, one row;  __s0.m
     (SELECT MAX(x) AS m FROM t WHERE t.k = s.k)           __s0: left, on __s0.__c0 = s.k, over GROUP BY t.k;  __s0.m
 
-What joins a subquery with the query around it ("correlates") must stand between the ANDs of its WHERE. How it is taken
-out of there is `jobs.query.clauses.correlation`'s.
+A condition that joins a subquery with the outer query ("correlates" it) must stand between the ANDs of its WHERE;
+`jobs.query.clauses.correlation` lifts it out.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _MEMBER = "__member"
 
 
 class Subqueries:
-    """The subqueries in the expressions of one SELECT, and the inputs (`froms`) that they have become."""
+    """The subqueries in the expressions of one SELECT, and the inputs (`froms`) that they become."""
 
     def __init__(self, inputs: Inputs, context: Context, padded: set[str]) -> None:
-        """`padded`: the inputs whose columns are NULL where an outer join found nothing."""
+        """Begin with none; `padded` are the inputs whose columns are NULL where an outer join finds nothing."""
         self._inputs = inputs
         self._context = context
         self._padded = padded
@@ -48,14 +48,14 @@ class Subqueries:
 
     @property
     def values(self) -> list[From]:
-        """The inputs that give a value to expressions."""
+        """The inputs that stand for a value in an expression."""
         return [each for each in self.froms if each.join == "left"]
 
     def where(self, tree: exp.Expr) -> list[exp.Expression]:
         """The conditions of a WHERE that stay, elaborated; IN and EXISTS between its ANDs become inputs.
 
         Raises:
-            SqlError: a condition that cannot be, with its place.
+            SqlError: a condition that is not valid or not supported, with its position.
         """
         kept: list[exp.Expression] = []
         waiting = []
@@ -75,7 +75,7 @@ class Subqueries:
         return kept
 
     def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
-        """A subquery that stands for a value, as a column of the input that it has become; None for anything else.
+        """A subquery that stands for a value, as a column of the input that it becomes; None for anything else.
 
         Raises:
             NotSupported: it is not one aggregate; or a condition with a subquery stands where it cannot be a join.
@@ -122,7 +122,7 @@ class Subqueries:
         self._join(inner, (equal, *inner.on), "anti" if negated else "semi", node, null_aware=negated)
 
     def _equal(self, value: Typed, member: Typed) -> exp.Expression:
-        """`value = member`, with what both need to be compared."""
+        """The condition `value = member`, with the conversions that the comparison needs."""
         part = Part(_MEMBER, "the subquery", Relation("", (), "keyed"), ((_MEMBER, member.type),), {})
         inputs = Inputs((*self._inputs.parts, part), self._inputs.merged)
         made = condition(exp.EQ(this=value.expression, expression=column(_MEMBER, _MEMBER)), inputs, "IN")
@@ -154,7 +154,7 @@ class Subqueries:
         self,
         inner: Lifted,
         on: Sequence[exp.Expression],
-        kind: JoinType,
+        join: JoinType,
         node: exp.Expr,
         *,
         null_aware: bool = False,
@@ -165,10 +165,10 @@ class Subqueries:
                 f"a subquery is maintained when an equality joins it with the query around: {sql_of(node)}",
                 hint="WHERE inner.x = outer.y",
             )
-        self.froms.append(From(inner.alias, inner.source, kind, conjoined(on)))
+        self.froms.append(From(inner.alias, inner.source, join, conjoined(on)))
 
     def _known(self, node: exp.Expression) -> bool:
-        """Whether a value can never be NULL: a constant, a primary key, or what WHERE says IS NOT NULL."""
+        """True if a value is never NULL: a constant, a primary key, or tested by IS NOT NULL in WHERE."""
         if isinstance(node, exp.Literal) or sql_of(node) in self._not_null:
             return True
         part = self._inputs.part(node.table) if isinstance(node, exp.Column) else None
@@ -177,7 +177,7 @@ class Subqueries:
         )
 
     def _known_inside(self, node: exp.Expression, inner: Lifted) -> bool:
-        """The same of a value of a subquery."""
+        """True if a subquery's value is never NULL, for the same reasons."""
         if isinstance(node, exp.Literal) or any(_tests_not_null(t) and t.this.this == node for t in inner.on):
             return True
         if not isinstance(node, exp.Column) or not isinstance(inner.source, Relation):
@@ -194,7 +194,7 @@ def _terms(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def _predicate(term: exp.Expr) -> tuple[exp.Expr, bool] | None:
-    """The IN or EXISTS that a condition is, and whether it is negated; None when it is neither."""
+    """The IN or EXISTS of a condition, and whether it is negated; None for any other condition."""
     negated = False
     while isinstance(term, exp.Not | exp.Paren):
         negated ^= isinstance(term, exp.Not)

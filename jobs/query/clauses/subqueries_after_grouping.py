@@ -1,4 +1,4 @@
-"""Subqueries that stand for a value in what comes after grouping: HAVING COUNT(*) > (SELECT AVG(n) FROM t).
+"""Scalar subqueries in HAVING and the clauses after it, joined with the groups.
 
 SELECT k, COUNT(*) AS c FROM s GROUP BY k HAVING COUNT(*) > (SELECT AVG(n) AS a FROM t)
 
@@ -26,8 +26,8 @@ def after_groups(block: Block, values: Sequence[From]) -> Block:
     """A grouped block whose HAVING, outputs or functions over windows read `values`, as a query over its groups.
 
     Args:
-        block: everything after grouping is over the names of groups and calls, and over the columns of `values`; so
-            are the conditions of `values`.
+        block: its clauses after grouping are over the names of groups and calls and the columns of `values`; so are
+            the conditions of `values`.
     """
     assert block.group is not None
     shown = [*block.group, *(Output(call.name, column(call.name), call.type) for call in block.calls)]
@@ -68,7 +68,7 @@ def after_groups(block: Block, values: Sequence[From]) -> Block:
 
 
 def _read_before(block: Block, early: Sequence[From]) -> set[str]:
-    """The values that WHERE, or the condition of another input, reads as well."""
+    """The aliases of the values that WHERE, or the condition of another input, reads as well."""
     nodes = [block.where, *(each.on for each in early)]
     return {alias for node in nodes if node is not None for alias in aliases(node)}
 
@@ -78,7 +78,7 @@ def _outside_or_none(node: exp.Expression | None) -> exp.Expression | None:
 
 
 def _outside(node: exp.Expression) -> exp.Expression:
-    """An expression over names of groups and calls as one over the columns of `__g`; items of functions stay."""
+    """An expression over groups and calls, rewritten over the columns of `__g`; analytic calls keep their names."""
 
     def qualified(each: exp.Expr) -> exp.Expr:
         plain = isinstance(each, exp.Column) and not each.table and not each.name.startswith("__w")

@@ -1,4 +1,4 @@
-"""Functions of the SELECT list that make several rows of one: EXPLODE, CUBE_EXPLODE.
+"""Table functions in the SELECT list, which make several rows of one: EXPLODE, CUBE_EXPLODE.
 
 SELECT id, EXPLODE(tags) AS tag FROM s
 
@@ -16,18 +16,18 @@ from jobs.sql.dialect import sql_of
 
 
 class TableFunctions:
-    """The calls of one query, each an array whose items come row by row, side by side."""
+    """The table functions of one query, each an array; the items of several arrays share rows, side by side."""
 
     def __init__(self) -> None:
         self._found: dict[str, Output] = {}
 
     @property
     def found(self) -> tuple[Output, ...]:
-        """The arrays, by the names of their items."""
+        """The arrays, each under the name of its items' column."""
         return tuple(self._found.values())
 
     def read(self, node: exp.Expression, typed: Infer) -> Typed | None:
-        """A call, as the plain column of its items; None when `node` is something else.
+        """A call, as the column of its items; None when `node` is something else.
 
         Raises:
             TypeMismatch: as `items_of`.

@@ -1,4 +1,4 @@
-"""WINDOW and EMIT of a SELECT: which window the groups have, and the time that places a row in it."""
+"""WINDOW and EMIT of a SELECT: the window of its groups, and the time that places a row in it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from jobs.sql.dialect import position_of
 from jobs.sql.time_clauses import milliseconds
 
 BOUNDS = tuple(Output(name, column(name), BIGINT) for name in WINDOW_BOUNDS)
-"""What can be read of a group's window."""
-# ksqlDB's, for its statements: a row that is a day late is left out.
+"""The bounds of a group's window, as columns that can be read after grouping."""
+# ksqlDB's default, for its statements: a row that is a day late is left out.
 DEFAULT_GRACE = 24 * 60 * 60 * 1000
 
 
@@ -28,7 +28,7 @@ def read_window(
     """The window, and the column that gives the rows' time; nothing without WINDOW.
 
     Args:
-        default_grace: when GRACE PERIOD is not given, and the window is not EMIT FINAL.
+        default_grace: the grace when GRACE PERIOD is not given and the window is not EMIT FINAL.
 
     Raises:
         InvalidQuery: EMIT FINAL without a window; rows without a time; lengths that do not fit together.
@@ -58,5 +58,5 @@ def read_window(
         raise InvalidQuery("RETENTION must be at least SIZE and GRACE PERIOD together", line=line, column=place)
     if grace is None:
         grace = 0 if final else default_grace
-    kind = cast(Literal["tumbling", "hopping", "session"], node.name.lower())
-    return TimeWindow(kind, size, advance, grace, retention, final), time
+    window_type = cast(Literal["tumbling", "hopping", "session"], node.name.lower())
+    return TimeWindow(window_type, size, advance, grace, retention, final), time

@@ -1,1 +1,1 @@
-"""Types of expressions, and what is implicit in their text made explicit in their trees."""
+"""Type inference: what is implicit in an expression's text made explicit in its tree."""

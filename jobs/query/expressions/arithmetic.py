@@ -1,4 +1,4 @@
-"""Numbers: the types of literals, and of `+ - * / %`.
+"""Arithmetic: the types of number literals and of `+ - * / %`.
 
 Integers divide towards zero. DECIMAL follows Spark's rules for digits, with an explicit CAST so that DuckDB, whose own
 rules differ, gives the same. A division by zero is NULL; an overflow is an error in both engines, never a wrap.
@@ -22,7 +22,7 @@ _QUOTIENT_SCALE = 6
 
 
 def literal(node: exp.Literal) -> Typed:
-    """A text, or a number: INT, BIGINT or DECIMAL by its digits, DOUBLE when it has an exponent."""
+    """A literal with its type: VARCHAR, or INT, BIGINT or DECIMAL by its digits, DOUBLE when it has an exponent."""
     text = node.name
     made = exp.Literal(this=text, is_string=node.is_string)
     if node.is_string:
@@ -42,7 +42,7 @@ def negated(value: Typed) -> Typed:
     """`-value`.
 
     Raises:
-        TypeMismatch: it is no number.
+        TypeMismatch: the value is not a number.
     """
     if not value.type.is_numeric:
         raise TypeMismatch(f"- takes a number, not {value.type}: {sql_of(value.expression)}")
@@ -50,10 +50,10 @@ def negated(value: Typed) -> Typed:
 
 
 def arithmetic(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
-    """`left operator right`.
+    """The expression `left operator right`, with the type of its result.
 
     Raises:
-        TypeMismatch: not two numbers (`+` also joins two texts).
+        TypeMismatch: the operands are not two numbers (`+` also joins two texts).
     """
     sql_type = common_type(left.type, right.type)
     if operator is exp.Add and sql_type == t.VARCHAR:
@@ -83,7 +83,7 @@ def _decimals(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
 
 
 def _decimal_type(operator: type[exp.Binary], left: SqlType, right: SqlType) -> SqlType:
-    """Spark's rules (its class DecimalPrecision)."""
+    """The result type by Spark's rules (its class DecimalPrecision)."""
     p1, s1, p2, s2 = left.precision, left.scale, right.precision, right.scale
     scale = max(s1, s2)
     if operator is exp.Mul:

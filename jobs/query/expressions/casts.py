@@ -1,6 +1,6 @@
 """Conversions between types: the ones that lose nothing, and CAST.
 
-A CAST that has no value (`'abc'` as INT, 3e9 as INT) is NULL, as in ksqlDB, where it does not stop the query either.
+A CAST of a value that the type cannot hold (`'abc'` as INT, 3e9 as INT) is NULL: ksqlDB does not stop the query either.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from jobs.sql.types_text import data_type
 
 _WHOLE = (BaseType.INT, BaseType.BIGINT)
 _FRACTIONS = (BaseType.DECIMAL, BaseType.DOUBLE)
-_TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
-# (from, to) -> the function that does it, where the engines' own CAST differ. None: their CAST does.
+# (from, to) -> the function to apply before the CAST, where the engines' own CASTs differ; None where they agree.
 _PAIRS: dict[tuple[BaseType, BaseType], str | None] = {
     **{(source, target): "CUT" for source in _FRACTIONS for target in _WHOLE},
     **{(source, target): None for source in t.NUMERIC for target in t.NUMERIC if source not in _FRACTIONS},
@@ -31,8 +30,8 @@ _PAIRS: dict[tuple[BaseType, BaseType], str | None] = {
     (BaseType.DATE, BaseType.TIMESTAMP): None,
     (BaseType.TIMESTAMP, BaseType.DATE): None,
 }
-# Functions that convert all the way: no CAST follows.
-_WHOLE_WAY = {
+# Functions that give the target type themselves: no CAST follows.
+_DIRECT = {
     (BaseType.DOUBLE, BaseType.VARCHAR): "DOUBLE_TEXT",
     (BaseType.TIMESTAMP, BaseType.VARCHAR): "TIMESTAMP_TEXT",
     (BaseType.TIME, BaseType.VARCHAR): "TIME_TEXT",
@@ -42,7 +41,7 @@ _WHOLE_WAY = {
 
 
 def widened(value: Typed, sql_type: SqlType) -> Typed:
-    """`value` as the wider type `kind`, which `common_type` found."""
+    """`value` widened to `sql_type`, a type that `common_type` found."""
     if value.type == sql_type:
         return value
     if _has_fields(value.type):
@@ -51,14 +50,14 @@ def widened(value: Typed, sql_type: SqlType) -> Typed:
 
 
 def beside(value: Typed, sql_type: SqlType) -> Typed:
-    """`value` as an operand of type `kind`: as `widened`, without the CAST where both engines widen alike."""
+    """`value` as an operand of type `sql_type`: like `widened`, but without a CAST where both engines widen alike."""
     if sql_type.base in (BaseType.BIGINT, BaseType.DOUBLE) and value.type.is_numeric:
         return Typed(value.expression, sql_type)
     return widened(value, sql_type)
 
 
 def converted(value: Typed, sql_type: SqlType) -> Typed:
-    """`CAST(value AS kind)`.
+    """The conversion `CAST(value AS sql_type)`.
 
     Raises:
         TypeMismatch: there is no such conversion.
@@ -70,8 +69,8 @@ def converted(value: Typed, sql_type: SqlType) -> Typed:
         return members_converted(value, sql_type, converted)
     if value.type.is_nested and sql_type.base is BaseType.VARCHAR:
         return text_of(value, converted)
-    if pair in _WHOLE_WAY:
-        return Typed(exp.Anonymous(this=_WHOLE_WAY[pair], expressions=[value.expression]), sql_type)
+    if pair in _DIRECT:
+        return Typed(exp.Anonymous(this=_DIRECT[pair], expressions=[value.expression]), sql_type)
     if pair not in _PAIRS:
         raise TypeMismatch(f"{value.type} cannot be converted to {sql_type}")
     through = _PAIRS[pair]
@@ -84,11 +83,11 @@ def converted(value: Typed, sql_type: SqlType) -> Typed:
 
 
 def _has_fields(sql_type: SqlType) -> bool:
-    """Whether a STRUCT is inside: the engines' CASTs match its fields by place, or by name."""
+    """True if the type contains a STRUCT, whose fields one engine's CAST matches by place, the other's by name."""
     return sql_type.base is BaseType.STRUCT or any(_has_fields(inner) for inner in sql_type.args)
 
 
 def asked(value: Typed) -> Typed:
-    """A conversion by TRY_CAST: that it may be NULL is what was asked for, and no failure."""
+    """A conversion that the user wrote as TRY_CAST, marked so that a NULL result is not counted as a failure."""
     value.expression.meta["asked"] = True
     return value

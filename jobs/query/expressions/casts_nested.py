@@ -18,12 +18,12 @@ from jobs.sql.trees import call, identifier
 from jobs.sql.types_text import data_type
 
 Convert = Callable[[Typed, SqlType], Typed]
-# Functions within each other each bind it anew; none of them uses another's.
+# Nested lambdas share the name: each binds its own, and none reads that of an outer one.
 _VARIABLE = "__c"
 
 
 def members_converted(value: Typed, sql_type: SqlType, convert: Convert) -> Typed:
-    """`value`, an ARRAY, MAP or STRUCT, as another type of its kind; fields are matched by name."""
+    """`value`, an ARRAY, MAP or STRUCT, as another ARRAY, MAP or STRUCT type; fields are matched by name."""
     if sql_type.base is BaseType.ARRAY:
         return Typed(_each(value, lambda item: convert(item, sql_type.args[0]).expression), sql_type)
     if sql_type.base is BaseType.MAP:
@@ -49,7 +49,7 @@ def field(value: Typed, name: str, sql_type: SqlType) -> Typed:
 
 
 def text_of(value: Typed, convert: Convert) -> Typed:
-    """`[1, 2]`, `{a=1}`, `Struct{a=1}`: as ksqlDB writes what is nested; NULL inside is the word null."""
+    """A nested value as text, as in ksqlDB: `[1, 2]`, `{a=1}`, `Struct{a=1}`; NULL inside is the word null."""
 
     def text(inner: Typed) -> exp.Expression:
         return convert(inner, t.VARCHAR).expression
@@ -69,7 +69,7 @@ def text_of(value: Typed, convert: Convert) -> Typed:
 
 
 def json_of(value: Typed, convert: Convert) -> Typed:
-    """JSON's text; NULL is the word null."""
+    """A value as JSON text; NULL is the word null."""
 
     def json(inner: Typed) -> exp.Expression:
         return json_of(inner, convert).expression
@@ -78,7 +78,7 @@ def json_of(value: Typed, convert: Convert) -> Typed:
     if base is BaseType.ARRAY:
         made = _framed("[", _joined(_each(value, json), ","), "]").expression
     elif base is BaseType.MAP:
-        pairs = _each(entries(value), lambda pair: _concatenated(_name(text_key(pair, convert)), json(_value(pair))))
+        pairs = _each(entries(value), lambda pair: _concatenated(_name(_text_key(pair, convert)), json(_value(pair))))
         made = _framed("{", _joined(pairs, ","), "}").expression
     elif base is BaseType.STRUCT:
         members = [
@@ -95,7 +95,7 @@ def json_of(value: Typed, convert: Convert) -> Typed:
     return Typed(_or_null(made), t.VARCHAR)
 
 
-def text_key(pair: Typed, convert: Convert) -> exp.Expression:
+def _text_key(pair: Typed, convert: Convert) -> exp.Expression:
     """The key of an entry as text."""
     return convert(_key(pair), t.VARCHAR).expression
 

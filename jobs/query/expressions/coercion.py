@@ -1,4 +1,4 @@
-"""Values that stand side by side: literals take the type of the others, as in ksqlDB.
+"""Coercion of literals to the type of the values beside them, as in ksqlDB.
 
 x IN (1, 2.5, '3')                  the text is read as a number
 GREATEST(clock, '09:16:00')         as a time
@@ -22,23 +22,19 @@ from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.scope import Typed
 
 _READERS: dict[BaseType, Callable[[str], object]] = {
-    BaseType.DATE: lambda text: dt.date.fromisoformat(
-        text if len(text) > 7 else text + "-01" * ((10 - len(text)) // 3)
-    ),
+    BaseType.DATE: lambda text: dt.date.fromisoformat(_whole_date(text)),
     BaseType.TIME: dt.time.fromisoformat,
-    BaseType.TIMESTAMP: lambda text: dt.datetime.fromisoformat(
-        text if len(text) > 7 else text + "-01" * ((10 - len(text)) // 3)
-    ),
+    BaseType.TIMESTAMP: lambda text: dt.datetime.fromisoformat(_whole_date(text)),
 }
 _FORMS = {BaseType.DATE: "'2024-01-31'", BaseType.TIME: "'13:45:00'", BaseType.TIMESTAMP: "'2024-01-31T13:45:00'"}
 _NUMBER = re.compile(r"\s*([+-]?)([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*")
 
 
-def together(what: str, values: Sequence[Typed]) -> list[Typed]:
-    """The values, those that are texts read as what the others are; not yet widened to one type.
+def together(values: Sequence[Typed]) -> list[Typed]:
+    """The values, with text literals read as the type of the others; not yet widened to one type.
 
     Raises:
-        TypeMismatch: they have no common type, or a text cannot be read as one of theirs.
+        TypeMismatch: a text cannot be read as the type of the others.
     """
     firm = [value.type for value in values if not _is_text(value) and value.type.base is not BaseType.NULL]
     if not firm:
@@ -52,17 +48,24 @@ def together(what: str, values: Sequence[Typed]) -> list[Typed]:
 
 
 def shared_type(what: str, values: Sequence[Typed]) -> tuple[list[Typed], SqlType]:
-    """The values as `together` reads them, widened to their common type."""
-    read = together(what, values)
+    """The values as `together` reads them, widened to their common type.
+
+    Args:
+        what: whose values they are, for the error.
+
+    Raises:
+        TypeMismatch: they have no common type; and as `together`.
+    """
+    read = together(values)
     sql_type = common(what, [value.type for value in read])
     return [widened(value, sql_type) for value in read], sql_type
 
 
 def read_as(value: Typed, sql_type: SqlType) -> Typed:
-    """A text literal read as `kind`, also inside of ARRAY, MAP and STRUCT; anything else as it is.
+    """A text literal read as `sql_type`, also inside ARRAY, MAP and STRUCT; anything else as it is.
 
     Raises:
-        TypeMismatch: the text is none.
+        TypeMismatch: the text cannot be read as that type.
     """
     if value.type == sql_type or not _is_text(value):
         return _read_inside(value, sql_type)
@@ -78,7 +81,7 @@ def as_time(value: Typed, sql_type: SqlType) -> Typed:
     """A text literal as a DATE, TIME or TIMESTAMP, in UTC.
 
     Raises:
-        TypeMismatch: it is none.
+        TypeMismatch: it cannot be read as that type.
     """
     text = value.expression.name
     try:
@@ -91,13 +94,18 @@ def as_time(value: Typed, sql_type: SqlType) -> Typed:
 
 
 def as_text(value: Typed) -> Typed:
-    """A literal as a text."""
+    """A number or BOOLEAN literal as a text literal; anything else as it is."""
     node = value.expression
     if isinstance(node, exp.Literal) and not node.is_string:
         return Typed(exp.Literal.string(node.name), t.VARCHAR)
     if isinstance(node, exp.Boolean):
         return Typed(exp.Literal.string("true" if node.this else "false"), t.VARCHAR)
     return value
+
+
+def _whole_date(text: str) -> str:
+    """A text that begins with a date; 2024 and 2024-03 are completed to the first day."""
+    return text if len(text) > 7 else text + "-01" * ((10 - len(text)) // 3)
 
 
 def _is_text(value: Typed) -> bool:
@@ -145,7 +153,7 @@ def _read_inside(value: Typed, sql_type: SqlType) -> Typed:
 
 
 def _inner(nodes: Sequence[exp.Expression], given: SqlType, wanted: SqlType) -> tuple[list[exp.Expression], SqlType]:
-    """Items of one type, read as another where each is a literal, or NULL."""
+    """Items of type `given`, their literals and NULLs read as `wanted`, widened to their common type."""
     items = [Typed(exp.Null(), t.NULL) if _is_null(node) else Typed(node, given) for node in nodes]
     read = [read_as(item, wanted) for item in items]
     sql_type = common("the items", [item.type for item in read])

@@ -49,7 +49,7 @@ def _comparable(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed
 
 
 def _sorted_entries(value: Typed) -> Typed:
-    """A map as what can be compared: its entries in the order of their keys."""
+    """A map in a form that can be compared: its entries in the order of their keys."""
     made = exp.Anonymous(this="ENTRIES", expressions=[value.expression, exp.true()])
     return Typed(made, entries(value).type)
 
@@ -107,7 +107,7 @@ def _contained(node: exp.In, typed: Infer) -> Typed:
 
 def _alike(this: Typed, others: Sequence[Typed]) -> list[Typed]:
     """A value and those it is compared with, where literals take the type of the others."""
-    return together("IN", [this, *(_read_text(other, this) for other in others)])
+    return together([this, *(_read_text(other, this) for other in others)])
 
 
 def _like(node: exp.Like, typed: Infer) -> Typed:
@@ -142,7 +142,7 @@ def _case(node: exp.Case, typed: Infer) -> Typed:
 def _whens(
     typed: Infer, subject: exp.Expr | None, whens: Sequence[exp.Expr], node: exp.Case
 ) -> tuple[exp.Expression | None, list[exp.Expression]]:
-    """The subject of `CASE subject WHEN value …`, and what stands after each WHEN."""
+    """The subject of `CASE subject WHEN value …`, and the value or condition of each WHEN."""
     if subject is None:
         return None, [_truth(typed, when) for when in whens]
     this = typed(subject)
@@ -154,7 +154,7 @@ def _whens(
 
 
 def _read_text(side: Typed, other: Typed) -> Typed:
-    """A text beside a date or time is read as one, and beside ROWTIME as a timestamp: `rowtime > '2024-01-31'`."""
+    """A text read as the date or time it is compared with, beside ROWTIME as a timestamp: `rowtime > '2024-01-31'`."""
     of_event = isinstance(other.expression, exp.Anonymous) and other.expression.name == "UNIX_TIMESTAMP"
     sql_type = t.TIMESTAMP if of_event else other.type
     if sql_type.base not in _TEMPORAL or side.type.base is not BaseType.VARCHAR:

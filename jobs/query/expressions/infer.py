@@ -1,6 +1,6 @@
-"""Types of expressions, and their elaboration: what is implicit in the text becomes explicit in the tree.
+"""Type inference and elaboration: what is implicit in an expression's text becomes explicit in its tree.
 
-    INT / INT           CAST(DIV(a, b) AS INT)           division of integers, in both engines' words
+    INT / INT           CAST(DIV(a, b) AS INT)           integer division, for both engines
     price * 2           price * CAST(2 AS DECIMAL(10, 0))
     rowtime             UNIX_TIMESTAMP(_timestamp)
     r.area              area
@@ -34,21 +34,21 @@ from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.types_text import data_type, type_of
 
 Aggregate = Callable[[exp.Expression, Infer], Typed | None]
-"""Reads a node as an aggregate call, with a way to elaborate its arguments; None when it is none."""
+"""Reads a node as an aggregate call and elaborates its arguments; gives None for any other node."""
 
 
 def infer(node: exp.Expr, scope: Names, aggregate: Aggregate | None = None) -> Typed:
     """Type and elaborate one expression.
 
     Args:
-        aggregate: reads aggregate calls; None where there can be none.
+        aggregate: reads aggregate calls; None where they are not allowed.
 
     Raises:
         UnknownName, TypeMismatch, InvalidQuery, NotSupported: with line and column.
     """
 
     def typed(inner: exp.Expr) -> Typed:
-        # Whatever goes wrong below gets this node's place, unless a node further in had one to give.
+        # An error from below gets this node's position, unless a node further in had one.
         try:
             return _typed(inner, scope, aggregate, typed)
         except SqlError as error:
@@ -126,8 +126,8 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
         raise _unknown_function(node)
     arguments = [typed(argument) for argument in node.expressions]
     if scalar.alike:
-        arguments = together(name, arguments)
-    scalar = _for_kind(scalar, arguments)
+        arguments = together(arguments)
+    scalar = _for_types(scalar, arguments)
     wanted, result = scalar.signature(name, tuple(a.type for a in arguments))
     parts = [widened(a, sql_type).expression for a, sql_type in zip(arguments, wanted, strict=True)]
     for index in scalar.constant:
@@ -137,12 +137,12 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
         scalar.check([part.name if isinstance(part, exp.Literal) else None for part in parts])
     made: exp.Expression = exp.Anonymous(this=scalar.name, expressions=parts)
     if written is not None:
-        made.meta.update(node.meta)  # so that it is known again
+        made.meta.update(node.meta)  # so that `function_at` finds it when this is elaborated again
     return Typed(exp.Cast(this=made, to=data_type(result)) if scalar.exact else made, result)
 
 
-def _for_kind(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:
-    """The function, or the one that takes its place for arguments of such a type."""
+def _for_types(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:
+    """The function, or the one that replaces it for arguments of that type."""
     base = next((each.type.base for each in arguments if each.type.base is not BaseType.NULL), BaseType.NULL)
     return find(dict(scalar.instead).get(base, "")) or scalar
 

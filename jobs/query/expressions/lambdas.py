@@ -12,6 +12,7 @@ not find it. Over a map the function is elaborated to one over the map's entries
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -66,21 +67,22 @@ def higher_order(node: exp.Anonymous, typed: Infer, bound: Bound, depth: int) ->
     return call.transformed() if name == "TRANSFORM" else call.filtered()
 
 
+@dataclass(frozen=True)
 class _Call:
-    """One call, over the items of an array; those of a map are pairs that the function sees as two variables."""
+    """One call, over the items of an array; those of a map are pairs that the function sees as two variables.
 
-    def __init__(
-        self,
-        name: str,
-        source: Typed,
-        of_map: bool,
-        rest: Sequence[exp.Expr],
-        typed: Infer,
-        bound: Bound,
-        entry: str,
-    ) -> None:
-        self.name, self.source, self.of_map, self.rest = name, source, of_map, rest
-        self.typed, self.bound, self.entry = typed, bound, entry
+    Attributes:
+        rest: the arguments after the array or map.
+        entry: the variable that stands for a pair.
+    """
+
+    name: str
+    source: Typed
+    of_map: bool
+    rest: Sequence[exp.Expr]
+    typed: Infer
+    bound: Bound
+    entry: str
 
     def transformed(self) -> Typed:
         if not self.of_map:

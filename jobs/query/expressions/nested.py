@@ -1,4 +1,4 @@
-"""Elaboration of what makes and reaches into ARRAY, MAP and STRUCT."""
+"""Elaboration of the constructors of ARRAY, MAP and STRUCT, and of access to their elements and fields."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def _array(node: exp.Array, typed: Infer) -> Typed:
 
 def _struct(node: exp.Anonymous, typed: Infer) -> Typed:
     members = _pairs(node, "STRUCT(name := value, …)")
-    names_ = [key.name for key, _ in members]
-    if len(set(names_)) != len(names_) or not all(isinstance(key, exp.Identifier) for key, _ in members):
+    names = [key.name for key, _ in members]
+    if len(set(names)) != len(names) or not all(isinstance(key, exp.Identifier) for key, _ in members):
         raise InvalidQuery("the fields of a STRUCT need names, each its own: STRUCT(name := value, …)")
     values = [typed(value) for _, value in members]
     pairs = [
         exp.PropertyEQ(this=key.copy(), expression=value.expression)
         for (key, _), value in zip(members, values, strict=True)
     ]
-    kinds = [(name, value.type) for name, value in zip(names_, values, strict=True)]
-    return Typed(exp.Anonymous(this="STRUCT", expressions=pairs), t.struct(*kinds))
+    fields = [(name, value.type) for name, value in zip(names, values, strict=True)]
+    return Typed(exp.Anonymous(this="STRUCT", expressions=pairs), t.struct(*fields))
 
 
 def _map(node: exp.Anonymous, typed: Infer) -> Typed:
@@ -78,7 +78,7 @@ def _map(node: exp.Anonymous, typed: Infer) -> Typed:
 
 
 def _named(key: Typed) -> Typed:
-    """A key of a MAP, which has none that is NULL: as in ksqlDB its name is the word null."""
+    """A key of a MAP, which cannot be NULL: as in ksqlDB, NULL becomes the text null."""
     if key.type.base is BaseType.NULL:
         return Typed(exp.Literal.string("null"), t.VARCHAR)
     known = is_constant(key.expression) or (
@@ -101,7 +101,7 @@ def _key(node: exp.Expression) -> exp.Expression:
 
 
 def is_constant(node: exp.Expression) -> bool:
-    """Whether it is a literal, perhaps with a sign."""
+    """True if the expression is a literal, perhaps with a sign."""
     return isinstance(node, exp.Literal) or (isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal))
 
 

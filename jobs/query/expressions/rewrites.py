@@ -1,4 +1,4 @@
-"""Functions that are elaborated into others: short for a cast, an older name, or written with a unit of time.
+"""Functions that are elaborated into others: short forms, older names, and arithmetic with units of time.
 
 DATEADD(DAYS, 5, day)             ADD_DAYS(day, 5)
 TIMESTAMPSUB(HOURS, i, at)        ADD_MILLISECONDS(at, -i * 3600000)
@@ -22,16 +22,16 @@ from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.trees import call
 
 _DAY = 86_400_000
-UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": _DAY, "WEEK": 7 * _DAY}
-"""Units of time by their names (an S may follow), in milliseconds."""
+_UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": _DAY, "WEEK": 7 * _DAY}
+"""Units of time in milliseconds, by name (an S may follow)."""
 
 
-def unit_of(node: exp.Expr) -> int | None:
+def _unit_of(node: exp.Expr) -> int | None:
     """The length of the unit that a bare word names; None when it names none."""
     if not isinstance(node, exp.Column) or node.table:
         return None
     name = node.name.upper()
-    return UNITS.get(name) or UNITS.get(name.removesuffix("S"))
+    return _UNITS.get(name) or _UNITS.get(name.removesuffix("S"))
 
 
 def _shifted(sql_type: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], Typed]:
@@ -39,7 +39,7 @@ def _shifted(sql_type: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], T
         if len(node.expressions) != 3:
             raise TypeMismatch(f"{node.name} takes 3 arguments: {node.name}(DAYS, number, value)")
         unit, number, value = node.expressions
-        length = unit_of(unit)
+        length = _unit_of(unit)
         if length is None:
             raise TypeMismatch(f"argument 1 of {node.name} is a unit of time", hint="DAYS, HOURS, … MILLISECONDS")
         amount, moment = typed(number), typed(value)
@@ -57,7 +57,7 @@ def _shifted(sql_type: SqlType, sign: int) -> Callable[[exp.Anonymous, Infer], T
 def _sum(sql_type: SqlType, moment: Typed, amount: Typed, length: int) -> Typed:
     product = arithmetic(exp.Mul, Typed(exp.Paren(this=amount.expression), t.BIGINT), _whole(length))
     if sql_type.base is BaseType.DATE:
-        # What is left over of a day is cut off, as in ksqlDB.
+        # A fraction of a day is cut off, as in ksqlDB.
         days = arithmetic(exp.Div, Typed(exp.Paren(this=product.expression), t.BIGINT), _whole(_DAY))
         product = converted(days, t.INT)
     name = {BaseType.DATE: "ADD_DAYS", BaseType.TIME: "ADD_TO_TIME", BaseType.TIMESTAMP: "ADD_MILLISECONDS"}[
@@ -101,7 +101,7 @@ def _to_json(node: exp.Anonymous, typed: Infer) -> Typed:
 def _older(
     outer: str | None, name: str, inner: str | None = None, *, least: int = 2
 ) -> Callable[[exp.Anonymous, Infer], Typed]:
-    """outer(name(inner(first argument), the others))."""
+    """The rewrite to outer(name(inner(first argument), the others))."""
 
     def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
         if len(node.expressions) < least:
@@ -138,4 +138,4 @@ REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     "TO_JSON_STRING": _to_json,
     "DEREFERENCE": _field_of,
 }
-"""By name; each is given the call, and elaborates it."""
+"""The rewrite of each function, by name: it takes the call and elaborates it."""

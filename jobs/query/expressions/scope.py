@@ -1,6 +1,6 @@
-"""What names in an expression mean: the interface that `infer` asks, and the plain case of one relation.
+"""Name resolution: the interface that `infer` uses, and the plain case of one relation.
 
-The inputs of a SELECT, with their aliases, are `jobs.query.clauses.inputs`.
+The scope of a whole SELECT, with several inputs and aliases, is `jobs.query.clauses.inputs`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Typed:
 Infer = Callable[[exp.Expr], Typed]
 """Types and elaborates one expression within a scope."""
 Rules = Mapping[type[exp.Expr], Callable[[Any, Infer], Typed]]
-"""How each kind of node is elaborated; its parts are handed to the `Infer`."""
+"""The elaboration of each class of node; the `Infer` elaborates the node's parts."""
 
 
 class Names(Protocol):
-    """Where an expression stands: it says what a column's name means there."""
+    """The scope of an expression: it resolves the names of columns."""
 
     def resolve(self, column: exp.Column) -> Typed:
-        """The column, or what a pseudo column is computed from.
+        """The column, or the expression that computes a pseudo column.
 
         Raises:
             UnknownName, InvalidQuery: there is no such name, or more than one.
@@ -48,14 +48,14 @@ class Names(Protocol):
 
 @dataclass(frozen=True)
 class Scope:
-    """One relation and the names that it goes by; what its columns become has plain names."""
+    """One relation and the names that qualify its columns, which resolve to plain names."""
 
     relation: Relation
     qualifiers: tuple[str, ...]
 
     @property
     def visible(self) -> tuple[str, ...]:
-        """What `*` stands for: without the meta columns."""
+        """The columns that `*` stands for: all but the meta columns."""
         return tuple(name for name, _ in self.relation.columns if name not in _META)
 
     def resolve(self, column: exp.Column) -> Typed:
@@ -76,7 +76,7 @@ class Scope:
         raise UnknownName.among("column", name, (*self.visible, *self._pseudo_names()), line=line, column=place)
 
     def check_qualifier(self, column: exp.Column) -> None:
-        """Check what stands before the dot.
+        """Check the qualifier before the dot.
 
         Raises:
             UnknownName: it is not the relation's name or alias.
@@ -113,7 +113,7 @@ def column(name: str, table: str | None = None) -> exp.Column:
 
 
 def binary(operator: type[exp.Expr], left: Typed, right: Typed) -> exp.Expression:
-    """`left operator right`."""
+    """The expression `left operator right`."""
     made = operator(this=left.expression, expression=right.expression)
     assert isinstance(made, exp.Expression)
     return made
@@ -128,17 +128,17 @@ def _column(name: str, written: exp.Column) -> exp.Column:
 
 @dataclass(frozen=True)
 class Inside:
-    """The body of a lambda function: its variables come before the names around it."""
+    """The body of a lambda function: its variables hide the names around it."""
 
     outer: Names
     variables: Mapping[str, Typed]
 
     def resolve(self, column: exp.Column) -> Typed:
-        """The variable of that name, or what the name means around the function; raises as that does."""
+        """The variable of that name, or the name as the scope around resolves it; raises as that does."""
         found = self.variables.get(column.name) if not column.table else None
         return self.outer.resolve(column) if found is None else Typed(found.expression.copy(), found.type)
 
 
 def depth_of(names: Names) -> int:
-    """How many lambda functions are around."""
+    """The number of lambda functions around."""
     return 1 + depth_of(names.outer) if isinstance(names, Inside) else 0

@@ -1,4 +1,4 @@
-"""Aggregate functions over all rows of a group, in an engine's own words: nothing of what the rules keep is used here.
+"""Aggregate calls of a recomputation, written with an engine's own functions and without the rules' state.
 
 LATEST_BY_OFFSET(x)   DuckDB   arg_max({'v': x}, at) FILTER (WHERE x IS NOT NULL), and of it the field v
 TOPK(x, 2)            DuckDB   the first two of list(x ORDER BY x DESC) FILTER (WHERE x IS NOT NULL)
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from jobs.engines.engine import Dialect, filtered
 from jobs.functions.aggregates.linear import WHEN_EMPTY
+from jobs.model.calls import AggregateCall
 from jobs.model.errors import NotSupported
-from jobs.model.stage import AggregateCall
 from jobs.model.types import BaseType
 
 _SAME_WORD = {
@@ -24,7 +24,7 @@ _SAME_WORD = {
 
 @dataclass(frozen=True)
 class Written:
-    """A call whose parts are columns.
+    """An aggregate call whose arguments and filter are columns of a subquery.
 
     Attributes:
         arguments: the columns that hold the arguments' values.
@@ -47,7 +47,7 @@ class Written:
         return filtered(aggregate, self.where, *conditions)
 
     def listed(self, items: str, *conditions: str) -> str:
-        """The list that DuckDB makes; empty over no rows."""
+        """DuckDB's list of the items; empty over no rows."""
         return f"COALESCE({self.of(f'list({items})', *conditions)}, [])"
 
     @property
@@ -57,10 +57,10 @@ class Written:
 
 
 def call_text(written: Written, dialect: Dialect) -> str:
-    """The value of a call.
+    """The text of a call's value.
 
     Raises:
-        NotSupported: the engine has no words for it.
+        NotSupported: the engine has no function of its own for it.
     """
     call = written.call
     word = _SAME_WORD.get(call.function)
@@ -77,7 +77,7 @@ def call_text(written: Written, dialect: Dialect) -> str:
 
 
 def _correlation(written: Written) -> str:
-    """The engines disagree about what it is where one side is the same in all rows."""
+    """CORR, with the case spelled out on which the engines disagree: one side has the same value in all rows."""
     x, y = written.arguments
     both = f"{x} IS NOT NULL AND {y} IS NOT NULL"
     varies = " AND ".join(f"{written.of(f'COUNT(DISTINCT {each})', both)} > 1" for each in (x, y))
@@ -104,7 +104,7 @@ def _collected(written: Written) -> str:
 
 
 def _collected_set(written: Written) -> str:
-    """The values in the order in which they first came."""
+    """The distinct values, in the order in which they first occurred."""
     every = _every(written)
     before = f"list_filter(({every})[1:i - 1], lambda w: w IS NOT DISTINCT FROM v)"
     return f"list_filter({every}, lambda v, i: len({before}) = 0)"
@@ -140,7 +140,7 @@ def _count_distinct(written: Written) -> str:
 
 
 def _attr(written: Written) -> str:
-    """NULL is a value of its own."""
+    """ATTR, for which NULL is a value of its own."""
     values = written.of(f"COUNT(DISTINCT {{'v': {written.x}}})")
     return f"CASE WHEN {values} = 1 THEN {written.of(f'any_value({written.x})', written.known)} END"
 
@@ -166,4 +166,4 @@ _DUCKDB: Mapping[str, Callable[[Written], str]] = {
     "SUM_LIST": _sum_list,
     "ATTR": _attr,
 }
-"""How DuckDB says what it has no single function for."""
+"""DuckDB's text of the functions that it has no single function for."""

@@ -3,8 +3,8 @@
     FROM visit JOIN info ON visit.product = info.product
     -> SELECT "visit"."length" AS "visit.length", … FROM "visit" AS "visit" JOIN "info" AS "info" ON …
 
-A stream that joins a table as of the event's time reads the table's event log: of the events of one key up to that time
-the newest, unless it says that the key is gone.
+A stream that joins a table as of the event's time reads the table's event log: the newest event of the key up to that
+time, unless it is a tombstone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def rows(block: Block, recompute: Recomputation, more: Iterable[exp.Expression])
 def meta_column(block: Block, name: str) -> exp.Expression | None:
     """A meta column of the block's rows: of the events, or else of the tables; the greatest time where streams join.
 
-    None: what is read has no such column.
+    None when the inputs have no such column.
     """
     joined = [part for part in block.inputs if part.join not in ("semi", "anti") and not part.frozen]
     streams = [part for part in joined if _is_stream(part.source)] or joined
@@ -59,7 +59,7 @@ def meta_column(block: Block, name: str) -> exp.Expression | None:
 
 
 def identity(block: Block) -> list[exp.Expression]:
-    """What tells one joined row from another, in the order of the inputs."""
+    """The columns that identify a joined row, in the order of the inputs."""
     found: list[exp.Expression] = []
     for part in block.inputs:
         if part.join in ("semi", "anti"):
@@ -81,7 +81,7 @@ def _has(source: Relation | Query, name: str) -> bool:
 
 
 def _is_stream(source: Relation | Query) -> bool:
-    """Whether the rows are events, or events joined, though those may change and go: their places are the key."""
+    """True if the rows are events, or joined events: those can be retracted, but their key is the events' places."""
     if isinstance(source, Relation):
         hidden = {name for name, _ in source.hidden}
         places = bool(source.key) and hidden.issuperset((*source.key, "_timestamp", "_offset"))

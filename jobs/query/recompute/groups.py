@@ -38,7 +38,7 @@ def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
         text_of_call = call_text(Written(call, arguments, where, _AT), recompute.engine.dialect)
         value = recompute.engine.cast(text_of_call, call.type)
         shown.append(f"{value} AS {recompute.name(call.name)}")
-    by = _by(block, keys, recompute)
+    by = _by(block, keys)
     text = f"SELECT {', '.join(shown) or '1 AS __one'} FROM ({text}) AS __e{by}"
     conditions = [recompute.after(block.having)] if block.having is not None else []
     if block.window is not None and block.window.final:
@@ -57,7 +57,7 @@ def event_order(block: Block) -> dict[str, exp.Expression]:
 def _evaluated(rows: str, block: Block, recompute: Recomputation) -> str:
     """Groups, arguments and filters as columns; with SEMANTICS='ksql' without rows that have a null in the key.
 
-    Grouping sets have nulls in their keys of their own.
+    Those stay with grouping sets, which put nulls into keys themselves.
     """
     parts = [recompute.value(group) for group in block.group or ()]
     for call in block.calls:
@@ -78,7 +78,7 @@ def _evaluated(rows: str, block: Block, recompute: Recomputation) -> str:
     return f"SELECT * FROM ({text}) AS __v WHERE {known}"
 
 
-def _by(block: Block, keys: list[str], recompute: Recomputation) -> str:
+def _by(block: Block, keys: list[str]) -> str:
     if not keys:
         return ""
     if not block.sets:

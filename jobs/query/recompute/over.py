@@ -1,10 +1,12 @@
-"""Functions OVER a window in a recomputation. Ties are broken by what tells the rows apart, so that the value is
-the same as the rule's; see `jobs.ivm.rules.analytic_text` for where SQL counts tied rows together.
+"""Functions OVER a window in a recomputation.
+
+Ties are broken by the columns that identify a row, so that the value is the same as the rule's; see
+`jobs.ivm.rules.analytic_text` for where SQL counts tied rows together.
 """
 
 from __future__ import annotations
 
-from jobs.model.stage import AnalyticCall
+from jobs.model.calls import AnalyticCall
 from jobs.model.types import DOUBLE
 from jobs.query.clauses.logical import Block
 from jobs.query.recompute.text import Recomputation
@@ -17,7 +19,7 @@ def analytic(rows: str, block: Block, recompute: Recomputation, identity: list[s
     """The rows with a column for each call.
 
     Args:
-        identity: texts of what tells one row from another.
+        identity: texts of the columns that identify a row.
     """
     calls = [f"{_value(call, block, recompute, identity)} AS {recompute.name(call.name)}" for call in block.analytic]
     return f"SELECT *, {', '.join(calls)} FROM ({rows}) AS __r"
@@ -44,7 +46,7 @@ def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity:
 
 
 def _last_peer(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
-    """The default frame ends with the rows that tie with this one."""
+    """LAST_VALUE with the default frame, which ends with the rows that tie with this one."""
     peers = [recompute.after(each) for each in (*block.partition, *(by for by, _, _ in call.order))]
     order = [f"{each} ASC NULLS FIRST" for each in identity]
     all_rows = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"

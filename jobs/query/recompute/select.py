@@ -1,6 +1,6 @@
-"""A whole query as one plain SELECT over its relations: what a view must hold, said without stages and rules.
+"""The recomputation: a whole query as one plain SELECT over its relations, without stages and rules.
 
-It is the oracle of the incremental engine (run by DuckDB), and a recomputation in one go. The relations are read by
+It is the oracle of the incremental engine: DuckDB runs it, and a view must equal its result. The relations are read by
 their names and have their visible, meta and hidden columns. The text follows SQL's order of evaluation, one subquery
 inside the next:
 
@@ -30,7 +30,7 @@ from jobs.query.recompute.over import analytic
 from jobs.query.recompute.text import FrozenJoin, Recomputation
 from jobs.query.recompute.windows import clock, in_windows
 
-# Partitions of the branches of a UNION ALL are kept apart as the planner does it, so that events have one order.
+# Each branch of a UNION ALL gets partitions of its own, as in the planner, so that events have one order.
 PARTITIONS_EACH = 65_536
 
 _SET_WORDS = {"union all": "UNION ALL", "union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}
@@ -42,18 +42,18 @@ def recompute_sql(
     """The query as text for an engine.
 
     Args:
-        semantics: of the view. With `ksql` rows with a null in a group key are left out. A group that fell to zero is
-            not in the result with either: that it was there once is history, and not in the relations.
-        frozen: the condition that a row of a frozen input was there when an event came; None: all of them were.
+        semantics: of the view. With `ksql` rows with a null in a group key are left out. With either, a group that has
+            lost all its rows is not in the result: the relations do not hold that it once existed.
+        frozen: the condition that a row of a frozen input existed when an event arrived; None: all of them did.
 
     Raises:
-        NotSupported: the engine has no words of its own for an aggregate function.
+        NotSupported: the engine has no function of its own for an aggregate.
     """
     return _query(query, Recomputation(engine_of(dialect), semantics, frozen, _query))
 
 
 def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = ()) -> str:
-    """`more` are meta columns wanted beside the outputs."""
+    """The text of a query; `more` are meta columns wanted beside the outputs."""
     return _set_operation(query, recompute, more) if isinstance(query, SetOperation) else _block(query, recompute, more)
 
 
@@ -74,7 +74,7 @@ def _set_operation(query: SetOperation, recompute: Recomputation, more: tuple[st
 
 
 def _branches(query: SetOperation) -> list[Query]:
-    """The branches; those of a UNION ALL within one are its own."""
+    """The branches, with those of a UNION ALL inside a UNION ALL in its place."""
     found: list[Query] = []
     for branch in query.branches:
         nested = isinstance(branch, SetOperation) and branch.operation == query.operation == "union all"

@@ -1,4 +1,4 @@
-"""What the parts of a recomputation share: how expressions are written once FROM is done with."""
+"""The context of a recomputation: its engine and semantics, and how its expressions become text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from jobs.model.view_options import Semantics
 from jobs.query.clauses.logical import Query
 
 FrozenJoin = Callable[[str, str], str]
-"""(alias of the events, alias of the frozen input) -> the condition that a row was there when the event came."""
+"""(alias of the events, alias of the frozen input) -> the condition that a row existed when the event arrived."""
 
 
 @dataclass(frozen=True)
 class Recomputation:
-    """For whom a text is written, and by which rules.
+    """The engine and the semantics that a text is written for.
 
     Attributes:
         subquery: the text of a query inside the query; its second argument are meta columns wanted beside the outputs.
@@ -49,7 +49,7 @@ class Recomputation:
         return lower(holder.this, self.engine.dialect)
 
     def source(self, source: Relation | Query, more: tuple[str, ...] = ()) -> str:
-        """What stands in FROM: a relation's name, or a query in parentheses with those meta columns."""
+        """A source as it stands in FROM: a relation's name, or a query in parentheses with those meta columns."""
         return self.name(source.name) if isinstance(source, Relation) else f"({self.subquery(source, self, more)})"
 
     def value(self, output: Output) -> str:
@@ -62,5 +62,5 @@ class Recomputation:
 
 
 def flat(alias: str, column: str) -> str:
-    """What a column of an input is called after FROM."""
+    """The name of an input's column in the clauses after FROM."""
     return f"{alias}.{column}"

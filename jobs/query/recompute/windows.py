@@ -1,4 +1,4 @@
-"""Windows of time in a recomputation: which windows a row belongs to, and which windows are closed.
+"""Time windows in a recomputation: the windows that a row belongs to, and the condition that a window is closed.
 
 TUMBLING (SIZE 10 s), rowtime 00:00:07    windowstart 0 ms      windowend 10000 ms
 HOPPING (10 s, ADVANCE BY 5 s)            windowstart 0, 5000   windowend 10000, 15000
@@ -19,7 +19,7 @@ CLOCK = "__clock"
 
 _SERIES: dict[Dialect, str] = {
     "duckdb": "range({first}, {last} + 1, {step})",
-    # Spark's would count down.
+    # Spark's sequence counts down when the first is after the last.
     "spark": "IF({first} <= {last}, sequence({first}, {last}, {step}), CAST(array() AS ARRAY<BIGINT>))",
 }
 
@@ -43,7 +43,7 @@ def in_windows(rows: str, block: Block, recompute: Recomputation) -> str:
 def in_sessions(rows: str, partition: list[str], window: TimeWindow) -> str:
     """The rows with `__session`, a number for each session of a group.
 
-    A row begins one when the row before is too far away, or its session had closed when the row came.
+    A row begins a session when the previous row is too far away, or when its session had closed before the row arrived.
     """
     by = f"PARTITION BY {', '.join(partition)} " if partition else ""
     before = f"LAG({MILLIS}) OVER ({by}ORDER BY {MILLIS}, {CLOCK})"
@@ -54,7 +54,7 @@ def in_sessions(rows: str, partition: list[str], window: TimeWindow) -> str:
 
 
 def closed(block: Block, recompute: Recomputation) -> str:
-    """EMIT FINAL: the condition that no row can come into the window any more."""
+    """The condition of EMIT FINAL: the window is closed, no row can enter it any more."""
     window = block.window
     assert window is not None
     assert isinstance(block.time, exp.Column)
@@ -66,7 +66,7 @@ def closed(block: Block, recompute: Recomputation) -> str:
 
 
 def clock(time: exp.Expression) -> exp.Expression:
-    """The stream's time of the row whose time that is."""
+    """The stream's time at a row, as an expression made from that of the row's own time."""
     made = exp.Paren(this=time.copy())
     for node in list(made.find_all(exp.Column)):
         node.set("this", exp.to_identifier("_stream_time", quoted=True))

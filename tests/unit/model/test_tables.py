@@ -7,7 +7,7 @@ import pytest
 from jobs.model import tables
 from jobs.model.view_options import ViewOptions
 from state_store.layout import Lake
-from tests.statements import catalog_of
+from tests.support.catalog_from_sql import catalog_of
 
 TEXT = """
 CREATE STREAM s (a INT);

@@ -1,0 +1,1 @@
+"""What the project is built, tested and measured with."""

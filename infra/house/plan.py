@@ -1,0 +1,97 @@
+"""The plan of the house, as data: which rooms stand on which floor, and how large things may get, with the reasons.
+
+The lint rule of each room, the page on the architecture and the checks of `make house` are all made from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("state_store",),
+    ("model",),
+    ("sql", "engines", "ingest"),
+    ("functions",),
+    ("catalog",),
+    ("query",),
+    ("ivm", "serve"),
+    ("run",),
+    ("session", "operate", "orchestration"),
+    ("cli",),
+)
+"""The lowest first. A room imports only from floors below its own; rooms side by side do not know each other."""
+
+OUTSIDE_JOBS = ("state_store", "orchestration")
+"""Rooms that are packages of their own; every other is a package in `jobs`."""
+UNSEEN = ("orchestration",)
+"""Rooms that nothing imports, on whatever floor it stands: Dagster starts jobs, never the other way round."""
+PRODUCT = ("state_store", "jobs", "orchestration")
+TOOLS = ("infra", "benchmarks")
+"""What the product is built and measured with: their files keep the limits too, and no room imports them."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that something may measure, and why."""
+
+    most: int
+    reason: str
+
+
+ROOM_SHARE = Limit(20, "a room with more of the product, in percent, is where everything goes that has no place")
+FOLDER_FILES = Limit(25, "a list of names is searched by reading it once")
+MEDIAN_FILE = Limit(130, "most files are one concept, seen in three screens")
+FILE_LINES = Limit(260, "a longer file tells two things")
+FUNCTION_LINES = Limit(50, "a function is a screen")
+PARAMETERS = Limit(6, "more travel together and have a name; self and cls do not count, nor do *args and **options")
+
+
+ROOMS: tuple[str, ...] = tuple(room for floor in FLOORS for room in floor)
+
+
+def package_of(room: str) -> str:
+    """The room's dotted name."""
+    return room if room in OUTSIDE_JOBS else f"jobs.{room}"
+
+
+def folder_of(room: str) -> Path:
+    """The folder of the room in the tree; it may not be there yet."""
+    return ROOT.joinpath(*package_of(room).split("."))
+
+
+def standing() -> tuple[str, ...]:
+    """The rooms that are in the tree, the lowest first."""
+    return tuple(room for room in ROOMS if (folder_of(room) / "__init__.py").exists())
+
+
+def room_of(module: str) -> str | None:
+    """The room a module is in; None for `jobs` itself, which is the house. A room off the plan has its name too."""
+    first, *rest = module.split(".")
+    if first != "jobs":
+        return first
+    return rest[0] if rest else None
+
+
+def floor_of(room: str) -> int:
+    """The number of the room's floor, from 0.
+
+    Raises:
+        LookupError: the room is not in the plan.
+    """
+    for number, floor in enumerate(FLOORS):
+        if room in floor:
+            return number
+    raise LookupError(room)
+
+
+def below(room: str) -> tuple[str, ...]:
+    """The rooms that this one may import."""
+    return tuple(each for floor in FLOORS[: floor_of(room)] for each in floor if each not in UNSEEN)
+
+
+def not_below(room: str) -> tuple[str, ...]:
+    """The rooms that this one may not import."""
+    return tuple(each for each in ROOMS if each != room and each not in below(room))

@@ -1,0 +1,1 @@
+"""An Apache Kafka broker on this machine."""

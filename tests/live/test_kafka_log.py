@@ -1,0 +1,64 @@
+"""Kafka as a log, without Spark: topics, whole records, brokers that are silent, options of the client."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.ingest.logs.kafka_log import KafkaLog, client_options
+from jobs.ingest.logs.log import Record
+from jobs.model.errors import SourceUnavailable, TopicMissing
+from jobs.model.settings import KafkaSettings
+
+pytestmark = pytest.mark.kafka
+
+
+def test_a_missing_topic_is_named_and_not_created(log: KafkaLog) -> None:
+    assert not log.exists("nowhere")
+    for ask in (lambda: log.end_offsets("nowhere"), lambda: log.produce("nowhere", [Record(None, b"", 0)])):
+        with pytest.raises(TopicMissing, match="'nowhere'"):
+            ask()
+    assert "nowhere" not in log.topics()
+
+
+def test_a_record_keeps_headers_key_and_time(log: KafkaLog) -> None:
+    log.ensure_topic("whole", 2)
+    log.ensure_topic("whole", 7)
+    record = Record(b"\x00k", None, 1_700_000_000_123, (("h", b"\xff"), ("n", None)), partition=1)
+    assert log.produce("whole", [record]) == [(1, 0)]
+    (run,) = log.read("whole", 1, 0, 1)
+    assert (run.keys, run.values, run.timestamps) == ([b"\x00k"], [None], [1_700_000_000_123])
+    assert list(run.headers[0] or ()) == [("h", b"\xff"), ("n", None)]
+
+
+def test_brokers_that_do_not_answer_are_an_error_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.ingest.logs.kafka_log.TIMEOUT", 1.0)
+    with pytest.raises(SourceUnavailable) as caught:
+        KafkaLog(KafkaSettings(bootstrap_servers="127.0.0.1:9")).end_offsets("t")
+    assert caught.value.action == "retry"
+
+
+def test_client_options_are_those_of_the_settings_only() -> None:
+    """Options of the client can load code or send credentials elsewhere: only the named ones are ever passed."""
+    full = KafkaSettings.model_validate(
+        {
+            "bootstrap_servers": "b:1",
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": "u",
+            "sasl_password": "p",
+            "ssl_ca_location": "/ca",
+        }
+    )
+    options = client_options(full)
+    assert options.pop("logger") is not None
+    assert options == {
+        "bootstrap.servers": "b:1",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "p",
+        "ssl.ca.location": "/ca",
+        "client.id": "strandline",
+    }
+    with pytest.raises(ValueError, match="plugin"):
+        KafkaSettings.model_validate({"bootstrap_servers": "b:1", "plugin.library.paths": "x.so"})

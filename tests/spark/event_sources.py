@@ -1,0 +1,35 @@
+"""A stream and a table on the local log, and events for the stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobs.ingest.produce import insert_rows
+from jobs.model import types as t
+from jobs.model.definitions import Column, Source
+from jobs.model.settings import Settings
+from state_store.layout import Lake
+
+EVENTS = Source(
+    name="events",
+    kind="stream",
+    columns=(Column("id", t.BIGINT, key=True), Column("name", t.VARCHAR), Column("price", t.decimal(9, 2))),
+    topic="events",
+    key_format="KAFKA",
+    value_format="JSON",
+    pipeline="test",
+    sql="",
+    partitions=2,
+)
+USERS = replace(
+    EVENTS,
+    name="users",
+    kind="table",
+    columns=(Column("id", t.BIGINT, key=True), Column("city", t.VARCHAR)),
+    topic="users",
+)
+
+
+def fill(settings: Settings, lake: Lake, count: int, first: int = 0) -> None:
+    rows = [{"id": n, "name": f"n{n}", "price": f"{n}.5", "rowtime": 1000 + n} for n in range(first, first + count)]
+    insert_rows(EVENTS, rows, settings, lake)

@@ -1,0 +1,68 @@
+"""Topics and records that are gone before they were read: the run stops and says which."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs.ingest import source
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.ingest.logs.log import Record
+from jobs.model.errors import OffsetsVanished, TopicMissing, revive
+from jobs.model.settings import Settings
+from state_store.layout import Lake
+from tests.spark.event_sources import EVENTS, fill
+from tests.support.drain_sources import drain, small_epochs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def test_a_missing_topic_stops_at_the_start(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    with pytest.raises(TopicMissing, match="'events'"):
+        drain(spark, settings, lake, [EVENTS])
+
+
+def test_records_removed_before_they_were_read_stop_the_run(
+    spark: SparkSession, settings: Settings, lake: Lake
+) -> None:
+    log = LocalLog(lake)
+    log.ensure_topic("events", 1)
+    for _ in range(3):
+        log.produce("events", [Record(None, b"{}", 1)] * 2)
+    drain(spark, small_epochs(settings, 2), lake, [replace(EVENTS, name="first")])
+    log.produce("events", [Record(None, b"{}", 1)] * 2)
+    files = sorted((lake.topic("events") / "0").iterdir())
+    source.register(spark)
+    for path in files[:2]:
+        path.unlink()
+    # Read up to 6, kept from 4 on: fine. A source that had read up to 2 has lost 2 and 3.
+    drain(spark, settings, lake, [replace(EVENTS, name="first")])
+    with pytest.raises(OffsetsVanished, match="records 2 to 3 were removed"):
+        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 2}})
+
+
+def test_a_topic_made_anew_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    fill(settings, lake, 2)
+    with pytest.raises(OffsetsVanished, match="deleted and created again"):
+        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 99}})
+
+
+def test_an_error_of_ours_comes_back_typed_from_the_workers(
+    spark: SparkSession, settings: Settings, lake: Lake
+) -> None:
+    """Spark hands over text; code, message and hint are found in it."""
+    fill(settings, lake, 20)
+
+    def lose(_batch: DataFrame) -> None:
+        for path in (lake.topic("events") / "0").iterdir():
+            path.rename(path.with_name(f"{10**6:020d}.log"))
+
+    with pytest.raises(Exception, match="vanished") as caught:
+        drain(spark, small_epochs(settings, 4), lake, [EVENTS], each=lose)
+    error = revive(str(caught.value))
+    assert isinstance(error, OffsetsVanished)
+    assert "were removed unread" in error.message
+    assert error.hint is not None

@@ -1,0 +1,70 @@
+"""Operators and CASE, and values of different types that stand side by side."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+EXPECTED: dict[str, object] = {
+    # arithmetic
+    "i + 1": 8,
+    "i + b": 40_000_000_007,
+    "i * d": 17.5,
+    "i / 2": 3,
+    "-i / 2": -3,
+    "i / (b - b)": None,
+    "d / 0": None,
+    "i % 4": 3,
+    "-i % 4": -3,
+    "i % 0": None,
+    "m + 1": Decimal("13.34"),
+    "m * m": Decimal("152.2756"),
+    "m / 8": Decimal("1.5425"),
+    "m - 0.005": Decimal("12.335"),
+    "m % 5": Decimal("2.34"),
+    "m * d": 30.85,
+    "-(i + 1) * 2": -16,
+    "2 + i * 3 - 1": 22,
+    # comparison and logic
+    "i > 6.5": True,
+    "m = 12.340": True,
+    "s = 'Hello ''World'''": True,
+    "day < '2024-02-01'": True,
+    "at >= '2024-01-31T13:45:00.500'": True,
+    "clock = '13:45:00.500'": True,
+    "day < at": True,
+    "UNIX_TIMESTAMP(at) > '2024-01-31T13:45:00'": True,
+    "i BETWEEN 1 AND b": True,
+    "i IN (1, 2, 7.0)": True,
+    "i NOT IN (1, NULL)": None,
+    "flag AND NULL": None,
+    "NOT flag OR i > 1": True,
+    "s LIKE 'Hello%'": True,
+    "s NOT LIKE '%\\%%'": True,
+    "'10%' LIKE '10!%' ESCAPE '!'": True,
+    "s IS NOT NULL AND d IS NULL": False,
+    "i IS DISTINCT FROM NULL": True,
+    "flag IS TRUE": True,
+    # CASE and its like
+    "CASE WHEN i > 5 THEN 'big' WHEN i > 1 THEN 'small' END": "big",
+    "CASE i WHEN 1 THEN 1 WHEN 7 THEN b ELSE 0 END": 40_000_000_000,
+    "COALESCE(NULL, i, 2)": 7,
+    "IFNULL(s, 'none')": "Hello 'World'",
+    "NULLIF(i, 7)": None,
+    "IF(i > 5, 'y', 'n')": "y",
+    "GREATEST(i, b, 3)": 40_000_000_000,
+    "LEAST(d, i, NULL)": 2.5,
+    # what stands side by side
+    "i IN (1, '7')": True,
+    "flag IN ('no', TRUE)": True,
+    "ARRAY[7, 8] IN (ARRAY[i, b], ARRAY['7', '8'])": True,
+    "MAP('a' := i) = MAP('a' := 7.0)": True,
+    "ratings IN (MAP('one' := '1', 'two' := 2))": True,
+    "STRUCT(a := 1, b := 2.0) = STRUCT(b := 2, a := 1)": True,
+    "STRUCT(a := 1) IN (STRUCT(a := 1, b := 2), STRUCT(a := '1', b := NULL))": True,
+    "ARRAY[STRUCT(a := i), STRUCT(b := s)][1]->a": 7,
+    "GREATEST(day, '2024-02-01', NULL)": dt.date(2024, 2, 1),
+    "LEAST(clock, '09:16:00')": 33_360_000,
+    "at = '2024-01-31T14:45:00.500+01:00'": True,
+    "day BETWEEN '2024-01' AND '2024-02'": True,
+}

@@ -1,0 +1,221 @@
+"""Runs maintenance rules on DuckDB as a refresh does on Spark: epoch after epoch over a stored table."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import sqlglot
+from sqlglot import exp
+
+from jobs.engines.engine import engine_of
+from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.ivm.rules.consolidate import consolidated
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.stored import stored_columns
+from jobs.model.calls import AggregateCall
+from jobs.model.columns import META_COLUMNS
+from jobs.model.relation import Relation
+from jobs.model.stage import Core, Input, MapStage, Output, Stage, inputs_of
+from jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
+from jobs.model.types import SqlType
+
+Row = Mapping[str, Any]
+Changes = Sequence[tuple[Row, int, int]]
+"""(row, weight, commit version) each."""
+
+
+def parse(text: str) -> exp.Expression:
+    """An expression over plain column names."""
+    return sqlglot.parse_one(text, dialect="duckdb")
+
+
+def output(name: str, text: str, kind: SqlType) -> Output:
+    return Output(name, parse(text), kind)
+
+
+def call(name: str, function: str, arguments: Sequence[tuple[str, SqlType]], **options: Any) -> AggregateCall:
+    """An aggregate call as the planner makes it: bound by the function itself."""
+    expressions = tuple(parse(text) for text, _ in arguments)
+    types = tuple(kind for _, kind in arguments)
+    bound = FUNCTIONS[function].bind(expressions, types, distinct=bool(options.get("distinct")))
+    return AggregateCall(
+        name, function, bound.arguments, bound.argument_types, bound.type, parameters=bound.parameters, **options
+    )
+
+
+def comparable(value: Any) -> Any:
+    """A value that hashes; doubles at nine digits, since sums may be added up in any order."""
+    match value:
+        case float():
+            return "NaN" if math.isnan(value) else float(f"{value:.9g}") + 0.0
+        case Decimal():
+            return value.normalize()
+        case dict():
+            return tuple(sorted((comparable(k), comparable(v)) for k, v in value.items()))
+        case list():
+            return tuple(comparable(v) for v in value)
+        case _:
+            return value
+
+
+def multiset(rows: Iterable[Sequence[Any]]) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(comparable(value) for value in row) for row in rows)
+
+
+def core(relation: Relation, where: str | None = None, columns: Sequence[Output] | None = None) -> Core:
+    """A core over one relation, with the alias `s`: all its columns, or those given as expressions over plain names."""
+    given = columns if columns is not None else [output(n, f'"{n}"', kind) for n, kind in relation.columns]
+    placed = tuple(Output(each.name, _placed(each.expression), each.type) for each in given)
+    return Core((Input("s", relation),), _placed(parse(where)) if where else None, placed, ())
+
+
+def mapped(
+    relation: Relation,
+    where: str | None,
+    outputs: Sequence[Output],
+    key: tuple[str, ...] = (),
+    hidden: Sequence[Output] = (),
+    table: str = "view",
+) -> MapStage:
+    """Filter and projection of one relation, as the planner makes it."""
+    one = replace(core(relation, where, [*outputs, *hidden]), key=key)
+    return MapStage(table, (one,), tuple(each.name for each in outputs), key)
+
+
+def _placed(expression: exp.Expression) -> exp.Expression:
+    made = expression.copy()
+    for node in made.find_all(exp.Column):
+        node.set("table", exp.to_identifier("s"))
+    return made
+
+
+class RuleBench:
+    """A stage, the rows of its inputs, and its stored table, all in one DuckDB.
+
+    `epoch` runs the rule over a batch of changes and applies what it settles: touched keys are replaced. It checks by
+    itself that each key is settled once and that `__old` is what is stored.
+
+    Tables: `new_<alias>` and `old_<alias>` as in the rule; `history` all changes of the first input ever.
+
+    Args:
+        db: where the tables are made, in place of those of the bench before: to open one costs as much as an epoch.
+        initial: the first epoch is a first refresh: all rows at once.
+    """
+
+    def __init__(self, db: duckdb.DuckDBPyConnection, stage: Stage, *, initial: bool = False) -> None:
+        self.stage = stage
+        self.db = db
+        self.inputs = {each.alias: each.relation for each in inputs_of(stage)}
+        self.names = [name for name, _ in visible_columns(stage)]
+        self.initial = initial
+        self.types_checked = False
+        self.rows: list[Row] = []
+        for alias, relation in self.inputs.items():
+            columns = ", ".join(f'"{name}" {kind.duckdb()}' for name, kind in (*relation.columns, *relation.hidden))
+            for table in (f"old_{alias}", f"new_{alias}"):
+                self.db.execute(f'CREATE OR REPLACE TABLE "{table}" ({columns})')
+            self.db.execute(f'CREATE OR REPLACE TABLE "delta_{alias}" ({columns}, __weight BIGINT)')
+            self.db.execute(
+                f'CREATE OR REPLACE TABLE "raw_{alias}" ({columns}, __weight BIGINT, _commit_version BIGINT)'
+            )
+        first = next(iter(self.inputs))
+        self.db.execute(f'CREATE OR REPLACE TABLE history AS SELECT * FROM "raw_{first}"')
+        kept = [f'"{name}" {kind.duckdb()}' for name, kind in stored_columns(stage)]
+        self.stored = [name for name, _ in stored_columns(stage)]
+        self.db.execute(f"CREATE OR REPLACE TABLE self_old ({', '.join(kept)})")
+
+    def epoch(self, changes: Changes | Mapping[str, Changes]) -> None:
+        """Apply one batch: (row, weight, commit version) each, of the only input or by alias."""
+        batches = changes if isinstance(changes, Mapping) else {next(iter(self.inputs)): changes}
+        for alias in self.inputs:
+            self._take_in(alias, batches.get(alias, ()))
+        moved = None if self.initial else [alias for alias in self.inputs if alias in batches]
+        self.initial = False
+        rule = self.rule(moved)
+        stored = ", ".join(f'"{name}"' for name in self.stored)
+        if storage_of(self.stage) == "append":
+            self.db.execute(f"INSERT INTO self_old SELECT {stored} FROM ({rule})")
+            return
+        self.db.execute(f"CREATE OR REPLACE TEMP TABLE settled AS {rule}")
+        self._check_settled()
+        self.db.execute(f"DELETE FROM self_old o WHERE EXISTS (FROM settled s WHERE {self._same_key('o', 's')})")
+        self.db.execute(f"INSERT INTO self_old SELECT {stored} FROM settled WHERE __exists")
+
+    def rule(self, moved: Sequence[str] | None) -> str:
+        """The text of an epoch in which these inputs moved; None: the first refresh."""
+        return maintenance(self.stage, "duckdb", moved)
+
+    def state(self, rows: Sequence[Row]) -> None:
+        """Apply what makes these rows, in whatever order, of those that the only input has."""
+        before, self.rows = self.rows, list(rows)
+        gone = [(row, -1, 0) for row in before if row not in self.rows]
+        self.epoch(gone + [(row, 1, 0) for row in self.rows if row not in before])
+
+    def _take_in(self, alias: str, batch: Changes) -> None:
+        """The raw changes of one input, netted, as `delta_…`, and its rows before and after them."""
+        relation = self.inputs[alias]
+        names = [name for name, _ in (*relation.columns, *relation.hidden)]
+        columns = ", ".join(f'"{name}"' for name in names)
+        delta, old, new, raw = (f'"{side}_{alias}"' for side in ("delta", "old", "new", "raw"))
+        for table in (delta, old, raw):
+            self.db.execute(f"DELETE FROM {table}")
+        insert(self.db, raw, [[*(row.get(n) for n in names), weight, at] for row, weight, at in batch])
+        if alias == next(iter(self.inputs)):
+            self.db.execute(f"INSERT INTO history FROM {raw}")
+        net = (
+            consolidated(relation, raw, engine_of("duckdb"))
+            if relation.storage == "keyed"
+            else f"SELECT * EXCLUDE (_commit_version) FROM {raw}"
+        )
+        self.db.execute(f"INSERT INTO {delta} SELECT {columns}, __weight FROM ({net})")
+        self.db.execute(f"INSERT INTO {old} FROM {new}")
+        if relation.storage == "keyed":
+            same = " AND ".join(f'd."{key}" IS NOT DISTINCT FROM n."{key}"' for key in relation.key) or "TRUE"
+            self.db.execute(f"DELETE FROM {new} n WHERE EXISTS (FROM {delta} d WHERE {same} AND __weight < 0)")
+        self.db.execute(f"INSERT INTO {new} SELECT {columns} FROM {delta} WHERE __weight > 0")
+
+    def visible(self) -> Counter[tuple[Any, ...]]:
+        """The rows a reader sees."""
+        names = ", ".join(f'"{name}"' for name in self.names)
+        return multiset(self.query(f"SELECT {names} FROM self_old"))
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.db.execute(sql).fetchall()
+
+    def _same_key(self, left: str, right: str) -> str:
+        paths = [".".join(f'"{step}"' for step in key_path(self.stage, name)) for name in key_names(self.stage)]
+        return " AND ".join(f"{left}.{path} IS NOT DISTINCT FROM {right}.{path}" for path in paths) or "TRUE"
+
+    def _check_settled(self) -> None:
+        if not self.types_checked:
+            kinds = {name: kind for name, kind, *_ in self.query("DESCRIBE settled")}
+            declared = {name: kind for name, kind, *_ in self.query("DESCRIBE self_old")}
+            assert {name: kinds[name] for name in self.stored} == declared, "the rule's types are not the stored ones"
+            self.types_checked = True
+        pairs = " AND ".join(f'(s.__old)."{name}" IS NOT DISTINCT FROM o."{name}"' for name in self.stored)
+        twice, wrong = self.query(
+            f"SELECT count(*) FROM settled a JOIN settled b ON {self._same_key('a', 'b')} AND a.rowid <> b.rowid"
+            f" UNION ALL SELECT count(*) FROM settled s LEFT JOIN (SELECT *, TRUE AS here FROM self_old) o"
+            f" ON {self._same_key('s', 'o')} WHERE (s.__old IS NOT NULL) <> COALESCE(o.here, FALSE)"
+            f" OR (o.here AND NOT ({pairs}))"
+        )
+        assert twice == (0,), "a key is settled twice"
+        assert wrong == (0,), "__old is not the stored row"
+
+
+def insert(db: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    """All rows in one statement: a statement costs more than a row."""
+    if rows:
+        values = ", ".join(f"({', '.join('?' * len(row))})" for row in rows)
+        db.execute(f"INSERT INTO {table} VALUES {values}", [value for row in rows for value in row])
+
+
+def append_log(columns: Sequence[tuple[str, SqlType]], name: str = "events") -> Relation:
+    """An event log with these columns and the meta columns that order events."""
+    return Relation(name, (*columns, *META_COLUMNS), "append")

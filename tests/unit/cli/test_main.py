@@ -1,0 +1,234 @@
+"""The command: what goes to standard output, what to standard error, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli import main as cli
+from jobs.cli.output import Output
+from jobs.cli.prompt import answer, complete
+from jobs.model.report import RunReport
+from jobs.model.settings import Settings
+from jobs.run import pipeline
+from jobs.session.interpreter import Interpreter
+from state_store.layout import Lake
+from tests.support.lake_tables import append, delete
+
+COMMAND = Path(sys.executable).with_name("strandline")
+FILE = Path(__file__).parents[3] / "jobs" / "pipelines" / "package_locations.sql"
+ROWS = [(1, "Rome"), (2, "Rome"), (3, "Washington")]
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A lake that the command finds by its environment, from an empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STRANDLINE_LAKE", str(tmp_path / "lake"))
+    return Lake(tmp_path / "lake")
+
+
+@pytest.fixture
+def filled(lake: Lake) -> Lake:
+    """The pattern catalogue's projection, as after a run."""
+    assert invoke("apply", str(FILE))[0] == 0
+    append(lake, "package_locations", [{"package_id": k, "current_location": v} for k, v in ROWS])
+    return lake
+
+
+def invoke(*arguments: str, stdin: str | None = None) -> tuple[int, str, str]:
+    done = CliRunner().invoke(cli.app, arguments, input=stdin, catch_exceptions=False)
+    return done.exit_code, done.stdout, done.stderr
+
+
+def objects(text: str) -> list[object]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_json_is_one_object_per_row_on_standard_output_and_nothing_else(filled: Lake) -> None:
+    code, out, err = invoke("sql", "--json", "-e", "SET 'auto.offset.reset'='latest'; SELECT * FROM package_locations")
+    assert code == 0
+    assert sorted(objects(out), key=str) == [{"package_id": k, "current_location": v} for k, v in ROWS]
+    assert "auto.offset.reset" in err
+
+
+def test_without_json_a_table_is_printed(filled: Lake) -> None:
+    code, out, _ = invoke("sql", "-e", "SELECT * FROM package_locations ORDER BY package_id")
+    assert (code, out.splitlines()[1], out.splitlines()[5]) == (
+        0,
+        "|package_id  |current_location  |",
+        "|3           |Washington        |",
+    )
+
+
+def test_an_error_is_a_message_and_exit_code_2(filled: Lake) -> None:
+    code, out, err = invoke("sql", "--json", "-e", "SELECT * FROM package_location")
+    assert (code, out) == (2, "")
+    assert err.startswith("[sql.unknown_name]")
+    assert "did you mean 'package_locations'" in err
+    assert invoke("run", "nothing")[0] == 2
+    assert invoke("run", "nothing.sql")[0] == 2
+    assert invoke("sql", "-e", "SELECT 1", "-f", str(FILE))[0] == 2
+
+
+def test_a_file_makes_the_pipeline_of_its_name_and_runs_again_with_inserts_only(lake: Lake) -> None:
+    """Definitions are already so the second time; each INSERT is one more event."""
+    assert invoke("sql", "-f", str(FILE))[0] == 0
+    code, out, err = invoke("sql", "-f", str(FILE))
+    assert (code, out, err.count("unchanged (pipeline 'package_locations')")) == (0, "", 2)
+    _, out, _ = invoke("sql", "--json", "-e", "SHOW TOPICS")
+    assert objects(out) == [{"topic": "package_checkins_topic", "partitions": 3, "records": 20}]
+
+
+def test_what_is_typed_belongs_to_the_default_pipeline(lake: Lake) -> None:
+    _, _, err = invoke("sql", "-e", "CREATE STREAM s (a INT) WITH (KAFKA_TOPIC = 's')")
+    assert "created (pipeline 'default')" in err
+    _, _, err = invoke("sql", stdin="CREATE STREAM s2 (a INT) WITH (KAFKA_TOPIC = 's2');")
+    assert "created (pipeline 'default')" in err
+
+
+def test_apply_and_run_do_not_execute_inserts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    drained: list[str] = []
+
+    def drain(_settings: Settings, name: str) -> RunReport:
+        drained.append(name)
+        return RunReport(name, 1, 0.5, ())
+
+    monkeypatch.setattr(pipeline, "drain", drain)
+    code, out, err = invoke("run", str(FILE))
+    assert (code, out, drained) == (0, "", ["package_locations"])
+    assert "pipeline 'package_locations': 1 epoch in 0.5 s" in err
+    _, out, _ = invoke("sql", "--json", "-e", "SHOW TOPICS")
+    assert objects(out) == [{"topic": "package_checkins_topic", "partitions": 3, "records": 0}]
+    assert invoke("run", "package_locations")[0] == 0
+    assert len(drained) == 2
+
+
+def test_status_is_one_object_per_table(filled: Lake) -> None:
+    code, out, _ = invoke("status", "--json")
+    assert code == 0
+    assert objects(out)[1] == {
+        "pipeline": "package_locations",
+        "table": "package_locations",
+        "kind": "view",
+        "version": 0,
+        "epoch": 0,
+        "rows": 3,
+        "lag": 0,
+        "lag_unit": "versions",
+    }
+
+
+@pytest.mark.parametrize("name", ["movie_tickets", "sensor_readings", "package_locations"])
+def test_the_pipelines_that_come_along_can_be_executed(lake: Lake, name: str) -> None:
+    code, out, err = invoke("sql", "-f", str(FILE.with_name(f"{name}.sql")))
+    assert (code, out) == (0, "")
+    assert err.count("1 row inserted") == 10
+
+
+# --- as a process ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def subscriber(filled: Lake) -> Iterator[subprocess.Popen[str]]:
+    command = [COMMAND, "sql", "--json", "-e", "SELECT * FROM package_locations EMIT CHANGES"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def lines(stream: IO[str] | None, count: int) -> list[object]:
+    assert stream is not None
+    return [json.loads(stream.readline()) for _ in range(count)]
+
+
+def test_a_pull_query_answers_within_a_second_from_a_cold_start(filled: Lake) -> None:
+    """The figure is printed, not asserted tightly: the machine of a test may be busy."""
+    command = [COMMAND, "sql", "--json", "-e", "SELECT * FROM package_locations ORDER BY package_id"]
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        took.append(time.monotonic() - began)
+        assert [tuple(row.values()) for row in map(json.loads, done.stdout.splitlines())] == ROWS
+        assert done.stderr == ""
+    print(f"cold start of a pull query: {min(took):.2f} s at best, {max(took):.2f} s at worst")
+    assert min(took) < 5
+
+
+def test_a_push_query_shows_changes_as_they_come_and_ctrl_c_is_its_good_end(
+    filled: Lake, subscriber: subprocess.Popen[str]
+) -> None:
+    assert lines(subscriber.stdout, 3) == [{"package_id": k, "current_location": v} for k, v in ROWS]
+    append(filled, "package_locations", [{"package_id": 4, "current_location": "Oslo"}], 1)
+    delete(filled, "package_locations", 2, "package_id = 1")
+    assert lines(subscriber.stdout, 2) == [
+        {"package_id": 4, "current_location": "Oslo"},
+        {"package_id": 1, "current_location": None, "__tombstone": True},
+    ]
+    subscriber.send_signal(signal.SIGINT)
+    assert subscriber.wait(10) == 0
+    assert subscriber.stderr is not None
+    assert subscriber.stderr.read() == ""
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(filled: Lake) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        command = [COMMAND, "sql", "--json", "-e", "SELECT * FROM package_locations"]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_queries_and_inserts_load_neither_spark_nor_pandas_nor_the_prompt(filled: Lake) -> None:
+    """What keeps the command fast: none of the heavy libraries is even imported."""
+    text = "SELECT * FROM package_locations; INSERT INTO package_checkins (package_id) VALUES (9); SHOW TABLES;"
+    program = (
+        "import sys\nfrom jobs.cli.main import app\n"
+        f"app(['sql', '--json', '-e', {text!r}], standalone_mode=False)\n"
+        "sys.exit(str([m for m in ('pyspark', 'pandas', 'prompt_toolkit') if m in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+# --- the prompt ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("", True),
+        ("exit", True),
+        ("HELP", True),
+        ("SELECT 1", False),
+        ("SELECT 1;", True),
+        ("SELECT ';", False),
+        ("SELECT ';';", True),
+        ("SELECT 1 -- done;", False),
+    ],
+)
+def test_enter_sends_what_ends_with_a_semicolon(text: str, whole: bool) -> None:
+    assert complete(text) is whole
+
+
+def test_an_error_at_the_prompt_is_shown_and_does_not_end_it(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interpreter = Interpreter(settings)
+    answer(interpreter, Output(json=True), "SELECT * FROM nope;")
+    answer(interpreter, Output(json=True), "SELECT 1 AS one;")
+    shown = capsys.readouterr()
+    assert "[sql.unknown_name]" in shown.err
+    assert objects(shown.out) == [{"one": 1}]

@@ -1,0 +1,85 @@
+"""Expressions that fail on some rows: whether one fails is said without failing, and exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+from duckdb import DuckDBPyConnection
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.functions.failing import can_fail, failing, lenient, strict
+from jobs.functions.render import lower
+from jobs.model import types as t
+from jobs.model.relation import Relation
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Scope
+from jobs.sql.from_text import parse_expression
+from tests.support.rule_harness import insert
+
+COLUMNS = (("a", t.INT), ("b", t.INT), ("s", t.VARCHAR), ("d", t.decimal(38, 2)))
+SCOPE = Scope(Relation("r", COLUMNS, "append"), ("r",))
+
+# text -> whether it fails, in Python's words.
+EXPRESSIONS: dict[str, Any] = {
+    "a / b": lambda a, b, s, d: b == 0 and a is not None,
+    "a % b": lambda a, b, s, d: b == 0 and a is not None,
+    "a + b": lambda a, b, s, d: a is not None and b is not None and not -(2**31) <= a + b < 2**31,
+    "a * b - 1": lambda a, b, s, d: None not in (a, b) and not (-(2**31) <= a * b < 2**31 and a * b - 1 >= -(2**31)),
+    "CAST(s AS INT)": lambda a, b, s, d: s == "x",
+    "TRY_CAST(s AS INT)": lambda a, b, s, d: False,
+    "CAST(s AS INT) / b": lambda a, b, s, d: s == "x" or (b == 0 and s is not None),
+    "b <> 0 AND a / b > 1": lambda a, b, s, d: False,
+    "b = 0 OR a / b > 1": lambda a, b, s, d: False,
+    "CASE WHEN b = 0 THEN 0 ELSE a / b END": lambda a, b, s, d: False,
+    "CASE WHEN b > 0 THEN a ELSE a / b END": lambda a, b, s, d: b == 0 and a is not None,
+    "CASE WHEN s = 'x' THEN CAST(s AS INT) END": lambda a, b, s, d: s == "x",
+    "COALESCE(a / b, 1)": lambda a, b, s, d: b == 0 and a is not None,
+    "d + d": lambda a, b, s, d: d is not None and abs(2 * d) >= 10**36,
+}
+rows = st.fixed_dictionaries(
+    {
+        "a": st.none() | st.sampled_from([0, 1, -7, 2**31 - 1, -(2**31)]),
+        "b": st.none() | st.sampled_from([0, 1, 3, 2**31 - 1]),
+        "s": st.sampled_from([None, "12", "x"]),
+        "d": st.none() | st.just(1),
+    }
+)
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+@settings(max_examples=25, deadline=None)
+@given(row=rows)
+def test_an_expression_fails_exactly_where_it_says_so(duck: DuckDBPyConnection, text: str, row: dict[str, Any]) -> None:
+    """Where it does not, its lenient form has the value of the strict one; the condition itself never fails."""
+    found = infer(parse_expression(text), SCOPE).expression
+    columns = ", ".join(f'"{name}" {kind.duckdb()}' for name, kind in COLUMNS)
+    duck.execute(f"CREATE OR REPLACE TABLE r ({columns})")
+    insert(duck, "r", [[row[name] for name, _ in COLUMNS]])
+    condition = failing(found)
+    fails = condition is not None and value(duck, condition) is True
+    assert fails == bool(EXPRESSIONS[text](**row))
+    assert (condition is not None) == can_fail(found)
+    if fails:
+        assert text.startswith(("COALESCE", "CASE", "b ")) or value(duck, lenient(found)) is None
+    elif not (text.startswith("b ") and row["b"] == 0):  # DuckDB evaluates both sides of OR at once
+        assert value(duck, lenient(found)) == value(duck, strict(found))
+
+
+def test_a_text_that_is_no_number_fails_strictly(duck: DuckDBPyConnection) -> None:
+    duck.execute("CREATE OR REPLACE TABLE r AS SELECT 'x' AS s")
+    with pytest.raises(duckdb.Error, match="Could not convert"):
+        value(duck, strict(infer(parse_expression("CAST(s AS DOUBLE)"), SCOPE).expression))
+
+
+def test_what_cannot_fail_has_no_condition() -> None:
+    for text in ("a", "a > b AND s = 'x'", "a / 2", "CAST(a AS BIGINT)", "UCASE(s)"):
+        assert failing(infer(parse_expression(text), SCOPE).expression) is None, text
+
+
+def value(duck: DuckDBPyConnection, expression: Any) -> Any:
+    row = duck.execute(f"SELECT {lower(expression, 'duckdb')} FROM r").fetchone()
+    assert row is not None
+    return row[0]

@@ -1,0 +1,15 @@
+"""The catalog that statements are planned over."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from state_store.layout import Lake
+from tests.support.catalog_from_sql import catalog_of
+from tests.unit.ivm.plan.planned import SOURCES
+
+
+@pytest.fixture
+def catalog(lake: Lake) -> Catalog:
+    return catalog_of(lake, SOURCES)

@@ -1,0 +1,30 @@
+"""Functions OVER a window: the stage that computes them, and conditions on them."""
+
+from __future__ import annotations
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.stage import AggregateStage, AnalyticStage
+from jobs.sql.dialect import sql_of
+from tests.unit.ivm.plan.planned import kinds, only, planned
+
+TOP = "SELECT name, age, ROW_NUMBER() OVER (PARTITION BY name ORDER BY age DESC) AS place FROM users"
+
+
+def test_a_condition_on_a_function_over_a_window_is_kept_in_its_stage(catalog: Catalog) -> None:
+    stage = only(f"CREATE MATERIALIZED VIEW v AS SELECT age + 1 AS a FROM ({TOP}) AS q WHERE place <= 2", catalog)
+    assert isinstance(stage, AnalyticStage)
+    assert stage.keep is not None
+    assert sql_of(stage.keep) == "__w0 <= 2"
+    assert [(o.name, o.type.base.value) for o in stage.partition] == [("__p0", "VARCHAR")]
+    assert [o.name for o in stage.outputs] == ["a"]
+    assert stage.key == ("__k0",)
+
+
+def test_functions_over_windows_of_groups_read_the_groups(catalog: Catalog) -> None:
+    made = planned(
+        "CREATE MATERIALIZED VIEW v AS SELECT area, n, RANK() OVER (PARTITION BY area ORDER BY COUNT(*) DESC) AS r"
+        " FROM readings GROUP BY area, n",
+        catalog,
+    )
+    assert kinds(made) == [AggregateStage, AnalyticStage]
+    assert made.stages[-1].key == ("area", "n")

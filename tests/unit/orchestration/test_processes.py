@@ -1,0 +1,83 @@
+"""The end of a drain that Dagster starts: nothing of it outlives its step."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.errors import DagsterExecutionInterruptedError
+
+from orchestration.launch import DrainClient
+from tests.unit.orchestration.child_drains import (
+    STANDS_AND_REFUSES,
+    alive,
+    child,
+    failure_of,
+    packages,
+    pids_in,
+    retries_of,
+    wait_until,
+)
+
+
+def test_a_cancelled_run_leaves_nothing_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancel arrives as SIGINT in the step's process. The child and its worker both refuse SIGTERM."""
+    noted = tmp_path / "pids"
+    command = child(STANDS_AND_REFUSES, noted)
+    found: list[int] = []
+
+    def cancel() -> None:
+        found.extend(pids_in(noted))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=cancel, daemon=True).start()
+    assets = packages(command, monkeypatch, DrainClient(grace_seconds=0.5))
+    with pytest.raises((KeyboardInterrupt, DagsterExecutionInterruptedError)):
+        dg.materialize([assets])
+    assert len(found) == 2
+    assert not [pid for pid in found if alive(pid)]
+
+
+def test_a_drain_past_its_time_limit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = tmp_path / "pids"
+    client = DrainClient(grace_seconds=0.2, timeout_seconds=5)
+    assets = packages(child(STANDS_AND_REFUSES, noted), monkeypatch, client)
+    result = dg.materialize([assets], raise_on_error=False)
+    assert "longer than 5 s" in failure_of(result)[0]
+    assert retries_of(result) == 0
+    assert not [pid for pid in pids_in(noted) if alive(pid)]
+
+
+def test_a_child_ends_itself_when_its_watcher_is_killed(tmp_path: Path) -> None:
+    """SIGKILL of the step's process gives it no chance to clean up: the child's lifeline does.
+
+    The worker is left out here: Spark's workers end with the JVM, whose end the kernel's pipe tells them.
+    """
+    noted = tmp_path / "pids"
+    stands = """
+    def drain(settings, name):
+        import os, time
+        pids.write_text(f'{os.getpid()} {os.getppid()}')
+        time.sleep(600)
+    """
+    watcher = f"""
+    import dagster as dg
+    from orchestration.launch import DrainClient
+    @dg.asset
+    def drained(context: dg.AssetExecutionContext):
+        return DrainClient().run(context=context, command={child(stands, noted)!r}).get_results()
+    dg.materialize([drained])
+    """
+    step = subprocess.Popen([sys.executable, "-c", textwrap.dedent(watcher)], start_new_session=True)
+    pid, parent = pids_in(noted)
+    assert parent == step.pid
+    step.kill()
+    step.wait()
+    wait_until(lambda: not alive(pid), "the child outlived its watcher")

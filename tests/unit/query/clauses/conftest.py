@@ -1,0 +1,20 @@
+"""The catalog that the clauses of one SELECT are read over."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from state_store.layout import Lake
+from tests.support.catalog_from_sql import catalog_of
+
+SOURCES = """
+CREATE STREAM s (id INT KEY, k VARCHAR, v INT, tags ARRAY<VARCHAR>, who STRUCT<name VARCHAR, age INT>);
+CREATE STREAM r (id INT KEY, w INT);
+CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, n INT);
+"""
+
+
+@pytest.fixture
+def catalog(lake: Lake) -> Catalog:
+    return catalog_of(lake, SOURCES)

@@ -1,0 +1,50 @@
+"""Functions that make rows: the arrays behind them."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from jobs.functions.render import lower
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.relation import Relation
+from jobs.query.clauses.expansions import TABLE_FUNCTIONS, items_of
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Scope, Typed
+from jobs.sql.from_text import parse_expression
+from tests.support.function_cases import COLUMNS, table
+
+
+def _items(text: str) -> Typed:
+    scope = Scope(Relation("cases", COLUMNS, "keyed", ("nr",)), ("cases",))
+    call = parse_expression(text)
+    assert call.name in TABLE_FUNCTIONS
+    return items_of(call, lambda node: infer(node, scope))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        ("EXPLODE(tags)", t.array(t.VARCHAR), ["x", None, "y"]),
+        ("UNNEST(GENERATE_SERIES(1, 3))", t.array(t.INT), [1, 2, 3]),
+        ("CUBE_EXPLODE(ARRAY[1, i])", t.array(t.array(t.INT)), [[None, None], [None, 7], [1, None], [1, 7]]),
+        ("CUBE_EXPLODE(ARRAY[i, NULL])", t.array(t.array(t.INT)), [[None, None], [7, None]]),
+    ],
+)
+def test_each_item_is_a_row(text: str, kind: t.SqlType, expected: list[object]) -> None:
+    found = _items(text)
+    with duckdb.connect() as duck:
+        duck.register("cases", table())
+        rows = duck.execute(f"SELECT {lower(found.expression, 'duckdb')} FROM cases WHERE nr = 1").fetchone()
+    assert (found.type, rows) == (kind, (expected,))
+
+
+def test_a_map_gives_its_entries() -> None:
+    assert _items("EXPLODE(ratings)").type == t.array(t.struct(("k", t.VARCHAR), ("v", t.INT)))
+
+
+@pytest.mark.parametrize("text", ["EXPLODE(i)", "EXPLODE(tags, tags)", "EXPLODE()", "CUBE_EXPLODE(i)"])
+def test_what_is_no_array_is_refused(text: str) -> None:
+    with pytest.raises(TypeMismatch):
+        _items(text)

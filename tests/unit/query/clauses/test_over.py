@@ -1,0 +1,61 @@
+"""Functions OVER a partition: the columns they become, and those that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.sql.dialect import sql_of
+from tests.support.query_text import block, shown, sql
+
+
+def test_functions_over_a_partition_become_plain_columns(catalog: Catalog) -> None:
+    found = block(
+        "SELECT id, RANK() OVER (PARTITION BY k ORDER BY v DESC) AS place,"
+        " SUM(v) OVER (PARTITION BY k ORDER BY id ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) * 2 AS x"
+        " FROM s WHERE v > 0 QUALIFY place <= 3 AND k <> 'a'",
+        catalog,
+    )
+    assert shown(found.outputs) == ["id = s.id", "place = __w0", "x = __w1 * 2"]
+    assert [sql_of(each) for each in found.partition] == ["s.k"]
+    assert sql(found.qualify) == "__w0 <= 3 AND s.k <> 'a'"
+    rank, total = found.analytic
+    assert (rank.function, [(sql_of(n), down) for n, down, _ in rank.order], rank.frame) == (
+        "RANK",
+        [("s.v", True)],
+        None,
+    )
+    assert (total.function, total.frame) == ("SUM", "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW")
+
+
+def test_functions_over_groups_read_groups_and_calls(catalog: Catalog) -> None:
+    found = block("SELECT k, DENSE_RANK() OVER (PARTITION BY k ORDER BY COUNT(*)) AS p FROM s GROUP BY k", catalog)
+    (call,) = found.analytic
+    assert [sql_of(node) for node, _, _ in call.order] == ["__a0"]
+    assert [sql_of(each) for each in found.partition] == ["k"]
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        ("SELECT RANK() OVER (PARTITION BY k) AS p FROM s", InvalidQuery, "needs an order"),
+        ("SELECT MEDIAN(v) OVER (PARTITION BY k) AS p FROM s", UnknownName, "window function 'MEDIAN'"),
+        (
+            "SELECT COUNT(*) OVER (PARTITION BY k) AS a, COUNT(*) OVER (PARTITION BY v) AS b FROM s",
+            NotSupported,
+            "share one PARTITION BY",
+        ),
+        ("SELECT LAG(v, v) OVER (PARTITION BY k ORDER BY v) AS p FROM s", TypeMismatch, "whole number"),
+        ("SELECT RANK(v) OVER (PARTITION BY k ORDER BY v) AS p FROM s", TypeMismatch, "takes 0 arguments"),
+        ("SELECT k FROM s QUALIFY k > 'a'", InvalidQuery, "needs a function OVER"),
+        ("SELECT k FROM s ORDER BY k", NotSupported, "QUALIFY|ORDER BY"),
+        ("SELECT k FROM s WHERE RANK() OVER (ORDER BY v) < 3", InvalidQuery, "OVER"),
+    ],
+)
+def test_functions_over_partitions_that_cannot_be(
+    catalog: Catalog, query: str, error: type[SqlError], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        block(query, catalog)
+    assert type(caught.value) is error

@@ -1,0 +1,170 @@
+"""Push queries: a snapshot, then every change, in terms of the row of a key."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from itertools import islice
+
+import pytest
+
+from jobs.model.errors import NotSupported
+from jobs.model.settings import Settings
+from jobs.serve.results import LiveRows, Tombstone
+from jobs.session.interpreter import Interpreter
+from state_store.errors import TableMissing
+from state_store.layout import Lake
+from tests.support.lake_tables import append, delete, events, update
+
+DEFINITIONS = """
+    CREATE STREAM checkins (id BIGINT KEY, place VARCHAR) WITH (KAFKA_TOPIC = 'checkins');
+    CREATE TABLE places AS SELECT id, COUNT(*) AS n, LATEST_BY_OFFSET(place) AS place FROM checkins GROUP BY id;
+    CREATE MATERIALIZED VIEW counts AS SELECT COUNT(*) AS n FROM checkins GROUP BY place;
+"""
+
+
+@pytest.fixture
+def session(settings: Settings) -> Interpreter:
+    interpreter = Interpreter(settings)
+    assert list(interpreter.run(DEFINITIONS))
+    return interpreter
+
+
+def place(key: int, n: int, name: str | None) -> dict[str, object]:
+    return {"id": key, "n": n, "place": name}
+
+
+def subscribe(session: Interpreter, text: str) -> LiveRows:
+    *_, result = session.run(text)
+    assert isinstance(result, LiveRows)
+    return result
+
+
+def take(session: Interpreter, text: str, count: int) -> list[object]:
+    """The first `count` changes; the test's own time limit is what ends it when they do not come."""
+    return list(islice(subscribe(session, text).rows, count))
+
+
+def later(work: Callable[[], None]) -> threading.Thread:
+    """Do `work` once the subscriber has surely read its snapshot and is waiting."""
+
+    def delayed() -> None:
+        time.sleep(0.5)
+        work()
+
+    thread = threading.Thread(target=delayed)
+    thread.start()
+    return thread
+
+
+def test_the_snapshot_comes_first_then_the_changes_of_each_version(session: Interpreter, lake: Lake) -> None:
+    append(lake, "places", [place(1, 1, "Rome"), place(2, 1, "Paris")])
+
+    def change() -> None:
+        update(lake, "places", 1, "id = 1", n="2", place="'Oslo'")
+        append(lake, "places", [place(3, 1, "Bonn")], 2)
+        delete(lake, "places", 3, "id = 2")
+
+    thread = later(change)
+    rows = take(session, "SELECT * FROM places EMIT CHANGES", 5)
+    thread.join()
+    assert rows == [(1, 1, "Rome"), (2, 1, "Paris"), (1, 2, "Oslo"), (3, 1, "Bonn"), Tombstone((2, None, None))]
+
+
+def test_a_view_without_a_table_is_waited_for(session: Interpreter, lake: Lake) -> None:
+    thread = later(lambda: append(lake, "places", [place(1, 1, "Rome")]))
+    assert take(session, "SELECT id FROM places EMIT CHANGES", 1) == [(1,)]
+    thread.join()
+
+
+def test_a_change_that_the_select_does_not_show_is_no_row(session: Interpreter, lake: Lake) -> None:
+    """Only `n` changes at first: a subscriber to `place` hears of the second update alone."""
+    append(lake, "places", [place(1, 1, "Rome")])
+
+    def change() -> None:
+        update(lake, "places", 1, "id = 1", n="2")
+        update(lake, "places", 2, "id = 1", place="'Oslo'")
+
+    thread = later(change)
+    assert take(session, "SELECT id, place FROM places EMIT CHANGES", 2) == [(1, "Rome"), (1, "Oslo")]
+    thread.join()
+
+
+def test_a_row_that_leaves_the_where_is_a_tombstone_and_one_that_enters_is_a_row(
+    session: Interpreter, lake: Lake
+) -> None:
+    append(lake, "places", [place(1, 1, "Rome"), place(2, 5, "Paris")])
+
+    def change() -> None:
+        update(lake, "places", 1, "id = 2", n="0")
+        update(lake, "places", 2, "id = 1", n="7")
+
+    thread = later(change)
+    rows = take(session, "SELECT n, id FROM places WHERE n > 1 EMIT CHANGES", 3)
+    thread.join()
+    assert rows == [(5, 2), Tombstone((None, 2)), (7, 1)]
+
+
+def test_a_stream_gives_its_events_in_their_order(session: Interpreter, lake: Lake) -> None:
+    events(lake, "checkins", [{"id": 9, "place": "a"}, {"id": 1, "place": "b"}])
+    thread = later(lambda: events(lake, "checkins", [{"id": 5, "place": "c"}, {"id": 1, "place": "b"}], 2, 1))
+    rows = take(session, "SELECT rowoffset, id, place FROM checkins EMIT CHANGES", 4)
+    thread.join()
+    assert rows == [(0, 9, "a"), (1, 1, "b"), (2, 5, "c"), (3, 1, "b")]
+
+
+def test_without_a_visible_key_a_tombstone_is_the_row_that_went(session: Interpreter, lake: Lake) -> None:
+    append(lake, "counts", [{"n": 1}, {"n": 4}])
+
+    def change() -> None:
+        delete(lake, "counts", 1, "n = 4")
+        update(lake, "counts", 2, "n = 1", n="2")
+
+    thread = later(change)
+    rows = take(session, "SELECT n FROM counts EMIT CHANGES", 4)
+    thread.join()
+    assert sorted(rows[:2], key=str) == [(1,), (4,)]
+    assert rows[2:] == [Tombstone((4,)), (2,)]
+
+
+def test_latest_leaves_the_snapshot_out(session: Interpreter, lake: Lake) -> None:
+    append(lake, "places", [place(1, 1, "Rome")])
+    thread = later(lambda: append(lake, "places", [place(2, 1, "Oslo")], 1))
+    text = "SET 'auto.offset.reset' = 'latest'; SELECT id FROM places EMIT CHANGES"
+    assert take(session, text, 1) == [(2,)]
+    thread.join()
+
+
+def test_limit_ends_the_query(session: Interpreter, lake: Lake) -> None:
+    append(lake, "places", [place(1, 1, "Rome"), place(2, 1, "Oslo")])
+    assert list(subscribe(session, "SELECT id FROM places EMIT CHANGES LIMIT 1").rows) == [(1,)]
+    assert list(subscribe(session, "SELECT id FROM places EMIT CHANGES LIMIT 0").rows) == []
+
+
+def test_a_table_that_is_dropped_ends_the_subscription_with_an_error(session: Interpreter, lake: Lake) -> None:
+    append(lake, "places", [place(1, 1, "Rome")])
+
+    def drop() -> None:
+        assert list(Interpreter(session.settings).run("DROP TABLE places"))
+
+    thread = later(drop)
+    with pytest.raises(TableMissing, match="was dropped"):
+        take(session, "SELECT id FROM places EMIT CHANGES", 2)
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("SELECT a.id FROM checkins a JOIN places b ON a.id = b.id EMIT CHANGES", "JOIN"),
+        ("SELECT id, COUNT(*) FROM checkins GROUP BY id EMIT CHANGES", "GROUP BY"),
+        ("SELECT DISTINCT id FROM checkins EMIT CHANGES", "DISTINCT"),
+        ("SELECT COUNT(*) FROM checkins EMIT CHANGES", "does more"),
+        ("SELECT id FROM checkins UNION SELECT id FROM places EMIT CHANGES", "EMIT"),
+        ("SELECT id FROM places WHERE n = (SELECT MAX(n) FROM places) EMIT CHANGES", "does more"),
+    ],
+)
+def test_what_a_push_query_cannot_do_is_refused_by_name(session: Interpreter, query: str, named: str) -> None:
+    with pytest.raises(NotSupported, match=named):
+        subscribe(session, query)

@@ -1,0 +1,13 @@
+"""A session without a JVM."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.model.settings import Settings
+from jobs.session.interpreter import Interpreter
+
+
+@pytest.fixture
+def session(settings: Settings) -> Interpreter:
+    return Interpreter(settings)

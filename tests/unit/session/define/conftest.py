@@ -1,0 +1,15 @@
+"""The catalog that the tests of CREATE and INSERT define things in."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from state_store.layout import Lake
+from tests.support.catalog_from_sql import catalog_of
+from tests.unit.session.define.defined import SOURCES
+
+
+@pytest.fixture
+def catalog(lake: Lake) -> Catalog:
+    return catalog_of(lake, SOURCES)

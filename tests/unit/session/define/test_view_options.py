@@ -1,0 +1,47 @@
+"""WITH (…) of a view: a format that must hold its columns, a time from a column."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from jobs.ivm.plan.plan import plan
+from jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
+from jobs.model.stage import MapStage
+from jobs.sql.dialect import sql_of
+from tests.support.catalog_from_sql import run
+from tests.unit.session.define.defined import view
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("KEY_FORMAT='KAFKA'", "KAFKA holds one key column"),
+        ("KEY_FORMAT='NONE'", "KEY_FORMAT is NONE"),
+        ("VALUE_FORMAT='DELIMITED'", "DELIMITED cannot hold"),
+    ],
+)
+def test_a_format_that_is_named_must_hold_the_columns(catalog: Catalog, options: str, message: str) -> None:
+    query = "SELECT area, n, COLLECT_LIST(reading) AS l FROM readings GROUP BY area, n"
+    assert view(f"CREATE TABLE ok AS {query}", catalog).key == ("area", "n")
+    with pytest.raises(InvalidQuery, match=message):
+        run(f"CREATE TABLE v WITH ({options}) AS {query}", catalog)
+
+
+def test_a_view_may_take_its_time_from_a_column(catalog: Catalog) -> None:
+    def time_of(name: str, options: str) -> str:
+        found = view(
+            f"CREATE STREAM {name} WITH ({options}) AS SELECT sensor, n, CAST(n AS BIGINT) AS b, at FROM readings",
+            catalog,
+        )
+        (stage,) = plan(found, catalog).stages
+        assert isinstance(stage, MapStage)
+        (time,) = [column.expression for column in stage.body[0].columns if column.name == "_timestamp"]
+        return sql_of(time)
+
+    assert time_of("a", "TIMESTAMP='b'") == "FROM_UNIXTIME(CAST(readings.n AS BIGINT))"
+    assert time_of("b", "TIMESTAMP='AT'") == "readings.at"
+    with pytest.raises(OptionRefused, match="'n' is INT"):
+        time_of("c", "TIMESTAMP='n'")
+    with pytest.raises(UnknownName, match="unknown column 'x'"):
+        time_of("d", "TIMESTAMP='x'")

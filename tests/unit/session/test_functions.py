@@ -1,0 +1,183 @@
+"""CREATE FUNCTION … LANGUAGE PYTHON: what may be named, who may drop it, and views that call it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from jobs.model import types as t
+from jobs.model.errors import (
+    FunctionRefused,
+    InvalidQuery,
+    NameInUse,
+    NameTaken,
+    SqlSyntaxError,
+    TypeMismatch,
+    UnknownName,
+)
+from jobs.model.settings import FunctionSettings, Settings, load_settings
+from jobs.serve.results import Document, Message, Rows
+from jobs.session.interpreter import Interpreter
+from state_store.layout import Lake
+from tests.support.python_function_stage import MODULE
+
+SPREAD = f"CREATE FUNCTION spread(low BIGINT, high BIGINT) RETURNS DOUBLE LANGUAGE PYTHON AS '{MODULE}:spread'"
+STREAM = "CREATE STREAM s (id BIGINT KEY, low INT, high BIGINT, name VARCHAR) WITH (KAFKA_TOPIC = 't')"
+
+
+@pytest.fixture
+def session(settings: Settings) -> Interpreter:
+    return Interpreter(settings.model_copy(update={"functions": FunctionSettings(modules=(MODULE,))}))
+
+
+def say(session: Interpreter, text: str) -> str:
+    *_, last = session.run(text)
+    assert isinstance(last, Message)
+    return last.text
+
+
+def test_a_module_that_the_operator_does_not_name_is_never_imported(settings: Settings) -> None:
+    """The error says what to type, for the operator to type it."""
+    with pytest.raises(FunctionRefused) as refused:
+        say(Interpreter(settings), "CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS 'antigravity:fly'")
+    assert refused.value.hint is not None
+    assert 'modules = ["antigravity"]' in refused.value.hint
+    assert "antigravity" not in sys.modules
+
+
+def test_the_allow_list_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_FUNCTIONS__MODULES", json.dumps(["geo", "shop.prices"]))
+    assert load_settings().functions.modules == ("geo", "shop.prices")
+    monkeypatch.delenv("STRANDLINE_FUNCTIONS__MODULES")
+    assert load_settings().functions.modules == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("nonsense", "does not name Python code"),
+        ("tests.support.python_functions:missing", "has no 'missing'"),
+        ("tests.support.python_functions:NOT_CALLABLE", "cannot be called"),
+        ("tests.no_such_module:f", "cannot be imported"),
+    ],
+)
+def test_code_that_cannot_be_called_is_refused_at_create(settings: Settings, code: str, words: str) -> None:
+    allowed = FunctionSettings(modules=(MODULE, "tests.no_such_module"))
+    session = Interpreter(settings.model_copy(update={"functions": allowed}))
+    with pytest.raises(FunctionRefused, match=words):
+        say(session, f"CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS '{code}'")
+    assert not session.catalog.functions
+
+
+def test_an_aggregate_without_its_methods_is_refused_by_name(session: Interpreter) -> None:
+    text = f"CREATE AGGREGATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS '{MODULE}:Unfinished'"
+    with pytest.raises(FunctionRefused, match="has no merge, finish"):
+        say(session, text)
+
+
+@pytest.mark.parametrize("name", ["UCASE", "count", "now"])
+def test_functions_of_the_language_keep_their_names(session: Interpreter, name: str) -> None:
+    with pytest.raises(NameTaken):
+        say(session, f"CREATE FUNCTION {name}(a INT) RETURNS INT LANGUAGE PYTHON AS '{MODULE}:spread'")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE FUNCTION f(a INT KEY) RETURNS INT LANGUAGE PYTHON AS 'm:f'",
+        "CREATE FUNCTION f(a INT) LANGUAGE PYTHON AS 'm:f'",
+        "CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON",
+        "CREATE FUNCTION f(a) RETURNS INT LANGUAGE PYTHON AS 'm:f'",
+    ],
+)
+def test_a_statement_that_is_not_complete_is_no_statement(session: Interpreter, text: str) -> None:
+    with pytest.raises(SqlSyntaxError):
+        say(session, text)
+
+
+def test_saying_it_again_changes_nothing_and_another_one_must_say_so(session: Interpreter) -> None:
+    assert say(session, SPREAD) == "function 'SPREAD' created"
+    assert say(session, SPREAD.replace("(low", "( low")) == "function 'SPREAD' unchanged"
+    other = SPREAD.replace("DOUBLE", "DECIMAL(10, 2)")
+    with pytest.raises(NameTaken):
+        say(session, other)
+    assert say(session, other.replace("CREATE", "CREATE OR REPLACE")) == "function 'SPREAD' replaced"
+    assert session.catalog.functions["SPREAD"].returns == t.decimal(10, 2)
+
+
+def test_functions_are_listed_and_described(session: Interpreter) -> None:
+    say(session, SPREAD)
+    *_, shown = session.run("SHOW FUNCTIONS")
+    assert isinstance(shown, Rows)
+    assert ("SPREAD", "python scalar") in shown.rows
+    *_, described = session.run("DESCRIBE FUNCTION spread")
+    assert isinstance(described, Document)
+    assert described.data["code"] == f"{MODULE}:spread"
+    assert described.data["parameters"] == [{"name": "low", "type": "BIGINT"}, {"name": "high", "type": "BIGINT"}]
+    with pytest.raises(UnknownName, match="SPRED"):
+        list(session.run("DESCRIBE FUNCTION spred"))
+
+
+def test_a_function_comes_back_from_the_files_of_the_catalog(session: Interpreter, lake: Lake) -> None:
+    say(session, f"CREATE AGGREGATE FUNCTION longest(a VARCHAR) RETURNS VARCHAR LANGUAGE PYTHON AS '{MODULE}:Longest'")
+    found = Catalog(lake).functions["LONGEST"]
+    assert found == session.catalog.functions["LONGEST"]
+    assert (found.aggregate, found.retracts) == (True, False)
+
+
+def test_a_table_may_be_called_as_a_function_is(session: Interpreter) -> None:
+    say(session, SPREAD)
+    say(session, "CREATE STREAM spread (id BIGINT KEY) WITH (KAFKA_TOPIC = 'spread')")
+    assert say(session, "DROP FUNCTION spread") == "'SPREAD' dropped"
+    assert session.catalog.find("spread") is not None
+
+
+def test_a_function_that_a_view_calls_can_be_neither_dropped_nor_changed(session: Interpreter) -> None:
+    say(session, f"{SPREAD}; {STREAM}; CREATE STREAM v AS SELECT id, spread(low, high) AS half FROM s")
+    for text in ("DROP FUNCTION spread", SPREAD.replace("CREATE", "CREATE OR REPLACE").replace("DOUBLE", "INT")):
+        with pytest.raises(NameInUse, match="'v'"):
+            say(session, text)
+    say(session, "DROP STREAM v")
+    assert say(session, "DROP FUNCTION spread") == "'SPREAD' dropped"
+    assert say(session, "DROP FUNCTION IF EXISTS spread") == "'SPREAD' is not there"
+
+
+def test_types_are_checked_and_widened_at_create(session: Interpreter) -> None:
+    say(session, f"{SPREAD}; {STREAM}; CREATE STREAM v AS SELECT id, spread(low, high) AS half FROM s")
+    view = session.catalog.get("v")
+    assert {column.name: column.type for column in view.columns}["half"] == t.DOUBLE  # type: ignore[union-attr]
+    with pytest.raises(TypeMismatch, match="argument 2 of SPREAD must be BIGINT"):
+        say(session, "CREATE STREAM w AS SELECT id, spread(low, name) AS half FROM s")
+    with pytest.raises(TypeMismatch, match="takes 2 arguments"):
+        say(session, "CREATE STREAM w AS SELECT id, spread(low) AS half FROM s")
+
+
+def test_an_aggregate_stands_only_where_aggregates_stand(session: Interpreter) -> None:
+    say(session, f"CREATE AGGREGATE FUNCTION longest(a VARCHAR) RETURNS VARCHAR LANGUAGE PYTHON AS '{MODULE}:Longest'")
+    say(session, STREAM)
+    with pytest.raises(InvalidQuery, match="LONGEST cannot stand here"):
+        say(session, "CREATE STREAM v AS SELECT id FROM s WHERE longest(name) = 'x'")
+    say(session, "CREATE TABLE v AS SELECT high, longest(name) AS word FROM s GROUP BY high")
+
+
+def test_the_rows_of_a_view_depend_on_the_source_of_its_functions(session: Interpreter) -> None:
+    """Another source is another fingerprint, so that rows of one are never taken for rows of the other."""
+    view = "CREATE STREAM v AS SELECT id, spread(low, high) AS half FROM s"
+    say(session, f"{SPREAD}; {STREAM}; {view}")
+    before = session.catalog.get("v").fingerprint  # type: ignore[union-attr]
+    say(session, "DROP STREAM v")
+    changed = session.catalog.functions["SPREAD"]
+    session.catalog.put_function(replace(changed, source="another"))
+    say(session, view)
+    assert session.catalog.get("v").fingerprint != before  # type: ignore[union-attr]
+
+
+def test_queries_call_functions_too(session: Interpreter) -> None:
+    say(session, f"{SPREAD}; {STREAM}")
+    *_, found = session.run("SELECT spread(3, 8) AS half, spread(NULL, 1) AS none")
+    assert isinstance(found, Rows)
+    assert list(found.rows) == [(2.5, None)]

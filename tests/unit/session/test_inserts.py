@@ -1,0 +1,56 @@
+"""INSERT INTO … VALUES: rows given as values of the columns, or refused as a whole."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from jobs.ingest import produce
+from jobs.ingest.logs.open import open_log
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.model.settings import Settings
+from jobs.session.interpreter import Interpreter
+from state_store.layout import Lake
+from tests.unit.session.statements import STREAM, VIEW, message, run
+
+
+def test_rows_are_given_to_the_source_as_values_of_its_columns(
+    session: Interpreter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, object]] = []
+    monkeypatch.setattr(produce, "insert_rows", lambda _source, values, *_: given.extend(values) or len(values))
+    run(session, STREAM)
+    run(session, "INSERT INTO s VALUES (1, 'it''s', 1.5)")
+    text = "INSERT INTO s (name, id, ROWTIME) VALUES (NULL, 2 + 3 * 4, 99), ('x', 7, 0)"
+    assert message(session, text) == "2 rows inserted into 's'"
+    assert given == [
+        {"id": 1, "name": "it's", "d": Decimal("1.50")},
+        {"name": None, "id": 14, "rowtime": 99},
+        {"name": "x", "id": 7, "rowtime": 0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("INSERT INTO nope VALUES (1)", UnknownName),
+        ("INSERT INTO v VALUES (1, 1)", InvalidQuery),
+        ("INSERT INTO s VALUES (1)", InvalidQuery),
+        ("INSERT INTO s (id, id) VALUES (1, 1)", InvalidQuery),
+        ("INSERT INTO s (ids) VALUES (1)", UnknownName),
+        ("INSERT INTO s (id) VALUES (1), ('x')", TypeMismatch),
+        ("INSERT INTO s (id) VALUES (9223372036854775808)", TypeMismatch),
+        ("INSERT INTO s (d) VALUES (1.005)", TypeMismatch),
+        ("INSERT INTO s (d) VALUES (12345)", TypeMismatch),
+        ("INSERT INTO s (id) VALUES (1 / 0)", InvalidQuery),
+        ("INSERT INTO s (id) VALUES (name)", NotSupported),
+    ],
+)
+def test_a_wrong_row_is_refused_and_nothing_is_written(
+    session: Interpreter, settings: Settings, lake: Lake, text: str, error: type[SqlError]
+) -> None:
+    run(session, STREAM + VIEW)
+    with pytest.raises(error):
+        run(session, text)
+    assert sum(open_log(settings, lake).end_offsets("t").values()) == 0

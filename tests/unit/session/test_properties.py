@@ -1,0 +1,20 @@
+"""SET and UNSET: only the properties that are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.model.errors import OptionRefused
+from jobs.session.interpreter import Interpreter
+from tests.unit.session.statements import rows, run
+
+
+def test_only_known_properties_can_be_set(session: Interpreter) -> None:
+    run(session, "SET 'auto.offset.reset' = 'latest'")
+    assert session.session.from_latest
+    assert rows(session, "SHOW PROPERTIES") == [{"property": "auto.offset.reset", "value": "latest"}]
+    run(session, "UNSET 'auto.offset.reset'")
+    assert not session.session.from_latest
+    for text in ("SET 'auto.offset.reset' = 'middle'", "SET 'sasl.jaas.config' = 'x'", "UNSET 'x'"):
+        with pytest.raises(OptionRefused):
+            run(session, text)
