@@ -1,1 +1,1 @@
-"""Dagster: shows what there is, and starts jobs as child processes."""
+"""Dagster: the assets and jobs of the lake's pipelines. Drains run as child processes."""

@@ -1,6 +1,6 @@
-"""The assets of pipelines: one subsettable multi-asset for each, that drains it in a child process."""
+"""The assets of pipelines: for each, one subsettable multi-asset that drains it in a child process."""
 
-# No `from __future__ import annotations` here: Dagster reads the annotations of what it wraps at run time.
+# No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
 from collections.abc import Iterable, Iterator, Sequence
 from graphlib import TopologicalSorter
 from typing import Any
@@ -27,10 +27,10 @@ def topics(translator: Translator, definitions: Iterable[Definition]) -> list[dg
 def pipeline_assets(
     pipeline: str, definitions: Sequence[Definition], translator: Translator, client: DrainClient
 ) -> dg.AssetsDefinition | None:
-    """Everything one pipeline keeps, as one multi-asset; None when it keeps nothing.
+    """The tables of one pipeline as one multi-asset; None when it has none.
 
-    The whole pipeline is one streaming query, so whatever is selected, the whole pipeline is drained; a subset only
-    limits what is reported. Two drains of one pipeline never run at once: they share a pool of one slot.
+    The whole pipeline is one streaming query, so the whole pipeline is drained; a subset only limits the assets that
+    are reported. Two drains of one pipeline never run at once: they share a pool of one slot.
     """
     found = [s for definition in definitions for s in translator.specs(definition) if role_of(s) is not Role.TOPIC]
     if not found:
@@ -48,7 +48,7 @@ def pipeline_assets(
     def drained(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         done = _run(client, context, drain_command(pipeline), {"tables": tables})
         results = {r.asset_key: r for r in done.get_results(implicit_materializations=False)}
-        # Dagster derives data versions on the way, so an asset must come after what it is made of.
+        # Dagster derives data versions on the way, so an asset must come after its inputs.
         for spec in specs:
             result = results.get(spec.key)
             if isinstance(result, dg.MaterializeResult):
@@ -60,7 +60,7 @@ def pipeline_assets(
 def _run(
     client: DrainClient, context: dg.AssetExecutionContext, command: Sequence[str], extras: dict[str, Any]
 ) -> dg.PipesClientCompletedInvocation:
-    """Run the drain, and ask for another try where that may help.
+    """Run the drain, and request a retry where that may help.
 
     Not by a RetryPolicy: Dagster applies one to a cancelled step as well, and would start the drain again.
     """
@@ -74,7 +74,7 @@ def _run(
 
 
 def _inputs_first(specs: Sequence[dg.AssetSpec]) -> list[dg.AssetSpec]:
-    """The specs, each after those it depends on; a query that feeds an earlier stream may read a later view."""
+    """The specs in topological order: a query that feeds an earlier stream may read a later view."""
     by_key = {spec.key: spec for spec in specs}
     edges = {spec.key: [dep.asset_key for dep in spec.deps if dep.asset_key in by_key] for spec in specs}
     return [by_key[key] for key in TopologicalSorter(edges).static_order()]

@@ -1,6 +1,6 @@
-"""What Dagster loads: every pipeline registered in the lake, as assets and jobs.
+"""The code location that Dagster loads: every pipeline registered in the lake, as assets and jobs.
 
-Read when the code location loads. After `strandline apply`, reload the location (Deployment > Reload, or restart).
+The lake is read when the location loads. After `strandline apply`, reload it (Deployment > Reload, or restart).
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def build(settings: Settings) -> dg.Definitions:
             )
             for name, assets in drained.items()
         ],
-        # A step only waits for its child process: a process more for each step would buy no isolation, and cost the
-        # seconds Dagster takes to start one.
+        # A step only waits for its child process: one more process for each step would isolate nothing, and takes
+        # seconds to start.
         executor=dg.in_process_executor,
     )
 
 
 def _nothing_yet(lake: Lake) -> dg.AssetSpec:
-    """An empty lake explains itself instead of showing an empty page."""
+    """The asset shown for an empty lake: it says how to register a pipeline."""
     return dg.AssetSpec(
         ["start_here"],
         description=(

@@ -1,8 +1,8 @@
-"""Starts a pipeline's drain as a child process and stays with it to the end, whatever the end is.
+"""The client that runs a pipeline's drain as a child process and never leaves it behind.
 
 Dagster's own subprocess client leaves children alive: on cancel it sends SIGINT to one process, waits, and gives up.
-This one ends the child's whole session (the JVM is in it), by SIGTERM and then SIGKILL; and when the process that
-watches the child is itself killed, the child's lifeline (`jobs.run.lifeline`) closes and it ends itself.
+This client ends the child's whole session (the JVM is in it), by SIGTERM and then SIGKILL. When the process that
+watches the child is itself killed, the child's lifeline (`jobs.run.lifeline`) closes and the child ends itself.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 Context = dg.OpExecutionContext | dg.AssetExecutionContext
 
-# A JVM that is asked to end stops its streaming query, removes its temporary files and is gone in 1–3 s; a machine
+# A JVM that is asked to end stops its streaming query, removes its temporary files and exits within 1–3 s; a machine
 # that swaps takes longer. Must stay below run_monitoring.cancel_timeout_seconds in dagster.yaml.
 GRACE_SECONDS = 30.0
 # The end of a Spark stack trace with its `Caused by` chain fits; the whole output is in the run's compute logs.
 _TAIL_LINES = 60
-# The group is gone by then; only a process that left the session could still hold the other end open.
+# The group has ended by then; only a process that left the session could still hold the other end open.
 _ECHO_ENDS_WITHIN_SECONDS = 5.0
 
 
@@ -66,12 +66,12 @@ class DrainClient(dg.PipesClient):
         """Run `command` in a Pipes session until it ends.
 
         Returns:
-            What the child reported. Take the results with `implicit_materializations=False`: an asset of which the
-            child said nothing is not materialized.
+            The child's reports. Take the results with `implicit_materializations=False`: an asset that the child did
+            not report is not materialized.
 
         Raises:
-            Failure: the child ended with another code than 0, took too long, or never said how its run went. Retries
-                are allowed when it was killed from outside, or when its error says that trying again helps.
+            Failure: the child ended with another code than 0, took too long, or sent no report. Retries are allowed
+                when it was killed from outside, or when the action of its error is a retry.
         """
         with dg.open_pipes_session(
             context=context,
@@ -80,7 +80,7 @@ class DrainClient(dg.PipesClient):
             extras=extras,
         ) as session:
             code, tail = self._run_child(command, session.get_bootstrap_env_vars(), context)
-        messages = _by_kind(session.get_custom_messages())
+        messages = _merged(session.get_custom_messages())
         if code != 0:
             raise _failure(code, messages.get("error", {}), tail, self.timeout_seconds)
         if "report" not in messages:
@@ -127,7 +127,7 @@ class _Echo:
         self._thread.start()
 
     def finish(self) -> str:
-        """The last lines, once every process that could write is gone."""
+        """The last lines, once every process that could write has ended."""
         self._thread.join(_ECHO_ENDS_WITHIN_SECONDS)
         return "".join(self._lines)
 
@@ -149,7 +149,7 @@ def _lifeline() -> Iterator[int]:
         os.close(writing)
 
 
-def _by_kind(messages: Sequence[Any]) -> dict[str, dict[str, Any]]:
+def _merged(messages: Sequence[Any]) -> dict[str, dict[str, Any]]:
     merged: dict[str, dict[str, Any]] = {}
     for message in messages:
         if isinstance(message, dict):
@@ -158,7 +158,7 @@ def _by_kind(messages: Sequence[Any]) -> dict[str, dict[str, Any]]:
 
 
 def _failure(code: int | None, error: Mapping[str, Any], tail: str, limit: float | None) -> dg.Failure:
-    """The failure of a step whose child did not end well, with the child's own error first if it gave one."""
+    """The failure of a step whose child failed, with the child's own error if it sent one."""
     if code is None:
         told, again = f"the drain took longer than {limit:g} s and was ended", False
     elif error:
@@ -184,5 +184,5 @@ def _fenced(text: str) -> dg.MetadataValue[Any]:
 
 
 def drain_command(pipeline: str) -> list[str]:
-    """How the drain of a pipeline is started: the interpreter that runs us has the packages."""
+    """The command that drains a pipeline, with the interpreter that runs this process: it has the packages."""
     return [sys.executable, "-m", "jobs.run.dagster_child", pipeline]

@@ -1,12 +1,12 @@
-"""Column lineage: which columns of which inputs an output column of a view is made of, read from the view's plan.
+"""Column lineage: the input columns that each output column of a view is made of, read from its plan.
 
     SELECT s.area, AVG(r.value) AS mean FROM readings r JOIN sensors s ON …
 
         area  <- sensors.area
         mean  <- readings.value
 
-Only what makes the value counts: columns that merely filter, join or group a row are not among its origins. What a
-function over a window gives is made of its arguments; that of one without arguments (ROW_NUMBER), of what it orders by.
+Only columns that make up the value count: those that merely filter, join or group a row are not among its origins. The
+origins of a function over a window are those of its arguments; without arguments (ROW_NUMBER), of its ORDER BY.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a definition says of its tables before anything has run: columns, lineage, and the SQL, in Dagster's words.
+"""The metadata of a definition's tables, known before any run: columns, lineage and SQL, in Dagster's types.
 
 Dagster hides its own column lineage entry outside Dagster+, so the same lineage also goes out as a table to read.
 """
@@ -19,12 +19,12 @@ COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
 VISIBLE_LINEAGE = "column lineage"
 
-# What goes with every materialization as well, so that its history shows when a column came or went.
+# Repeated with every materialization, so that its history shows when a column was added or removed.
 DEFINED = (COLUMN_SCHEMA, COLUMN_LINEAGE, VISIBLE_LINEAGE)
 
 
 def column_schema(columns: Sequence[tuple[str, SqlType]], key: Sequence[str] = ()) -> dg.TableSchema:
-    """The columns with the types of our SQL; the columns of the key say so (NULL is a group, so a key may be null)."""
+    """The columns with their SQL types, those of the key marked (NULL is a group, so a key may be null)."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -40,7 +40,7 @@ def column_schema(columns: Sequence[tuple[str, SqlType]], key: Sequence[str] = (
 def column_lineage(
     origins: Mapping[str, Sequence[Origin]], asset_of: Callable[[str], dg.AssetKey]
 ) -> dict[str, dg.MetadataValue[Any]]:
-    """The lineage twice: as Dagster keeps it, and as a table people see.
+    """The lineage twice: in Dagster's form, and as a table that its UI shows.
 
     Args:
         origins: {output column: its origins}.
@@ -67,6 +67,6 @@ def described(sentence: str, *statements: str) -> str:
 
 
 def with_definition(result: dg.MaterializeResult[Any], spec: dg.AssetSpec) -> dg.MaterializeResult[Any]:
-    """A materialization with the columns and the lineage of the definition it was made by."""
+    """The materialization, with the columns and the lineage of its definition added."""
     defined = {label: spec.metadata[label] for label in DEFINED if label in spec.metadata}
     return result._replace(metadata={**defined, **(result.metadata or {})})

@@ -1,4 +1,4 @@
-"""A child process with everything it starts, as one thing that can be waited for and ended.
+"""A child process with everything it starts, as one group that can be waited for and ended.
 
 The child leads a session of its own, so that its children (a JVM, and the Python workers of Spark, which leave the
 process group but not the session) can be found and ended with it.
@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# How often we look whether a group is gone. Reading /proc takes about a millisecond on an ordinary machine.
+# Seconds between two looks whether a group has ended. Reading /proc takes about a millisecond on an ordinary machine.
 _POLL_SECONDS = 0.05
 # SIGKILL cannot be refused; only a process stuck inside the kernel (a dead network mount) outlives it that long.
 _KILLED_WITHIN_SECONDS = 10.0
@@ -38,7 +38,6 @@ class ProcessGroup:
         command: Sequence[str],
         *,
         env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
         stdout: int | IO[str] | None = None,
         stderr: int | IO[str] | None = None,
         pass_fds: Sequence[int] = (),
@@ -46,7 +45,6 @@ class ProcessGroup:
         self._process = subprocess.Popen(
             list(command),
             env=env,
-            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
@@ -63,7 +61,7 @@ class ProcessGroup:
 
     @property
     def stderr(self) -> IO[str]:
-        """What the child says on standard error; only when started with `stderr=subprocess.PIPE`."""
+        """The child's standard error; only when started with `stderr=subprocess.PIPE`."""
         assert self._process.stderr is not None, "started without stderr=PIPE"
         return self._process.stderr
 
@@ -138,7 +136,7 @@ def _session_members(session: int) -> list[int]:
 
 
 def _group_leader(group: int) -> list[int]:
-    """Without /proc (macOS) only the group as a whole can be asked for; a negative pid means the group to `kill`."""
+    """The group, if it lives, as a negative pid for `kill`: without /proc (macOS) its members are not listed."""
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""What an asset can be, and how it is called then: the vocabulary of `orchestration.translator`."""
+"""The roles of assets, with the keys, names and tags that follow from them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import dagster as dg
 TABLE_NAME = "dagster/table_name"
 _ROLE = "strandline/role"
 _PLAIN = re.compile(r"[A-Za-z0-9_]+\Z")
-# What Kafka allows in a topic's name; Dagster takes the same in the keys of what it only shows.
+# Kafka's rule for the name of a topic; Dagster allows the same in the keys of external assets.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+\Z")
 
 
 class Role(StrEnum):
-    """What an asset is; the first part of its key, in the singular."""
+    """The role of an asset; the first part of its key, in the singular."""
 
     TOPIC = "topic"
     LOG = "log"
@@ -58,12 +58,12 @@ def asset_key(role: Role, name: str) -> dg.AssetKey:
 
 
 def role_tag(role: Role) -> dict[str, str]:
-    """The tag that says what the asset is."""
+    """The tag that names the role of an asset."""
     return {_ROLE: role.replace(" ", "_")}
 
 
 def role_of(spec: dg.AssetSpec) -> Role:
-    """What the asset is."""
+    """The role of an asset."""
     return Role(spec.tags[_ROLE].replace("_", " "))
 
 

@@ -1,4 +1,4 @@
-"""From definitions to assets: the only place that decides keys, groups, kinds, owners, tags and code versions.
+"""Turns definitions into asset specs: their keys, groups, kinds, owners, tags and code versions.
 
     definition                       assets
     CREATE STREAM s (…)              topics/T ──> logs/s, dead_letters/s
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 OWNERS = ("team:strandline",)
 
-# A projection that nobody refreshed for a day is forgotten, whatever its users expect; half a day is worth a warning.
-# Wide on purpose: it must be true of a nightly drain as well as of a continuous job.
+# A projection that was not refreshed for a day fails the check; half a day is worth a warning. Wide on purpose: a
+# nightly drain must pass as well as a continuous job.
 FRESHNESS = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=24), warn_window=timedelta(hours=12))
 
 _CHANGE_COLUMNS: tuple[tuple[str, SqlType], ...] = (
@@ -78,7 +78,7 @@ class Translator:
                 self._relations[definition.name] = definition
 
     def specs(self, definition: Definition) -> list[dg.AssetSpec]:
-        """The assets a definition brings, in the order they are made. An InsertQuery brings none of its own."""
+        """The assets of a definition, in the order they are made. An InsertQuery has none of its own."""
         match definition:
             case Source(kind="stream"):
                 return [self._topic(definition), self._log(definition), self._dead_letters(definition)]
@@ -93,7 +93,7 @@ class Translator:
                 return []
 
     def key_of(self, relation: str) -> dg.AssetKey:
-        """The asset that holds what a query calls `relation`."""
+        """The asset of the relation that a query calls `relation`."""
         match self._relations.get(relation):
             case Source(kind="table"):
                 return asset_key(Role.TABLE, relation)
@@ -193,7 +193,7 @@ class Translator:
             table=view.name,
             deps=[asset_key(Role.PROJECTION, view.name)],
             description=(
-                f"The changes of `{view.name}`, in order: rows with weight +1 (came) or -1 (went), by commit version."
+                f"The changes of `{view.name}`, in order: rows inserted (weight +1) or retracted (-1), by version."
             ),
             code_version=view.fingerprint,
             metadata={COLUMN_SCHEMA: column_schema([*_columns(view), *_CHANGE_COLUMNS], view.key)},
@@ -208,7 +208,7 @@ class Translator:
         metadata: dict[str, Any] | None = None,
         **others: Any,
     ) -> dg.AssetSpec:
-        """What all assets with a table share."""
+        """The spec of an asset with a table, with the parts that all of them share."""
         return dg.AssetSpec(
             asset_key(role, definition.name),
             group_name=identifier(definition.pipeline),
@@ -230,12 +230,12 @@ class Translator:
         try:
             origins = lineage(self._plan_of(view))
         except SqlError:
-            return {}  # an input has changed so that the view stands still: its run says why
+            return {}  # a change of an input has stopped the view: its run says why
         named = {column: [self._read(origin) for origin in found] for column, found in origins.items()}
         return column_lineage(named, self.key_of)
 
     def _read(self, origin: Origin) -> Origin:
-        """The origin as the query reads it: a table's past is in its event log."""
+        """The origin as the query names it: the event log of a table counts as the table."""
         table = next((n for n in self._relations if tables.log_below(n) == origin.input), origin.input)
         return Origin(table, origin.column)
 

@@ -52,12 +52,12 @@ class Service:
     log: Path
 
     def tail(self) -> str:
-        """The last lines it wrote."""
+        """The last lines of its output."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Start both, say where, wait for Ctrl-C or SIGTERM, stop both with everything they started.
+    """Start webserver and daemon, print the URL, wait for Ctrl-C or SIGTERM, stop both with all that they started.
 
     Returns:
         0 after Ctrl-C; 1 when one of the two ended by itself; 2 when they cannot be started.
@@ -98,7 +98,7 @@ def prepare_home(environment: Mapping[str, str]) -> Path:
 def create_storage(home: Path) -> None:
     """Create or upgrade Dagster's databases before its processes start: two that do so at once disturb each other.
 
-    Dagster takes some seconds to import, so only here.
+    Dagster is imported only here: that takes some seconds.
     """
     os.environ["DAGSTER_HOME"] = str(home)
     from dagster import DagsterInstance
@@ -156,7 +156,7 @@ def _wait_until_ready(url: str, services: list[Service]) -> None:
 
 
 def load_fault(url: str) -> str | None:
-    """Why the webserver could not load the code location, without what Dagster says around it; None when it did."""
+    """The cause of the webserver's failure to load the code location, without Dagster's wrapping; None on success."""
     request = urllib.request.Request(  # noqa: S310 - our own loopback address
         f"{url}/graphql", json.dumps({"query": _LOCATIONS}).encode(), {"Content-Type": "application/json"}
     )

@@ -1,6 +1,6 @@
-"""Delta tables and their changelogs: read at a version, changed by one commit per epoch, proved by a digest.
+"""Delta tables and their changelogs: read at a version, changed by one commit per epoch, verified by a digest.
 
-Knows nothing of SQL views or Dagster. Importing it starts neither a JVM nor a Delta reader.
+It knows nothing of SQL views or Dagster. Importing it starts neither a JVM nor a Delta reader.
 """
 
 from state_store.commits import CommitRecord, Head

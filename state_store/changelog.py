@@ -1,7 +1,7 @@
-"""The changelog as rows with weights: +1 for a row given, −1 for a row taken away.
+"""The changelog as rows with weights: +1 for a row inserted, −1 for a row retracted.
 
 In Arrow form it has the table's visible columns and three more: `_commit_version` (BIGINT), `_commit_timestamp`
-(TIMESTAMP) and `__weight` (BIGINT). Within a version, rows taken away come before rows given.
+(TIMESTAMP) and `__weight` (BIGINT). Within a version, retractions come before insertions.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def visible(changes: pa.Table) -> list[str]:
 
 
 def consolidate(changes: pa.Table) -> pa.Table:
-    """The changelog with the weights of equal rows of one version added up, and those that come to 0 left out.
+    """The changelog consolidated: the weights of equal rows of one version added up, rows of weight 0 left out.
 
-    A commit that changed only what is kept beyond the visible columns takes away and gives the same visible row: here
-    it disappears. Sorted by version, then −1 before +1; otherwise rows stay in order.
+    A commit that changed only `__state` retracts and inserts the same visible row: here it disappears. Sorted by
+    version, then −1 before +1; otherwise rows stay in order.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -39,19 +39,19 @@ def consolidate(changes: pa.Table) -> pa.Table:
     signs = changes.group_by(VERSION).aggregate([(WEIGHT, "min"), (WEIGHT, "max")])
     both = signs.filter(pc.not_equal(signs[f"{WEIGHT}_min"], signs[f"{WEIGHT}_max"]))[VERSION]
     mixed = pc.is_in(changes[VERSION], value_set=both)
-    kept = pa.concat_tables([changes.filter(pc.invert(mixed)), _net(changes.filter(mixed), names)])
+    kept = pa.concat_tables([changes.filter(pc.invert(mixed)), _cancelled(changes.filter(mixed), names)])
     order = [(VERSION, "ascending"), (WEIGHT, "ascending"), ("__order", "ascending")]
     return kept.sort_by(order).drop_columns(["__order"])
 
 
 def fold(changes: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows that a changelog from version 0 leaves: the table, as a multiset.
+    """The table, as a multiset of rows, that a changelog from version 0 adds up to.
 
     Args:
         columns: the columns to keep; without it, all visible ones.
 
     Raises:
-        NegativeWeight: a row is taken away that is not there.
+        NegativeWeight: a row is retracted that is not there.
     """
     names = list(columns) if columns is not None else visible(changes)
     changes = changes.sort_by([(VERSION, "ascending"), (WEIGHT, "ascending")])
@@ -69,17 +69,17 @@ def fold(changes: pa.Table, columns: Sequence[str] | None = None) -> pa.Table:
     return _take(changes.select(names), sorted(place for held in present.values() for place in held))
 
 
-def _net(changes: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Per version, equal rows of opposite weight cancel out, one for one."""
+def _cancelled(changes: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The changes without pairs of equal rows of opposite weight in one version."""
     keys = list(zip(changes[VERSION].to_pylist(), _frozen_rows(changes, names), strict=True))
     weights = changes[WEIGHT].to_pylist()
-    net: Counter[Hashable] = Counter()
+    totals: Counter[Hashable] = Counter()
     for key, weight in zip(keys, weights, strict=True):
-        net[key] += weight
+        totals[key] += weight
     kept = []
     for place, (key, weight) in enumerate(zip(keys, weights, strict=True)):
-        if net[key] * weight > 0:
-            net[key] -= weight
+        if totals[key] * weight > 0:
+            totals[key] -= weight
             kept.append(place)
     return _take(changes, kept)
 
@@ -96,7 +96,7 @@ def _frozen_rows(changes: pa.Table, names: Sequence[str]) -> list[Hashable]:
 
 
 def _frozen(value: Any) -> Hashable:
-    """A value that can be compared and hashed. Arrow gives a map as a list of pairs, which no array's elements are."""
+    """The value in a hashable form. Arrow's maps are lists of pairs; elements of an array are never pairs."""
     if isinstance(value, list):
         items = [_frozen(item) for item in value]
         return frozenset(items) if value and all(isinstance(item, tuple) for item in value) else tuple(items)

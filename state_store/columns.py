@@ -1,11 +1,11 @@
-"""The names of the columns that the store itself adds to rows. No visible column may be called like one of them.
+"""The names of the columns that the store itself adds to rows. No visible column may have one of them.
 
-| column | stands in | says |
+| column | part of | meaning |
 | --- | --- | --- |
-| `__state` | a stored row | what is kept beside the visible columns, as one struct |
+| `__state` | a stored row | the state kept beside the visible columns, as one struct |
 | `__weight` | a change | +1: the row is inserted, −1: it is retracted |
 | `_commit_version`, `_commit_timestamp` | a change | the commit that made it |
-| `__exists` | a settled row | false: the key goes away |
+| `__exists` | a settled row | false: the key is deleted |
 | `__old` | a settled row | the row stored before, NULL when the key was absent |
 """
 

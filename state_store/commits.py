@@ -1,7 +1,7 @@
-"""What every commit says of itself: the record kept in Delta's `userMetadata`.
+"""The record that every commit carries in Delta's `userMetadata`.
 
-The last commit alone says where a table stands: which versions of its inputs (`vector`) and which records of its
-topics (`offsets`) it reflects. Nothing else is needed to resume, so nothing else is trusted.
+The last commit alone says which versions of its inputs (`vector`) and which records of its topics (`offsets`) a table
+reflects. Nothing else is needed to resume, so nothing else is trusted.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class CommitRecord:
         vector: {input table: Delta version} the rows reflect, after this commit.
         offsets: {topic: {partition: next offset}} the rows reflect, after this commit (event logs only).
         stream_times: {topic: {partition: microseconds}}: the largest event time seen, per partition (event logs only).
-        fingerprint: hash of the definition that made the rows.
-        writer: who wrote it: `pipeline/incarnation`.
-        mode: how: `create`, `ingest`, `delta`, `full`, `compact`.
-        reason: why that mode, in words.
-        inserted: rows added (a changed row counts here and in `deleted`).
-        deleted: rows taken away.
+        fingerprint: hash of the definition that produced the rows.
+        writer: the process that wrote it: `pipeline/incarnation`.
+        mode: the way it was made: `create`, `ingest`, `delta`, `full`, `compact`.
+        reason: the reason for the mode, in words.
+        inserted: rows inserted (a changed row counts here and in `deleted`).
+        deleted: rows deleted.
         digest: order-free 128-bit hash of the visible rows after this commit, 32 hex digits, and `:count`.
     """
 
@@ -48,7 +48,7 @@ class CommitRecord:
 
     @property
     def rows(self) -> int:
-        """How many visible rows the table has after this commit."""
+        """The number of visible rows of the table after this commit."""
         return int(self.digest.partition(":")[2] or 0)
 
     def to_json(self) -> str:
@@ -60,7 +60,7 @@ class CommitRecord:
         """The record in a commit's `userMetadata`; None when the commit is not one of ours.
 
         Raises:
-            CorruptState: it is ours, of a format this version does not read.
+            CorruptState: it is ours, but of a format that this version does not read.
         """
         if not text:
             return None
@@ -78,7 +78,7 @@ class CommitRecord:
 
 @dataclass(frozen=True)
 class Head:
-    """Where a table stands: its newest Delta version, and the newest record at or below it."""
+    """The head of a table: its newest Delta version, and the newest record at or below it."""
 
     version: int
     record: CommitRecord

@@ -1,8 +1,8 @@
-"""Deletion vectors: which rows of a data file are gone, as Delta's protocol stores it.
+"""Deletion vectors: the deleted rows of a data file, as Delta's protocol stores them.
 
 A vector is a set of row positions in a 64-bit Roaring bitmap, in a file beside the data or in the log itself. delta-rs
-applies them when it reads rows; its change feed (1.6.6) takes the wrong rows for deleted when a commit removes a whole
-file that had a vector. So the changelog is read here without it, and needs them.
+applies them when it reads rows; its change feed (1.6.6) reports the wrong rows as deleted when a commit removes a whole
+file that had a vector. So the changelog is read without it, and needs the vectors.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _BITMAP_ARRAY: Final = 1681511377
 """The magic number of Delta's 64-bit bitmap in Roaring's portable form."""
 _WITH_RUNS: Final = 12347
 _WITHOUT_RUNS: Final = 12346
-# From this many values on a container without runs is a bitmap of 8 KiB.
+# A container without runs and with more values than this is a bitmap of 8 KiB.
 _ARRAY_LIMIT: Final = 4096
-# From this many containers on the offsets are stored even when there are runs.
+# With runs, the offsets are stored only from this number of containers.
 _OFFSETS_FROM: Final = 4
 
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -45,7 +45,7 @@ def deleted_rows(table: Path, descriptor: Mapping[str, Any]) -> NDArray[np.int64
 
     Raises:
         VersionGone: the vector's file is gone.
-        CorruptState: it does not read back, or lies outside the table.
+        CorruptState: the vector is broken, or lies outside the table.
     """
     try:
         positions = _decoded(_bytes(table, descriptor))
@@ -73,8 +73,8 @@ def _bytes(table: Path, descriptor: Mapping[str, Any]) -> bytes:
             if stored != size or struct.unpack(">I", checksum)[0] != zlib.crc32(content):
                 raise CorruptState(f"a deletion vector of '{table.name}' fails its checksum", where=str(table))
             return content
-        case kind:
-            raise CorruptState(f"a deletion vector of '{table.name}' lies elsewhere (type '{kind}')", where=str(table))
+        case other:
+            raise CorruptState(f"a deletion vector of '{table.name}' lies elsewhere (type '{other}')", where=str(table))
 
 
 def _z85(text: str) -> bytes:
@@ -95,7 +95,7 @@ def _decoded(content: bytes) -> NDArray[np.int64]:
 
 
 def _bitmap32(content: bytes, at: int) -> tuple[NDArray[np.int64], int]:
-    """A 32-bit Roaring bitmap that begins at `at`: its values, and where it ends."""
+    """The values of the 32-bit Roaring bitmap at `at`, and the position after it."""
     (cookie,) = struct.unpack_from("<I", content, at)
     runs: list[bool]
     if cookie & 0xFFFF == _WITH_RUNS:

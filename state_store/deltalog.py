@@ -1,7 +1,7 @@
-"""Delta's log, read and begun without a JVM: the newest version, what one commit did, and a table's first commit.
+"""Delta's log without a JVM: the newest version, the actions of one commit, and the commit that creates a table.
 
 A commit is one file `_delta_log/<version, 20 digits>.json` of one JSON action per line. Reading it takes 0.1 ms,
-opening the table several; and a head is asked for before and after every epoch.
+opening the table several; and a head is read before and after every epoch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RESTORE = "restore the table, or drop it and rebuild it from its inputs"
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file, absolute, and the `deletionVector` that says which of its rows are gone."""
+    """The absolute path of a data file, and the `deletionVector` of its deleted rows."""
 
     path: Path
     deletion_vector: Mapping[str, Any] | None = None
@@ -36,14 +36,14 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Commit:
-    """What one version did.
+    """One commit: the files that it adds to the table and removes from it.
 
     Attributes:
-        timestamp: when, milliseconds since the epoch, by the writer's clock.
+        timestamp: milliseconds since the epoch, by the writer's clock.
         record: our record, or None when the commit is not one of ours.
-        added: data files that now belong to the table with these rows, for changes of rows (not for compaction).
-        removed: data files that no longer do, as they were. One in both has got another deletion vector.
-        change_files: files that list the changes, if the commit wrote any; then the others need not be compared.
+        added: data files that belong to the table after it, of commits that change rows (compaction does not).
+        removed: data files that belonged to it before. A file in both has a new deletion vector.
+        change_files: files that list the changes, if the commit wrote any; then `added` and `removed` are not needed.
     """
 
     version: int
@@ -56,7 +56,7 @@ class Commit:
 
     @property
     def only_adds(self) -> bool:
-        """Whether no row was taken away."""
+        """True if the commit deletes no row."""
         return not self.removed and all(file.deletion_vector is None for file in self.added)
 
 
@@ -71,19 +71,19 @@ def newest_version(path: Path) -> int | None:
             return None
         versions = [int(name[:20]) for name in names if _is_commit(name)]
         return max(versions, default=None)
-    # Checkpoints are at most some tens of commits apart: asking for each is cheaper than listing a long log.
+    # Checkpoints are at most some tens of commits apart: looking for each file is cheaper than listing a long log.
     while _commit_file(path, version + 1).exists():
         version += 1
     return version
 
 
 def read_commit(path: Path, version: int) -> Commit:
-    """What `version` did.
+    """The commit of `version`.
 
     Raises:
         TableMissing: there is no table.
         VersionGone: the log no longer holds the version, or does not hold it yet.
-        CorruptState: the commit does not read back, or names a file outside the table.
+        CorruptState: the commit is broken, or names a file outside the table.
     """
     file = _commit_file(path, version)
     try:
@@ -102,10 +102,10 @@ def read_commit(path: Path, version: int) -> Commit:
 
 
 def create_table(path: Path, schema_json: str, properties: Mapping[str, str], record: CommitRecord) -> bool:
-    """Write version 0: the schema and no rows. Atomic; False when the table is there already.
+    """Write version 0: the schema and no rows. Atomic; False when the table exists.
 
-    Written here and not by a Delta library: Spark takes seconds for it, and delta-rs asks every reader to know
-    the VARIANT type as soon as deletion vectors are on.
+    It is not left to a Delta library: Spark takes seconds for it, and delta-rs requires every reader to know the
+    VARIANT type as soon as deletion vectors are on.
 
     Args:
         schema_json: the schema in Delta's (and Spark's) JSON form.
@@ -157,9 +157,9 @@ def _commit(path: Path, version: int, actions: list[dict[str, Any]]) -> Commit:
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     files: dict[str, list[DataFile]] = {"add": [], "remove": [], "cdc": []}
     for action in actions:
-        for kind, found in files.items():
-            body = action.get(kind)
-            if body and (kind == "cdc" or body.get("dataChange", True)):
+        for name, found in files.items():
+            body = action.get(name)
+            if body and (name == "cdc" or body.get("dataChange", True)):
                 found.append(DataFile(_inside(path, body["path"]), body.get("deletionVector")))
     return Commit(
         version=version,
@@ -173,7 +173,7 @@ def _commit(path: Path, version: int, actions: list[dict[str, Any]]) -> Commit:
 
 
 def _inside(path: Path, name: str) -> Path:
-    """The file an action names. Ours are all below the table; a log that points elsewhere is not followed."""
+    """The file that an action names. Ours are all below the table; a path outside it is refused."""
     relative = Path(unquote(name))
     if "://" in name or relative.is_absolute() or ".." in relative.parts:
         raise CorruptState(f"the log of '{path.name}' names a file outside the table: '{name}'", where=str(path))

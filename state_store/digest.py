@@ -1,4 +1,4 @@
-"""The digest of a table's visible rows: 128 bits that do not depend on the rows' order, and their count.
+"""The digest of a table's visible rows: a hash of 128 bits that ignores their order, and their count.
 
 Each row has two 64-bit hashes, the lanes. A lane is a chain of xxHash64, as Spark's `xxhash64` chains its arguments:
 the number of the lane is hashed with seed 42, and each result is the seed of the next part. The parts of a value are
@@ -14,8 +14,8 @@ the number of the lane is hashed with seed 42, and each result is the seed of th
 | ARRAY | its length (INT), then the parts of its elements in order |
 | MAP | its size (INT), then (BIGINT) the XOR of a hash per entry, so that the order of entries does not matter |
 
-A table's digest adds its rows' lanes, mod 2^64. So a commit changes it by what it adds and takes away: nobody reads
-the table to keep it. `row_hash` has the same lanes as Spark expressions. Not a cryptographic hash.
+A table's digest is the sum of its rows' lanes, mod 2^64. So a commit updates it from the rows that it inserts and
+deletes, without reading the table. `row_hash` has the same lanes as Spark expressions. Not a cryptographic hash.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Digest:
 
     @classmethod
     def parse(cls, text: str) -> Digest:
-        """The digest written as `str` does; the empty text is the digest of no rows.
+        """The digest in the text that `str` writes; the empty text is the digest of no rows.
 
         Raises:
-            CorruptState: the text is something else.
+            CorruptState: the text is not a digest.
         """
         if not text:
             return cls()
@@ -81,17 +81,17 @@ def digest_of_table(batches: Iterable[pa.RecordBatch]) -> Digest:
     """The digest of rows in Arrow form; the columns must be the visible ones, in the table's order.
 
     Raises:
-        CorruptState: a column has a type that no table of ours has.
+        CorruptState: a column has a type that our tables do not have.
     """
     total = Digest()
-    for batch in batches:
-        sums = [int(lane.sum(dtype=lane.dtype)) for lane in row_lanes(batch)]
-        total += Digest(sums[0], sums[1], batch.num_rows)
+    for record_batch in batches:
+        sums = [int(lane.sum(dtype=lane.dtype)) for lane in row_lanes(record_batch)]
+        total += Digest(sums[0], sums[1], record_batch.num_rows)
     return total
 
 
 def row_lanes(batch: pa.RecordBatch) -> list[np.ndarray[Any, np.dtype[np.uint64]]]:
-    """The lanes of each row: two arrays of uint64, as long as the batch."""
+    """The lanes of each row: two arrays of uint64, as long as the record batch."""
     lanes = []
     for lane in LANES:
         hashes = _start(lane, batch.num_rows)
@@ -108,7 +108,7 @@ def _start(lane: int, rows: int) -> Any:
 
 
 def _feed(seeds: Any, values: pa.Array) -> Any:
-    """The chain one value further: `seeds` and the result are uint64, one for each of `values`."""
+    """The chain extended by one value: `seeds` and the result are uint64, one for each of `values`."""
     import numpy as np
     import pyarrow as pa
 
@@ -128,29 +128,29 @@ def _feed_present(seeds: Any, values: pa.Array) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    kind = values.type
-    if pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_int32(kind):
+    arrow_type = values.type
+    if pa.types.is_boolean(arrow_type) or pa.types.is_date32(arrow_type) or pa.types.is_int32(arrow_type):
         return _hash4(seeds, np.asarray(values.cast(pa.int32())).view(np.uint32).astype(np.uint64))
-    if pa.types.is_int64(kind):
+    if pa.types.is_int64(arrow_type):
         return _hash8(seeds, np.asarray(values).view(np.uint64))
-    if pa.types.is_timestamp(kind):
-        micros = values.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+    if pa.types.is_timestamp(arrow_type):
+        micros = values.cast(pa.timestamp("us", arrow_type.tz)).cast(pa.int64())
         return _hash8(seeds, np.asarray(micros).view(np.uint64))
-    if pa.types.is_float64(kind):
+    if pa.types.is_float64(arrow_type):
         plain = np.asarray(values) + 0.0  # −0.0 + 0.0 is 0.0
         plain[np.isnan(plain)] = np.nan
         return _hash8(seeds, plain.view(np.uint64))
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(arrow_type):
         return _feed_decimals(seeds, values)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
         return _feed_bytes(seeds, [text.encode() for text in values.to_pylist()])
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+    if pa.types.is_binary(arrow_type) or pa.types.is_large_binary(arrow_type) or pa.types.is_binary_view(arrow_type):
         return _feed_bytes(seeds, values.to_pylist())
-    if pa.types.is_map(kind):
+    if pa.types.is_map(arrow_type):
         return _feed_maps(seeds, values)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
         return _feed_lists(seeds, values)
-    raise CorruptState(f"a column of type {kind} has no digest")
+    raise CorruptState(f"a column of type {arrow_type} has no digest")
 
 
 def _feed_bytes(seeds: Any, values: list[bytes]) -> Any:

@@ -1,13 +1,13 @@
-"""One epoch of one table: the single commit that brings it there, by the cheapest way that does it.
+"""One epoch of one table: its single commit, made by the cheapest method that its changes allow.
 
-| what changes | commit |
+| change | commit |
 | --- | --- |
 | nothing, or only rows with new keys | files staged by Spark, committed by delta-rs |
 | the row of a table of one row | the same, replacing everything |
-| rows of known keys | Delta's `replaceOn`: old rows out by deletion vectors, new rows in |
-| keys go away | `MERGE` |
+| rows of known keys | Delta's `replaceOn`: deletion vectors for the old rows, files for the new ones |
+| keys are deleted | `MERGE` |
 
-docs/design/0002-apply.md has the figures.
+The measurements are in docs/design/0002-apply.md.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from state_store.settle import Changes
 
-# One file per epoch while epochs are small: every file is a task for whoever reads or replaces rows later. Beyond this
-# the files are written by several tasks at once.
+# One file per epoch while epochs are small: every file is a task for later reads and replacements. Above this, several
+# tasks write the files in parallel.
 _ROWS_PER_FILE = 500_000
 
-# Names that no column has: Spark would read `s.k` as the field `k` of a column `s`.
+# Aliases that no column has: Spark would read `s.k` as the field `k` of a column `s`.
 _STORED, _SETTLED = "__stored", "__settled"
 
 # As in `staging`: never INT96.
@@ -44,10 +44,10 @@ _TIMESTAMPS = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
 @dataclass(frozen=True)
 class Epoch:
-    """A commit about to be made on top of `head`, carrying `record`.
+    """The next commit after `head`, which carries `record`.
 
     Attributes:
-        merge_session: gives the session that MERGE runs in, used by nobody else at the time.
+        merge_session: returns the session in which MERGE runs; nothing else uses it at the time.
     """
 
     path: Path
@@ -58,7 +58,7 @@ class Epoch:
     merge_session: Callable[[], SparkSession]
 
     def add(self, staged: staging.Staged | None, *, replacing: bool = False) -> Head:
-        """Commit staged files, or nothing but the record; `replacing` takes all rows before away."""
+        """Commit staged files, or the record alone; with `replacing`, they replace all rows."""
         try:
             staging.commit(self.path, self.head, self.record, self._app_id, staged, replacing=replacing)
         except CommitConflict:
@@ -68,7 +68,7 @@ class Epoch:
         return self._committed()
 
     def settle(self, changes: Changes) -> Head:
-        """Bring the changed keys to their new rows."""
+        """Commit the new rows of the changed keys."""
         files = -(-max(changes.written, 1) // _ROWS_PER_FILE)
         rows = changes.rows.coalesce(files)
         stored = rows.where(EXISTS).drop(EXISTS)
@@ -116,7 +116,7 @@ class Epoch:
         return " AND ".join(f"{_STORED}.{quoted(name)} <=> {_SETTLED}.{quoted(name)}" for name in self.spec.key)
 
     def _committed(self) -> Head:
-        """The new head, read back: Delta ignores a transaction id it has seen, without a word."""
+        """The new head, read back: Delta silently ignores a transaction id that it has seen."""
         newest = deltalog.newest_version(self.path) or 0
         for version in range(self.head.version + 1, newest + 1):
             if deltalog.read_commit(self.path, version).record == self.record:
@@ -125,7 +125,7 @@ class Epoch:
 
     @contextmanager
     def _conflicts(self) -> Iterator[None]:
-        """Delta's conflict errors as ours."""
+        """Turns Delta's conflict errors into ours."""
         from delta.exceptions import DeltaConcurrentModificationException
 
         try:

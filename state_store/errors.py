@@ -14,7 +14,7 @@
     └── SourceError …                 see jobs/model/errors.py
 
 Every error says what happened, where, and what to type next. `code` is stable: scripts and tests match on it,
-never on the sentence. `action` answers the operator's first question: try again, restore, or stop and look.
+never on the sentence. `action` says what the operator should do: retry, restore, or stop and look.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """What to do about an error."""
+    """The action that an error asks for."""
 
     RETRY = "retry"
     RESTORE = "restore"
@@ -31,7 +31,7 @@ class Action(StrEnum):
 
 
 class StrandlineError(Exception):
-    """Base of everything Strandline raises on purpose.
+    """Base of all errors that Strandline raises on purpose.
 
     Args:
         message: one sentence: what happened, with the names involved in quotes.
@@ -111,13 +111,13 @@ class VectorMismatch(StoreError):
 
 
 class NegativeWeight(StoreError):
-    """A row was taken away more often than it was given: an upstream fault. Stop the view; nothing was stored."""
+    """A row was retracted more often than it was inserted: an upstream fault. Stop the view; nothing was stored."""
 
     code = "store.negative_weight"
 
 
 class CorruptState(StoreError):
-    """A file of the lake does not read back as it was written. Restore it from history."""
+    """A file of the lake is not as it was written. Restore it from history."""
 
     code = "store.corrupt"
     action = Action.RESTORE

@@ -1,4 +1,4 @@
-"""Places where a test can kill the process: `STRANDLINE_FAILPOINT=name:hit` ends it with SIGKILL at that pass.
+"""Failpoints: named places where a test kills the process, at the pass `STRANDLINE_FAILPOINT=name:hit`.
 
 A kill at a named place is repeatable, a kill at a random moment is not. Without the variable a failpoint does
 nothing. The names in use are found with `grep -r "failpoint("`.
@@ -12,16 +12,16 @@ from collections import Counter
 from threading import Lock
 
 _VARIABLE = "STRANDLINE_FAILPOINT"
-# Counted per process: that is what a kill ends.
+# Counted per process, since a kill ends the process.
 _passes: Counter[str] = Counter()
 _lock = Lock()
 
 
 def failpoint(name: str) -> None:
-    """Die here (SIGKILL: no handler, no cleanup) when this is the pass that the environment asks for.
+    """Kill this process (SIGKILL: no handler, no cleanup) if this is the pass that the environment names.
 
     Args:
-        name: what is about to happen or has just happened: `before-log-commit`.
+        name: a step that comes next or is done, such as `before-log-commit`.
     """
     wanted, _, hit = os.environ.get(_VARIABLE, "").partition(":")
     if wanted != name:

@@ -1,7 +1,7 @@
-"""What one commit did to the visible rows, read from the files it names.
+"""The changes of one commit to the visible rows, read from the files that it names.
 
-Two cases, as Delta's protocol has them: a commit that lists its changes in files of their own (MERGE), and one whose
-changes are the difference between the files it removes and those it adds (append, `replaceOn`, overwrite).
+Delta's protocol has two cases: a commit that lists its changes in files of their own (MERGE), and one whose changes
+follow from comparing the files that it removes with those that it adds (append, `replaceOn`, overwrite).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from state_store.deltalog import Commit, DataFile
 
-_KIND = "_change_type"
-_GIVEN = ("insert", "update_postimage")
+_CHANGE_TYPE = "_change_type"
+_INSERTIONS = ("insert", "update_postimage")
 
 
 def changelog_schema(visible: pa.Schema) -> pa.Schema:
@@ -34,7 +34,7 @@ def changelog_schema(visible: pa.Schema) -> pa.Schema:
         (TIMESTAMP, pa.timestamp("us", "UTC")),
         (WEIGHT, pa.int64()),
     ]
-    return pa.schema([*visible, *(pa.field(name, kind) for name, kind in meta)])
+    return pa.schema([*visible, *(pa.field(name, arrow_type) for name, arrow_type in meta)])
 
 
 def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
@@ -42,7 +42,7 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
 
     Raises:
         VersionGone: a deletion vector is gone. Missing data files raise FileNotFoundError.
-        CorruptState: a deletion vector does not read back. Data files that do not raise ArrowInvalid or OSError.
+        CorruptState: a deletion vector is broken. Broken data files raise ArrowInvalid or OSError.
     """
     parts = [visible.append(pa.field(WEIGHT, pa.int64())).empty_table()]
     if commit.change_files:
@@ -51,7 +51,7 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
         before = {file.path: file for file in commit.removed}
         after = {file.path: file for file in commit.added}
         for path in before | after:
-            parts += _difference(table, path, before.get(path), after.get(path), visible)
+            parts += _compared(table, path, before.get(path), after.get(path), visible)
     changes = pa.concat_tables(parts)
     stamp = pa.scalar(commit.timestamp * 1000, pa.timestamp("us", "UTC"))
     columns = {
@@ -64,16 +64,16 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
 
 
 def _listed(file: Path, visible: pa.Schema) -> pa.Table:
-    rows = _rows(file, visible.append(pa.field(_KIND, pa.string())))
-    given = pc.is_in(rows[_KIND], value_set=pa.array(_GIVEN))
-    weights = pc.if_else(given, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
-    return rows.drop_columns([_KIND]).append_column(WEIGHT, weights)
+    rows = _rows(file, visible.append(pa.field(_CHANGE_TYPE, pa.string())))
+    inserted = pc.is_in(rows[_CHANGE_TYPE], value_set=pa.array(_INSERTIONS))
+    weights = pc.if_else(inserted, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
+    return rows.drop_columns([_CHANGE_TYPE]).append_column(WEIGHT, weights)
 
 
-def _difference(
+def _compared(
     table: Path, path: Path, before: DataFile | None, after: DataFile | None, visible: pa.Schema
 ) -> list[pa.Table]:
-    """The rows of one file that are there after the commit and were not before, and the other way round."""
+    """The changes of one file: rows present before the commit but not after it, and the reverse."""
     rows = _rows(path, visible)
     was, is_now = (_present(table, file, rows.num_rows) for file in (before, after))
     parts = []
@@ -94,8 +94,8 @@ def _present(table: Path, file: DataFile | None, rows: int) -> NDArray[np.bool_]
 
 
 def _rows(file: Path, schema: pa.Schema) -> pa.Table:
-    """The rows of one data file in their order; a column the file is too old to have is NULL."""
-    # Pages carry checksums that nobody checks unless told to.
+    """The rows of one data file in their order; a column newer than the file is NULL."""
+    # The checksums of Parquet's pages are not verified by default.
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     return ds.dataset(
         file, schema=schema, format=ds.ParquetFileFormat(default_fragment_scan_options=options)

@@ -1,6 +1,6 @@
-"""Files that appear whole and stay: written aside, flushed, then given their name in one step.
+"""Atomic and durable files: written to a temporary file, flushed, then linked or renamed in one step.
 
-`create` is put-if-absent: of many writers one gets the name, without a lock, so a writer that dies blocks nobody.
+`create` is put-if-absent: only one of many processes gets the name, without a lock, so one that dies blocks nobody.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 def create(path: Path, data: bytes) -> bool:
-    """Write a file under a name nobody has; False, and nothing written, when the name is taken."""
-    aside = _written_aside(path, data)
+    """Write a new file; False, and nothing written, when the name is taken."""
+    temporary = _temporary(path, data)
     try:
-        os.link(aside, path)  # unlike a rename, a link fails when the name is taken
+        os.link(temporary, path)  # unlike a rename, a link fails when the name is taken
     except FileExistsError:
         return False
     finally:
-        aside.unlink()
+        temporary.unlink()
     sync_folder(path.parent)
     return True
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file in the place of the one that may be there: a reader sees the old one or the new one."""
-    os.replace(_written_aside(path, data), path)
+    """Write a file, replacing the one of that name: a reader sees the old one or the new one."""
+    os.replace(_temporary(path, data), path)
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names given or removed in a folder last through a power cut."""
+    """Flush a folder to disk, so that new and removed names survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -41,11 +41,11 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _written_aside(path: Path, data: bytes) -> Path:
+def _temporary(path: Path, data: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    with aside.open("xb") as file:
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    with temporary.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    return aside
+    return temporary

@@ -1,10 +1,10 @@
-"""Where things lie in a lake. The only place that joins paths.
+"""The layout of a lake: the path of everything in it. Nothing else joins paths.
 
 <lake>/catalog/<name>.json        definitions
 <lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages
 <lake>/topics/<topic>/            the local log
 <lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server
-<lake>/checkpoints/<pipeline>/    Spark's own bookkeeping; deleting it loses nothing
+<lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
 <lake>/locks/<name>.lock          one writer process per pipeline
 """
 

@@ -1,7 +1,7 @@
 """The writer's lock: at most one process writes a pipeline's tables.
 
 Delta's local log store cannot tell two writing processes apart: both may be told that they made version N. So a writer
-takes an operating-system lock first. The kernel drops it when the process ends, however it ends: nothing is left to
+takes an operating-system lock first. The kernel releases it when the process ends, however it ends: nothing is left to
 clean up after a kill.
 """
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def writer_lock(path: Path, owner: str) -> Iterator[None]:
-    """Hold the lock at `path` (made if absent) for the length of the block.
+    """Hold the lock at `path` (created if absent) for the duration of the block.
 
     Args:
         path: the lock's file; it stays behind, empty, when the lock is released.
-        owner: who takes it, for the message another writer sees: `run tickets.sql`.
+        owner: the holder's name in the message that another writer gets: `run tickets.sql`.
 
     Raises:
         WriterBusy: another process, or another thread of this one, holds it; the message names its pid and owner.
@@ -45,7 +45,7 @@ def writer_lock(path: Path, owner: str) -> Iterator[None]:
             yield
         finally:
             os.ftruncate(descriptor, 0)
-            # Not by closing alone: a child between fork and exec would keep it a little longer.
+            # Closing is not enough: a child between fork and exec would hold it a little longer.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)

@@ -1,6 +1,6 @@
-"""Reading tables without a JVM: heads, rows and changes, each pinned to a version.
+"""The reader of tables without a JVM: heads, rows and changes, each pinned to a version.
 
-`__state` is never part of what these return, unless it is asked for by name.
+`__state` is returned only if it is asked for by name.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def head(path: Path) -> Head | None:
-    """Where the table at `path` stands; None when there is no table.
+    """The head of the table at `path`; None when there is no table.
 
-    The record is that of the newest commit of ours: compaction by another tool carries none, and changes no row.
+    The record is that of our newest commit: compaction by another tool has none, and changes no row.
 
     Raises:
-        CorruptState: the newest commit does not read back, or no commit left in the log is one of ours.
+        CorruptState: the newest commit is broken, or no commit left in the log is ours.
     """
     newest = deltalog.newest_version(path)
     if newest is None:
@@ -57,7 +57,7 @@ def schema(path: Path, version: int | None = None) -> pa.Schema:
 def scan(
     path: Path, version: int | None = None, columns: Sequence[str] | None = None, predicate: str | None = None
 ) -> pa.RecordBatchReader:
-    """The rows of one version, batch by batch.
+    """The rows of one version, as record record_batches.
 
     Args:
         version: default: the newest.
@@ -66,8 +66,8 @@ def scan(
 
     Raises:
         TableMissing: there is no table.
-        VersionGone: the version, or a file of it, is not there (also while the batches are read).
-        CorruptState: a file does not read back (also while the batches are read).
+        VersionGone: the version, or a file of it, is not there (also while rows are read).
+        CorruptState: a file is broken (also while rows are read).
     """
     import pyarrow as pa
 
@@ -76,12 +76,12 @@ def scan(
     names = list(columns) if columns is not None else [name for name in full.names if name != STATE]
     target = pa.schema([full.field(name) for name in names])
     with _typed(path):
-        batches = table.scan(columns=names, predicate=predicate)
+        record_batches = table.scan(columns=names, predicate=predicate)
 
     def converted() -> Iterator[pa.RecordBatch]:
         with _typed(path):
-            for batch in pa.RecordBatchReader.from_stream(batches):
-                yield batch.cast(target)
+            for record_batch in pa.RecordBatchReader.from_stream(record_batches):
+                yield record_batch.cast(target)
 
     return pa.RecordBatchReader.from_batches(target, converted())
 
@@ -94,7 +94,7 @@ def read_rows(
 
 
 def read_changes(path: Path, after: int | None = None, upto: int | None = None) -> pa.Table:
-    """What the versions after `after`, up to and including `upto`, did to the visible rows.
+    """The changes of the visible rows in the versions after `after`, up to and including `upto`.
 
     Args:
         after: a version; None or −1: from the beginning.
@@ -106,7 +106,7 @@ def read_changes(path: Path, after: int | None = None, upto: int | None = None) 
     Raises:
         TableMissing: there is no table.
         VersionGone: the log or the files no longer reach back to `after`. Read the table anew.
-        CorruptState: a file does not read back.
+        CorruptState: a file is broken.
     """
     import pyarrow as pa
 
@@ -161,7 +161,7 @@ def _not_yet(path: Path, version: int, newest: int) -> VersionGone:
 
 @contextmanager
 def _typed(path: Path) -> Iterator[None]:
-    """What the Delta reader raises, as an error of ours. It tells missing files from broken ones only in words."""
+    """Turns errors of the Delta reader into ours. Only its messages tell missing files from broken ones."""
     try:
         yield
     except StoreError:

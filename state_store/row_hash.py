@@ -1,4 +1,4 @@
-"""A row's lanes and its equality with another, as Spark expressions. `digest` says what a lane is."""
+"""The lanes of a row and the equality of values, as Spark expressions. `digest` defines the lanes."""
 
 from __future__ import annotations
 
@@ -18,59 +18,59 @@ if TYPE_CHECKING:
 
 def lanes(columns: Iterable[tuple[Column, DataType]]) -> tuple[Column, Column]:
     """The two lanes of a row, BIGINT each: the same 64 bits as `digest.row_lanes`."""
-    parts = [part for column, kind in columns for part in _parts(column, kind)]
+    parts = [part for column, data_type in columns for part in _parts(column, data_type)]
     first, second = (F.xxhash64(F.lit(lane), *parts) for lane in LANES)
     return first, second
 
 
-def same(left: Column, right: Column, kind: DataType) -> Column:
-    """Whether two values are equal, NULL being equal to NULL and maps whatever the order of their entries."""
-    return _orderable(left, kind).eqNullSafe(_orderable(right, kind))
+def same(left: Column, right: Column, data_type: DataType) -> Column:
+    """True where two values are equal: NULL equals NULL, and the order of a map's entries does not count."""
+    return _orderable(left, data_type).eqNullSafe(_orderable(right, data_type))
 
 
-def _parts(value: Column, kind: DataType) -> list[Column]:
+def _parts(value: Column, data_type: DataType) -> list[Column]:
     absent = F.isnull(value)
-    if isinstance(kind, StructType):
-        return [absent, *(p for f in kind.fields for p in _parts(value.getField(f.name), f.dataType))]
-    if isinstance(kind, ArrayType):
-        inner = kind.elementType
+    if isinstance(data_type, StructType):
+        return [absent, *(p for f in data_type.fields for p in _parts(value.getField(f.name), f.dataType))]
+    if isinstance(data_type, ArrayType):
+        inner = data_type.elementType
         return [absent, F.array_size(value), F.transform(value, lambda x: F.struct(*_parts(x, inner)))]
-    if isinstance(kind, MapType):
+    if isinstance(data_type, MapType):
         entries = F.map_entries(value)
-        hashes = F.transform(entries, lambda entry: _entry_hash(entry, kind))
+        hashes = F.transform(entries, lambda entry: _entry_hash(entry, data_type))
         mixed = F.aggregate(hashes, F.lit(0).cast("bigint"), lambda mixed, entry: mixed.bitwiseXOR(entry))
         return [absent, F.array_size(entries), mixed]
     return [absent, value]
 
 
-def _entry_hash(entry: Column, kind: MapType) -> Column:
-    parts = [*_parts(entry.getField("key"), kind.keyType), *_parts(entry.getField("value"), kind.valueType)]
+def _entry_hash(entry: Column, data_type: MapType) -> Column:
+    parts = [*_parts(entry.getField("key"), data_type.keyType), *_parts(entry.getField("value"), data_type.valueType)]
     return F.xxhash64(F.lit(LANES[0]), *parts)
 
 
-def _orderable(value: Column, kind: DataType) -> Column:
+def _orderable(value: Column, data_type: DataType) -> Column:
     """The value with its maps, which Spark does not compare, as arrays of entries sorted by key."""
-    if not _has_map(kind):
+    if not _has_map(data_type):
         return value
-    if isinstance(kind, MapType):
-        entry = F.transform(F.map_entries(value), lambda e: _orderable_entry(e, kind))
+    if isinstance(data_type, MapType):
+        entry = F.transform(F.map_entries(value), lambda e: _orderable_entry(e, data_type))
         return F.array_sort(entry)
-    if isinstance(kind, ArrayType):
-        inner = kind.elementType
+    if isinstance(data_type, ArrayType):
+        inner = data_type.elementType
         return F.transform(value, lambda x: _orderable(x, inner))
-    assert isinstance(kind, StructType)
-    fields = [_orderable(value.getField(f.name), f.dataType).alias(f.name) for f in kind.fields]
+    assert isinstance(data_type, StructType)
+    fields = [_orderable(value.getField(f.name), f.dataType).alias(f.name) for f in data_type.fields]
     return F.when(value.isNotNull(), F.struct(*fields))
 
 
-def _orderable_entry(entry: Column, kind: MapType) -> Column:
+def _orderable_entry(entry: Column, data_type: MapType) -> Column:
     key, value = entry.getField("key"), entry.getField("value")
-    return F.struct(key.alias("key"), _orderable(value, kind.valueType).alias("value"))
+    return F.struct(key.alias("key"), _orderable(value, data_type.valueType).alias("value"))
 
 
-def _has_map(kind: DataType) -> bool:
-    if isinstance(kind, ArrayType):
-        return _has_map(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(_has_map(field.dataType) for field in kind.fields)
-    return isinstance(kind, MapType)
+def _has_map(data_type: DataType) -> bool:
+    if isinstance(data_type, ArrayType):
+        return _has_map(data_type.elementType)
+    if isinstance(data_type, StructType):
+        return any(_has_map(field.dataType) for field in data_type.fields)
+    return isinstance(data_type, MapType)

@@ -1,7 +1,7 @@
-"""From settled keys to what a commit must do: which stored rows change, how many, and the digest's difference.
+"""The changes that a settled frame makes: the rows to store, their numbers, and what to add to the digest.
 
-A settled frame has one row per touched key: the stored columns of the new row, `__exists` (false: the key goes away,
-and the other columns hold only the key) and `__old`, the stored row before as a struct (NULL: the key was absent).
+A settled frame has one row per touched key: the stored columns of the new row, `__exists` (false: the key is deleted,
+and the other columns hold only the key) and `__old`, the row stored before as a struct (NULL: the key was absent).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _HALF = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Changes:
-    """What a settled frame changes.
+    """The changes of a settled frame, compared with the stored rows.
 
     Attributes:
-        rows: the keys whose stored row changes: the stored columns and `__exists`. Valid within the block.
+        rows: the keys whose stored row changes: the stored columns and `__exists`. Valid inside `measured`.
         written: rows to store. `fresh`: those of them whose key was absent.
-        gone: keys that go away.
-        inserted, deleted: visible rows given and taken away.
+        gone: keys to delete.
+        inserted, deleted: visible rows inserted and deleted.
         digest: what to add to the table's digest.
     """
 
@@ -51,7 +51,7 @@ class Changes:
 
 @contextmanager
 def measured(settled: DataFrame, spec: TableSpec, schema: StructType) -> Iterator[Changes]:
-    """Compute `settled` once, keep it for the length of the block, and say what it changes: one Spark job."""
+    """Compute `settled` once, keep it for the duration of the block, and count its changes: one Spark job."""
     ours = not settled.is_cached
     kept = settled.persist() if ours else settled
     try:
@@ -62,41 +62,41 @@ def measured(settled: DataFrame, spec: TableSpec, schema: StructType) -> Iterato
 
 
 def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
-    kinds = {field.name: field.dataType for field in schema.fields}
+    types = {field.name: field.dataType for field in schema.fields}
     # In the stored types: 1 as INT and 1 as BIGINT have different hashes.
-    old = {name: F.col(OLD).getField(name).cast(kind) for name, kind in kinds.items()}
-    new = {name: F.col(quoted(name)).cast(kind) for name, kind in kinds.items()}
+    old = {name: F.col(OLD).getField(name).cast(data_type) for name, data_type in types.items()}
+    new = {name: F.col(quoted(name)).cast(data_type) for name, data_type in types.items()}
     exists, had = F.coalesce(F.col(EXISTS), F.lit(False)), F.col(OLD).isNotNull()
-    equal = {name: same(new[name], old[name], kind) for name, kind in kinds.items()}
-    seen_same = reduce(and_, (equal[name] for name in spec.visible), F.lit(True))
-    changed = (exists | had) & ~(exists & had & seen_same & equal.get(STATE, F.lit(True)))
+    equal = {name: same(new[name], old[name], data_type) for name, data_type in types.items()}
+    visible_equal = reduce(and_, (equal[name] for name in spec.visible), F.lit(True))
+    changed = (exists | had) & ~(exists & had & visible_equal & equal.get(STATE, F.lit(True)))
     totals = {
         "written": exists & changed,
         "fresh": exists & ~had,
         "gone": had & ~exists,
-        "inserted": exists & ~(had & seen_same),
-        "deleted": had & ~(exists & seen_same),
+        "inserted": exists & ~(had & visible_equal),
+        "deleted": had & ~(exists & visible_equal),
     }
     sums = [F.count_if(condition).alias(name) for name, condition in totals.items()]
-    sums += _lane_sums(_visible(new, kinds, spec), exists, "new")
-    sums += _lane_sums(_visible(old, kinds, spec), had, "old")
+    sums += _lane_sums(_visible(new, types, spec), exists, "new")
+    sums += _lane_sums(_visible(old, types, spec), had, "old")
     row = kept.agg(*sums).collect()[0].asDict()
     counts = {name: int(row[name]) for name in totals}
-    taken = lane_digest(row, "old", counts["deleted"])
-    digest = lane_digest(row, "new", counts["inserted"]) + Digest(-taken.first, -taken.second, -taken.count)
+    deleted = lane_digest(row, "old", counts["deleted"])
+    digest = lane_digest(row, "new", counts["inserted"]) + Digest(-deleted.first, -deleted.second, -deleted.count)
     rows = kept.where(changed).select(*_stored(schema), exists.alias(EXISTS))
     return Changes(rows=rows, digest=digest, **counts)
 
 
 def row_totals(spec: TableSpec, schema: StructType) -> list[Column]:
-    """The aggregates over rows to add from which `lane_digest(…, "new", …)` reads their digest, and `rows`."""
-    kinds = {field.name: field.dataType for field in schema.fields}
-    columns = {name: F.col(quoted(name)) for name in kinds}
-    return [F.count(F.lit(1)).alias("rows"), *_lane_sums(_visible(columns, kinds, spec), F.lit(True), "new")]
+    """The aggregates over inserted rows: their number, `rows`, and the lane sums for `lane_digest(…, "new", …)`."""
+    types = {field.name: field.dataType for field in schema.fields}
+    columns = {name: F.col(quoted(name)) for name in types}
+    return [F.count(F.lit(1)).alias("rows"), *_lane_sums(_visible(columns, types, spec), F.lit(True), "new")]
 
 
 def lane_digest(row: Mapping[str, Any], prefix: str, count: int) -> Digest:
-    """The digest from the sums of the halves of the lanes; the sums of no rows are NULL."""
+    """The digest of `count` rows from the sums of the halves of their lanes; the sums of no rows are NULL."""
     high, low = ([int(row[f"{prefix}_{half}{lane}"] or 0) for lane in (0, 1)] for half in ("high", "low"))
     first, second = ((h << 32) + low_sum for h, low_sum in zip(high, low, strict=True))
     return Digest() + Digest(first, second, count)
@@ -111,8 +111,8 @@ def _stored(schema: StructType) -> list[Column]:
     return [F.col(quoted(f.name)).cast(f.dataType).alias(f.name) for f in schema.fields]
 
 
-def _visible(columns: Mapping[str, Column], kinds: Mapping[str, DataType], spec: TableSpec) -> tuple[Column, Column]:
-    return lanes((columns[name], kinds[name]) for name in spec.visible)
+def _visible(columns: Mapping[str, Column], types: Mapping[str, DataType], spec: TableSpec) -> tuple[Column, Column]:
+    return lanes((columns[name], types[name]) for name in spec.visible)
 
 
 def _lane_sums(pair: tuple[Column, Column], present: Column, prefix: str) -> list[Column]:

@@ -1,8 +1,8 @@
-"""Commits made without Delta's Spark writer: Spark writes plain Parquet files, delta-rs puts them into the log.
+"""Staged commits: Spark writes plain Parquet files, and delta-rs adds them to the log.
 
 For rows that are only added (and for a table of one row, which is replaced whole) this is the same commit at a quarter
 of the cost: no statistics job, no snapshot computation, no second pass for the digest, since the totals are observed
-while the files are written. See docs/design/0002-apply.md for the figures.
+while the files are written. The measurements are in docs/design/0002-apply.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Staged:
-    """Data files below a table that no commit names yet. Left behind by a kill, they are what vacuum removes."""
+    """Data files below a table that no commit names yet. After a kill, vacuum removes them."""
 
     folder: Path
     totals: dict[str, Any]
@@ -42,12 +42,12 @@ def stage(rows: DataFrame, path: Path, epoch: int, totals: Sequence[Column] = ()
 
     folder = path / f"epoch-{epoch:09d}-{uuid.uuid4().hex[:8]}"
     observed = Observation()
-    writer = (rows.observe(observed, *totals) if totals else rows).write
+    output = (rows.observe(observed, *totals) if totals else rows).write
     # The default, INT96, holds no dates after 2262 when read as nanoseconds, and has no statistics.
-    writer = writer.option("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    output = output.option("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    output = output.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
     try:
-        writer.parquet(str(folder))
+        output.parquet(str(folder))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -57,10 +57,10 @@ def stage(rows: DataFrame, path: Path, epoch: int, totals: Sequence[Column] = ()
 def commit(
     path: Path, head: Head, record: CommitRecord, app_id: str, staged: Staged | None, *, replacing: bool = False
 ) -> None:
-    """Make version `head.version + 1` of the staged files, or of none; `replacing` takes all rows before away.
+    """Make version `head.version + 1` of the staged files, or of none; with `replacing`, they replace all rows.
 
     Raises:
-        CommitConflict: somebody else made that version.
+        CommitConflict: another writer made that version.
     """
     from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
     from deltalake.exceptions import CommitFailedError
@@ -79,7 +79,7 @@ def commit(
                 max_commit_retries=0,
                 app_transactions=[Transaction(app_id, record.epoch)],
             ),
-            # History is removed by retention, on a schedule and with regard to its readers, never on the way.
+            # History is removed by retention, on a schedule and with regard to its readers, never by a commit.
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False),
         )
     except CommitFailedError as error:
@@ -104,7 +104,7 @@ def _add_actions(path: Path, staged: Staged) -> list[Any]:
         rows = pq.read_metadata(file).num_rows
         if rows:
             stat = file.stat()
-            # Deletion vectors need the number of records; other statistics would skip files nobody looks for.
+            # Deletion vectors need the number of records; other statistics would not help any reader.
             stats = json.dumps({"numRecords": rows})
             name = str(file.relative_to(path))
             actions.append(AddAction(name, stat.st_size, {}, stat.st_mtime_ns // 1_000_000, True, stats))

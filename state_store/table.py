@@ -1,6 +1,6 @@
-"""A table of the lake as Spark reads and writes it: `read(version)`, `changes(after, upto)`, one commit per epoch.
+"""A table of the lake in Spark: its rows at a version, its changes between versions, one commit per epoch.
 
-Every commit carries its `CommitRecord`, so the last commit alone says where the table stands. A commit is refused
+Every commit carries its `CommitRecord`, so the last commit alone says what the table reflects. A commit is refused
 unless it is the next epoch after the head's: a repeated or late epoch writes nothing.
 """
 
@@ -31,7 +31,7 @@ class Table:
     """One Delta table. Writers must hold the pipeline's lock; one `Table` is used by one thread at a time.
 
     Args:
-        path: where it lies, `Lake.table(name)`.
+        path: its folder, `Lake.table(name)`.
         spec: its columns and key.
     """
 
@@ -41,18 +41,18 @@ class Table:
         self.spec = spec
 
     def ensure(self, record: CommitRecord) -> Head:
-        """Create the table, empty, at version 0 with `record`, unless it is there."""
+        """Create the table, empty, at version 0 with `record`, unless it exists; returns its head."""
         if deltalog.newest_version(self.path) is None:
             first = replace(record, epoch=0, mode="create", inserted=0, deleted=0, digest=str(Digest()))
             deltalog.create_table(self.path, self._schema.json(), self.spec.properties, first)
         return self.head()
 
     def head(self) -> Head:
-        """Where the table stands.
+        """The head of the table.
 
         Raises:
-            TableMissing: it is not there.
-            CorruptState: its last commit does not read back.
+            TableMissing: the table is not there.
+            CorruptState: its last commit is broken.
         """
         head = reader.head(self.path)
         if head is None:
@@ -70,14 +70,14 @@ class Table:
             return self.spark.read.format("delta").option("versionAsOf", version).load(str(self.path))
 
     def changes(self, after: int | None, upto: int) -> DataFrame:
-        """What the versions after `after`, up to and including `upto`, did: all stored columns and `__weight` BIGINT.
+        """The changes in the versions after `after`, up to and including `upto`: stored columns and `__weight` BIGINT.
 
-        Without `after`, the rows at `upto`, each with weight 1. A row may come with +1 and −1; they add up. The changes
-        of a keyed table also say in which commit they came: `_commit_version` BIGINT.
+        Without `after`, the rows at `upto`, each with weight 1. The changes are not
+        consolidated: a row may have +1 and −1. Those of a keyed table have their commit too: `_commit_version` BIGINT.
 
         Raises:
             VersionGone: the log or a file no longer reaches back to `after`, or `upto` is not there yet.
-            CorruptState: rows were taken away from an append table.
+            CorruptState: rows were deleted from an append table.
         """
         from pyspark.sql import functions as F
 
@@ -96,7 +96,7 @@ class Table:
         return self._change_feed(after, upto)
 
     def append(self, rows: DataFrame, record: CommitRecord) -> Head:
-        """Add rows (the stored columns, in any order), in one commit. `rows` is computed once.
+        """Insert rows (the stored columns, in any order), in one commit. `rows` is computed once.
 
         Raises:
             VectorMismatch: the head is not the epoch before `record`'s.
@@ -106,7 +106,7 @@ class Table:
         return self._add(head, record, self._staged(rows, record))
 
     def append_if_any(self, rows: DataFrame, record: CommitRecord) -> Head | None:
-        """`append`, but no rows are no commit: None. Only writing the rows tells how many there are."""
+        """`append`, but without rows no commit is made: None. The rows are counted while they are written."""
         head = self._next(record)
         staged = self._staged(rows, record)
         if staged.totals["rows"] == 0:
@@ -115,7 +115,7 @@ class Table:
         return self._add(head, record, staged)
 
     def advance(self, record: CommitRecord) -> Head:
-        """An empty commit: the rows reflect `record.vector` as they are.
+        """Make an empty commit: the same rows reflect `record.vector`.
 
         Raises:
             VectorMismatch: the head is not the epoch before `record`'s.
@@ -125,14 +125,14 @@ class Table:
         return self._epoch(head, replace(record, inserted=0, deleted=0, digest=head.record.digest)).add(None)
 
     def apply(self, settled: DataFrame, record: CommitRecord) -> Head | None:
-        """Bring the touched keys to their settled rows, in one commit; None, and no commit, when no row changes.
+        """Commit the settled rows of the touched keys; None, and no commit, when no row changes.
 
         Args:
-            settled: see `settle`. It is computed once.
+            settled: a settled frame, see `settle`. It is computed once.
 
         Raises:
             VectorMismatch: the head is not the epoch before `record`'s.
-            NegativeWeight: more rows would go than are there.
+            NegativeWeight: more rows would be deleted than there are.
             CommitConflict: another writer committed first.
         """
         from state_store.settle import measured
@@ -187,7 +187,7 @@ class Table:
         return head
 
     def _added_rows(self, after: int, upto: int) -> DataFrame:
-        """The rows of the files that the commits added: no change feed, no old rows to look for."""
+        """The rows of the files that the commits added: an append table needs no change feed."""
         files: list[Path] = []
         for version in range(after + 1, upto + 1):
             commit = deltalog.read_commit(self.path, version)
@@ -216,8 +216,8 @@ class Table:
         source = self.spark.read.format("delta").option("readChangeFeed", "true")
         with self._gone(after + 1):
             feed = source.option("startingVersion", after + 1).option("endingVersion", upto).load(str(self.path))
-        given = F.col("_change_type").isin("insert", "update_postimage")
-        weight = F.when(given, F.lit(1)).otherwise(F.lit(-1)).cast("bigint").alias(WEIGHT)
+        inserted = F.col("_change_type").isin("insert", "update_postimage")
+        weight = F.when(inserted, F.lit(1)).otherwise(F.lit(-1)).cast("bigint").alias(WEIGHT)
         return feed.select(*(quoted(field.name) for field in self._schema.fields), weight, VERSION)
 
     def _check_version(self, version: int) -> None:
@@ -231,7 +231,7 @@ class Table:
 
     @contextmanager
     def _gone(self, version: int) -> Iterator[None]:
-        """Delta's refusal to go back to `version`, as an error of ours."""
+        """Turns Delta's refusal to read `version` into VersionGone."""
         from pyspark.errors import AnalysisException
 
         try:

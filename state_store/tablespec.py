@@ -1,4 +1,4 @@
-"""What a stored table looks like: its columns, its key, and the Delta properties that follow from them."""
+"""The stored form of a table: its columns, its key, and the Delta properties that follow from them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Literal
 
 from state_store.columns import STATE
 
-# How far back a reader may still resume and a table be restored. A month: longer than any holiday's outage; Delta's own
-# default for removed files is 7 days, after which it refuses to read the changelog even if the files are still there.
+# Readers can resume, and tables be restored, from versions up to this age. A month: longer than any holiday's outage;
+# Delta's default for removed files is 7 days, after which it refuses to read the changelog even if the files remain.
 RECOVERY_HORIZON_DAYS = 30
 
-# With so few files the whole state rides in each commit's checksum file; a checkpoint every 10 commits (Delta's
-# default) would be paid by an epoch in every 10, for readers that gain nothing from it.
+# With so few files each commit's checksum file holds the whole state of the table; a checkpoint every 10 commits
+# (Delta's default) would slow down every tenth epoch, and readers would gain nothing.
 CHECKPOINT_INTERVAL = 50
 
 
@@ -23,7 +23,7 @@ class TableSpec:
     Attributes:
         name: the table's name in the lake.
         columns: the visible columns in order, (name, Spark DDL type).
-        storage: `append`: rows are only added. `keyed`: at most one row per key; rows change and go.
+        storage: `append`: rows are only inserted. `keyed`: at most one row per key; rows change and are deleted.
         key: the columns that identify a row, `__state.<field>` for one that is not visible. Empty for an append table,
             and for a keyed one that holds a single row.
         state: the Spark DDL type of the `__state` struct, or None.
@@ -48,17 +48,17 @@ class TableSpec:
     @property
     def ddl(self) -> str:
         """The stored columns as a Spark schema."""
-        return ", ".join(f"{quoted(name)} {kind}" for name, kind in self.stored)
+        return ", ".join(f"{quoted(name)} {spark_type}" for name, spark_type in self.stored)
 
     @property
     def properties(self) -> dict[str, str]:
         """The Delta properties of the table."""
         horizon = f"interval {RECOVERY_HORIZON_DAYS} days"
         # An update marks the old row in a deletion vector; without them it would rewrite the row's file.
-        kind = {"keyed": "delta.enableDeletionVectors", "append": "delta.appendOnly"}[self.storage]
+        feature = {"keyed": "delta.enableDeletionVectors", "append": "delta.appendOnly"}[self.storage]
         return {
             "delta.enableChangeDataFeed": "true",
-            kind: "true",
+            feature: "true",
             "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
             "delta.deletedFileRetentionDuration": horizon,
             "delta.logRetentionDuration": horizon,
@@ -66,7 +66,7 @@ class TableSpec:
 
 
 def quoted(path: str) -> str:
-    """A column, or a dotted path into `__state`, as Spark SQL reads it back."""
+    """A column, or a dotted path into `__state`, quoted for Spark SQL."""
     head, dot, rest = path.partition(".")
     parts = (head, rest) if dot and head == STATE else (path,)
     return ".".join(f"`{part.replace('`', '``')}`" for part in parts)

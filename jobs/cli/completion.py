@@ -1,4 +1,4 @@
-"""What the prompt proposes: the words of the language, functions, and what the catalog names."""
+"""The completions that the prompt proposes: words of the language, functions, and names in the catalog."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPES = tuple(base.value for base in BaseType if base is not BaseType.NULL)
 
 
 class CatalogCompleter(Completer):
-    """Completes the word before the cursor. Names come from the catalog as it is at that moment."""
+    """Completes the word before the cursor. Names come from the catalog at that moment."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

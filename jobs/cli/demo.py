@@ -1,7 +1,7 @@
 """`make demo`: the pattern catalogue's examples, from their statements to their projections, on the local log.
 
-For each pipeline: its file is registered, its events are inserted (once: a second run finds them there), its stream is
-drained, and every projection is printed with its changelog.
+For each pipeline: its file is registered, its events are inserted (in the first run only), its stream is drained, and
+every projection is printed with its changelog.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
 
 PIPELINES = [
-    Path(__file__).parent / "pipelines" / f"{name}.sql"
+    Path(__file__).parents[1] / "pipelines" / f"{name}.sql"
     for name in ("movie_tickets", "sensor_readings", "package_locations")
 ]
 
 
 def main() -> int:
-    """Run the demo; the exit code."""
+    """Run the demo and return the exit code."""
     began = time.monotonic()
-    # The demo is about the local log, also in a shell that is set up for Kafka.
-    # Small epochs, so that the changelogs have something to tell.
+    # The demo uses the local log, also in a shell that is set up for Kafka.
+    # Small micro-batches, so that the changelogs have several versions.
     settings = load_settings(kafka=KafkaSettings(), ingest=IngestSettings(max_rows_per_epoch=4))
     try:
         for file in PIPELINES:

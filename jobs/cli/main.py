@@ -41,7 +41,7 @@ app = typer.Typer(
 
 
 class Mode(StrEnum):
-    """How long a run lasts."""
+    """The length of a run: until its input is drained, or until it is stopped."""
 
     DRAIN = "drain"
     CONTINUOUS = "continuous"
@@ -65,13 +65,13 @@ def run(
     what: Annotated[str, typer.Argument(metavar="FILE.sql|PIPELINE", help="a file is applied first")],
     mode: Annotated[Mode, typer.Option(help="drain ends when everything there is in; continuous goes on")] = Mode.DRAIN,
 ) -> None:
-    """Run a pipeline: take in its events and keep its views. INSERTs in the file are not executed."""
+    """Run a pipeline: ingest its events and refresh its views. INSERTs in the file are not executed."""
     with _exit_codes():
         settings = load_settings()
         pipeline = _applied(what, settings)
         from jobs.run import pipeline as jobs_pipeline
 
-        # A drain says in the end what it did; a continuous run tells each epoch.
+        # A drain reports at its end; a continuous run logs each epoch.
         level = logging.INFO if mode is Mode.CONTINUOUS else logging.WARNING
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
         logging.getLogger("strandline").setLevel(level)
@@ -110,7 +110,7 @@ def sql(
 
 @app.command()
 def status(json: Json = False) -> None:
-    """Where every pipeline stands: versions, epochs, rows and lag, from the tables' commits."""
+    """Show the status of every pipeline: versions, epochs, rows and lag, from the tables' commits."""
     from jobs.session.status import status as all_tables
 
     with _exit_codes():
@@ -118,7 +118,7 @@ def status(json: Json = False) -> None:
 
 
 def main() -> None:
-    """The command's entry."""
+    """Run the command: its entry point."""
     app(prog_name="strandline")
 
 
@@ -133,7 +133,7 @@ def _write(output: Output, result: Result) -> None:
     try:
         output.write(result)
     except KeyboardInterrupt:
-        # Ctrl-C is how a push query ends: nothing was cut short.
+        # Ctrl-C is the normal end of a push query.
         if not isinstance(result, LiveRows):
             raise
 
@@ -163,7 +163,7 @@ def _summary(report: RunReport) -> str:
 
 @contextmanager
 def _stopped_by_signal() -> Iterator[Event]:
-    """An event that SIGTERM sets: the run ends after its epoch."""
+    """An event that SIGTERM sets: the run ends after the current micro-batch."""
     stop = Event()
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
     try:
@@ -174,7 +174,7 @@ def _stopped_by_signal() -> Iterator[Event]:
 
 @contextmanager
 def _exit_codes() -> Iterator[None]:
-    """Errors become a message and an exit code; a reader that has gone is no error."""
+    """Turns errors into a message and an exit code; a reader that closes the pipe is no error."""
     try:
         yield
     except StrandlineError as error:

@@ -1,6 +1,6 @@
-"""Writes results: rows to standard output, everything said about them to standard error.
+"""Writes results: rows to standard output, messages to standard error.
 
-With `json` standard output holds one JSON object for each row and nothing else, so that a script can read it blindly.
+With `json` standard output holds one JSON object for each row and nothing else, for scripts to read.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TOMBSTONE_FIELD = "__tombstone"
-"""In JSON, the member that tells a row that went away; rows that are there do not have it."""
+"""The JSON member that marks a tombstone; other rows do not have it."""
 
 _TOMBSTONE_CELL = "<gone>"
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where results go: standard output as JSON lines or as tables."""
+    """The output of a command: results on standard output, as JSON lines or as tables."""
 
     json: bool = False
 
     def write(self, result: Result) -> None:
-        """Write one result. A live one is written as it comes, each row at once.
+        """Write one result; of a live one, each row when it arrives.
 
         Raises:
             BrokenPipeError: nobody reads standard output any more.
@@ -73,7 +73,7 @@ class Output:
 
 
 def say(text: str) -> None:
-    """A message for people."""
+    """Write a message for the user to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -59,7 +59,7 @@ def converse(interpreter: Interpreter, output: Output) -> None:
 
 
 def answer(interpreter: Interpreter, output: Output, text: str) -> None:
-    """Execute what was typed. Ctrl-C ends the statement, not the prompt."""
+    """Execute the text typed. Ctrl-C ends the statement, not the prompt."""
     try:
         # Others may have defined things since the last statement.
         interpreter.catalog.reload()
@@ -72,7 +72,7 @@ def answer(interpreter: Interpreter, output: Output, text: str) -> None:
 
 
 def complete(text: str) -> bool:
-    """Whether Enter should send the text: it is empty, one of the prompt's own words, or ends with a semicolon.
+    """True if Enter should send the text: it is empty, one of the prompt's own words, or ends with a semicolon.
 
     A semicolon inside a string or a comment ends nothing.
     """
@@ -89,7 +89,7 @@ def complete(text: str) -> bool:
 
 
 def _history_file() -> Path:
-    """The history, where the XDG base directory specification puts such state. Only its owner can read it."""
+    """The history file, in the state directory of the XDG base directory specification. Only its owner can read it."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(base) / "strandline"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""From topics to event logs: logs, formats, and the Spark source over both."""
+"""The way from topics to event logs: logs, formats, and the Spark source over both."""

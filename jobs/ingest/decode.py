@@ -1,4 +1,4 @@
-"""From the raw records of a partition to the rows of one source, as Arrow batches.
+"""The decoder: the raw records of a partition become the rows of one source, as Arrow record batches.
 
 All sources of a pipeline share one set of columns, since one Spark source reads all their topics:
 
@@ -8,7 +8,7 @@ All sources of a pipeline share one set of columns, since one Spark source reads
     _key BINARY · _value BINARY · _error STRING     filled for broken records only: dead letters
     _tombstone BOOLEAN         a null value in a table's topic
     s0 STRUCT<…>, s1 STRUCT<…>, …                   the visible columns of the first, second, … source
-    _range STRUCT<next, good, broken, running_time> only in a range's last row, which is no record (see `close`)
+    _range STRUCT<next, good, broken, running_time> only in a range's last row, its range row (see `close`)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.ingest.formats.coerce import Misfit
+from jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
 from jobs.ingest.formats.format import open_format
 from jobs.ingest.formats.timestamps import reader
 from jobs.model.types import BaseType
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from jobs.model.definitions import Source
 
 _NEVER = np.iinfo(np.int64).min
-# The years 1 to 9999, in microseconds since 1970.
-_FIRST_US = -62_135_596_800_000_000
-_LAST_US = 253_402_300_799_999_999
 _LEAD = (
     "_source STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _running_time TIMESTAMP, "
     "_headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
@@ -54,7 +51,7 @@ def decoded_schema(sources: Sequence[Source]) -> str:
 
 @dataclass
 class Tally:
-    """What a range held so far: the last offsets of good and broken records, the largest event time (microseconds)."""
+    """Totals of a range so far: last offsets of good and broken records, largest event time (microseconds)."""
 
     good: int | None = None
     broken: int | None = None
@@ -62,7 +59,7 @@ class Tally:
 
 
 class Decoder:
-    """Decodes one range of one partition for one source. Batches must be given in offset order."""
+    """Decodes one range of one partition for one source. Records must be given in offset order."""
 
     def __init__(self, source: Source, place: int, schema: pa.Schema, registry: Callable[[], Any]) -> None:
         self._source = source
@@ -93,14 +90,14 @@ class Decoder:
             "_timestamp": _instants(times, times == _NEVER),
             "_running_time": _instants(running, broken | (running == _NEVER)),
             "_headers": self._headers(records),
-            **_letters(records, errors),
+            **_dead_letters(records, errors),
             "_tombstone": self._tombstones(records),
             self._column: pa.StructArray.from_arrays(visible, fields=list(filled), mask=pa.array(broken)),
         }
-        return self._batch(arrays, len(records))
+        return self._record_batch(arrays, len(records))
 
     def close(self, partition: int, following: int) -> pa.RecordBatch:
-        """The range's last row: where the next one starts, and the tally.
+        """The range row: the next range's first offset, and the tally.
 
         It lets the driver commit without counting rows, and past offsets that hold no record (transaction markers).
         """
@@ -112,16 +109,16 @@ class Decoder:
             "_partition": pa.array([partition], type=pa.int32()),
             "_range": pa.array([ends], type=self._schema.field("_range").type),
         }
-        return self._batch(arrays, 1)
+        return self._record_batch(arrays, 1)
 
-    def _batch(self, arrays: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
+    def _record_batch(self, arrays: dict[str, pa.Array], rows: int) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(
             [arrays[field.name] if field.name in arrays else pa.nulls(rows, field.type) for field in self._schema],
             schema=self._schema,
         )
 
     def _check_presence(self, records: Records, errors: Errors) -> None:
-        """A stream's event has a value; a table's has a key."""
+        """Check that a stream's event has a value, a table's a key."""
         wanted, what = (records.values, "no value") if self._source.kind == "stream" else (records.keys, "no key")
         if None in wanted:
             errors.update((row, what) for row, payload in enumerate(wanted) if payload is None)
@@ -141,10 +138,10 @@ class Decoder:
         return arrays
 
     def _times(self, records: Records, visible: list[pa.Array], errors: Errors) -> np.ndarray[Any, Any]:
-        """Event times in microseconds: the record's own, or those of the TIMESTAMP column. `_NEVER`: none."""
+        """Event times in microseconds, `_NEVER` for none: the record's own, or those of the TIMESTAMP column."""
         stamps = np.array(records.timestamps, dtype=np.int64)
         # A producer may write any number for a time; beyond the year 9999 it is none.
-        absent = (stamps < 0) | (stamps > _LAST_US // 1000)
+        absent = (stamps < 0) | (stamps > LAST_MICROSECOND // 1000)
         times = np.where(absent, _NEVER, np.where(absent, 0, stamps) * 1000)
         if self._event_time is None:
             for row in np.flatnonzero(absent).tolist():
@@ -164,7 +161,7 @@ class Decoder:
     def _running_time(
         self, offsets: np.ndarray[Any, Any], times: np.ndarray[Any, Any], broken: np.ndarray[Any, Any]
     ) -> np.ndarray[Any, Any]:
-        """Moves the tally on; broken records have no part in event time."""
+        """The largest event time up to each record. Updates the tally; broken records do not count in event time."""
         tally = self.tally
         running: np.ndarray[Any, Any] = np.maximum.accumulate(np.where(broken, _NEVER, times))
         running = np.maximum(running, tally.running_time)
@@ -191,7 +188,7 @@ class Decoder:
 
 
 def _plain_times(array: pa.Array, base: BaseType) -> list[Any]:
-    """A TIMESTAMP column's values: text, or microseconds as numbers."""
+    """The values of a TIMESTAMP column: text, or microseconds as numbers."""
     if base is BaseType.VARCHAR:
         return list(array.to_pylist())
     values = array.cast(pa.int64()).to_pylist()
@@ -201,7 +198,7 @@ def _plain_times(array: pa.Array, base: BaseType) -> list[Any]:
 def _in_range(value: int | None) -> int:
     if value is None:
         raise Misfit("is null")
-    if not _FIRST_US <= value <= _LAST_US:
+    if not FIRST_MICROSECOND <= value <= LAST_MICROSECOND:
         raise Misfit("number out of the range of TIMESTAMP")
     return value
 
@@ -211,8 +208,8 @@ def _instants(microseconds: np.ndarray[Any, Any], absent: np.ndarray[Any, Any]) 
     return pa.array(microseconds, mask=mask).cast(pa.timestamp("us", tz="UTC"))
 
 
-def _letters(records: Records, errors: Errors) -> dict[str, pa.Array]:
-    """What a dead letter keeps of its record. Left out when all are good."""
+def _dead_letters(records: Records, errors: Errors) -> dict[str, pa.Array]:
+    """The columns that only dead letters fill. Left out when all records are good."""
     if not errors:
         return {}
     rows = range(len(records))

@@ -1,11 +1,11 @@
 """Event logs: one micro-batch of decoded records becomes at most one commit per log, exactly once.
 
-    batch ──> per source: dead letters first, then the event log
+    micro-batch ──> per source: dead letters first, then the event log
 
-Each commit records the next offset of every partition it holds (`record.offsets`). Rows below what a table's last
-commit says are left out, so a batch may be repeated, or cut differently after a restart, and nothing is lost or
-doubled. Dead letters go first: if the process dies in between, the log is behind, the batch comes again, and the
-letters' own offsets keep them from being written twice. Log + dead letters = what the topic held.
+Each commit records the next offset of every partition it holds (`record.offsets`). Records below the offsets of a
+table's last commit are left out, so a micro-batch may be repeated, or cut differently after a restart, and nothing is
+lost or written twice. Dead letters go first: if the process dies in between, the log is behind, the micro-batch is read
+again, and the offsets of the dead letters keep them from being written twice. Event log + dead letters = the topic.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger("strandline.ingest")
 
 @dataclass(frozen=True)
 class Ingested:
-    """One commit: `rows` were appended to `table`, which stands at `version` now."""
+    """One commit: `rows` were appended to `table`, which is now at `version`."""
 
     source: str
     table: str
@@ -51,7 +51,7 @@ class Ingested:
 
 @dataclass(frozen=True)
 class _Range:
-    """The closing row of a partition's range: see `jobs.ingest.decode`. Times in microseconds."""
+    """The range row of a partition's range: see `jobs.ingest.decode`. Times in microseconds."""
 
     partition: str
     next: int
@@ -61,7 +61,7 @@ class _Range:
 
 
 def log_spec(source: Source) -> TableSpec:
-    """The event log of a source: visible columns, meta columns and, for a table's, `_tombstone`."""
+    """The event log of a source: visible columns, meta columns and, if the source is a table, `_tombstone`."""
     columns = [(column.name, column.type.spark()) for column in source.columns]
     columns += [(name, sql_type.spark()) for name, sql_type in META_COLUMNS]
     if source.kind == "table":
@@ -70,43 +70,45 @@ def log_spec(source: Source) -> TableSpec:
 
 
 def dead_letter_spec(source: Source) -> TableSpec:
-    """The records of a source that could not be decoded, and why."""
+    """The dead letters of a source: its records that could not be decoded, and why."""
     columns = tuple((name, sql_type.spark()) for name, sql_type in DEAD_LETTER_COLUMNS)
     return TableSpec(tables.dead_letters(source.name), columns, "append")
 
 
-def ingest(spark: SparkSession, batch: DataFrame, sources: Sequence[Source], lake: Lake, writer: str) -> list[Ingested]:
+def ingest(
+    spark: SparkSession, micro_batch: DataFrame, sources: Sequence[Source], lake: Lake, writer: str
+) -> list[Ingested]:
     """Append one micro-batch of `source.read_stream` to the event logs and dead letters of `sources`.
 
     Args:
-        spark: the batch's own session (`batch.sparkSession`).
-        writer: who writes, for the commits: `pipeline/incarnation`.
+        spark: the session of the micro-batch (`micro_batch.sparkSession`).
+        writer: the writer that the commits name: `pipeline/incarnation`.
 
     Returns:
-        the commits made, in order; none when the batch holds nothing new.
+        the commits made, in order; none when the micro-batch holds nothing new.
 
     Raises:
-        VectorMismatch: another writer has moved a table; the batch must be read again.
+        VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
     """
     from pyspark.storagelevel import StorageLevel
 
-    batch = batch.persist(StorageLevel.MEMORY_AND_DISK)
+    micro_batch = micro_batch.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        ranges = _ranges(batch)
+        ranges = _ranges(micro_batch)
         commits: list[Ingested] = []
         for place, source in enumerate(sources):
             if source.name in ranges:
-                commits += _Intake(spark, batch, place, source, lake, writer).take(ranges[source.name])
+                commits += _Intake(spark, micro_batch, place, source, lake, writer).take(ranges[source.name])
         return commits
     finally:
-        batch.unpersist()
+        micro_batch.unpersist()
 
 
-def _ranges(batch: DataFrame) -> dict[str, list[_Range]]:
-    """{source: its ranges}. This is the job that reads and decodes the topics; later ones find the batch in memory."""
+def _ranges(micro_batch: DataFrame) -> dict[str, list[_Range]]:
+    """{source: its ranges}. The Spark job that reads and decodes the topics; later jobs find the rows in memory."""
     from pyspark.sql import functions as f
 
-    rows = batch.where("_range IS NOT NULL").select(
+    rows = micro_batch.where("_range IS NOT NULL").select(
         "_source",
         "_partition",
         "_range.next",
@@ -121,12 +123,12 @@ def _ranges(batch: DataFrame) -> dict[str, list[_Range]]:
 
 
 class _Intake:
-    """One source's share of one batch."""
+    """The part of one micro-batch that belongs to one source."""
 
     def __init__(
-        self, spark: SparkSession, batch: DataFrame, place: int, source: Source, lake: Lake, writer: str
+        self, spark: SparkSession, micro_batch: DataFrame, place: int, source: Source, lake: Lake, writer: str
     ) -> None:
-        self._batch = batch.where(f"_source = '{_quoted(source.name)}' AND _range IS NULL")
+        self._rows = micro_batch.where(f"_source = '{_quoted(source.name)}' AND _range IS NULL")
         self._place = place
         self._source = source
         self._writer = writer
@@ -135,7 +137,7 @@ class _Intake:
 
     def take(self, ranges: Sequence[_Range]) -> list[Ingested]:
         committed = self._offsets(self._log_head)
-        commits = self._bury(ranges, committed)
+        commits = self._commit_dead_letters(ranges, committed)
         record = self._record(self._log_head, ranges)
         failpoint("before-log-commit")
         if any(r.good is not None and r.good >= committed.get(r.partition, 0) for r in ranges):
@@ -144,19 +146,19 @@ class _Intake:
                 Ingested(self._source.name, tables.event_log(self._source), head.version, head.record.inserted)
             )
         elif any(r.next > committed.get(r.partition, 0) for r in ranges):
-            # Broken or aborted records only. The log must not come back to them: retention may take them away.
+            # Broken or aborted records only. The log must not read them again: retention may remove them.
             self._log.advance(record)
         failpoint("after-log-commit")
         return commits
 
-    def _bury(self, ranges: Sequence[_Range], committed: dict[str, int]) -> list[Ingested]:
-        """Commit the batch's new dead letters, if there are any."""
+    def _commit_dead_letters(self, ranges: Sequence[_Range], committed: dict[str, int]) -> list[Ingested]:
+        """Commit the new dead letters of the micro-batch, if there are any."""
         if all(r.broken is None for r in ranges):
             return []
         name, source = tables.dead_letters(self._source.name), self._source.name
         table, before = self._open_table(dead_letter_spec(self._source))
-        buried = self._offsets(before)
-        first = {r.partition: max(committed.get(r.partition, 0), buried.get(r.partition, 0)) for r in ranges}
+        written = self._offsets(before)
+        first = {r.partition: max(committed.get(r.partition, 0), written.get(r.partition, 0)) for r in ranges}
         if all(r.broken is None or r.broken < first[r.partition] for r in ranges):
             return []
         head = table.append(self._dead_letters(_above(first)), self._record(before, ranges))
@@ -167,7 +169,7 @@ class _Intake:
         return dict(head.record.offsets.get(self._source.topic, {}))
 
     def _record(self, head: Head, ranges: Sequence[_Range]) -> CommitRecord:
-        """The next commit after `head`: offsets and stream times moved on, never back."""
+        """The next commit after `head`; offsets and stream times never decrease."""
         topic = self._source.topic
         offsets = self._offsets(head)
         times = dict(head.record.stream_times.get(topic, {}))
@@ -197,14 +199,14 @@ class _Intake:
         meta += [stream_time.alias("_stream_time"), f.col("_headers")]
         if self._source.kind == "table":
             meta.append(f.col("_tombstone"))
-        return self._batch.where(f.col("_error").isNull() & wanted).select(*visible, *meta)
+        return self._rows.where(f.col("_error").isNull() & wanted).select(*visible, *meta)
 
     def _dead_letters(self, wanted: Column) -> DataFrame:
         from pyspark.sql import functions as f
 
         stored = [f.col(name) for name in ("_partition", "_offset", "_timestamp", "_key", "_value", "_headers")]
         columns = [f.lit(self._source.topic).alias("_topic"), *stored, f.col("_error").alias("reason")]
-        return self._batch.where(f.col("_error").isNotNull() & wanted).select(*columns)
+        return self._rows.where(f.col("_error").isNotNull() & wanted).select(*columns)
 
 
 def _open(spark: SparkSession, spec: TableSpec, lake: Lake, writer: str) -> tuple[Table, Head]:
@@ -213,14 +215,14 @@ def _open(spark: SparkSession, spec: TableSpec, lake: Lake, writer: str) -> tupl
 
 
 def _above(offsets: dict[str, int]) -> Column:
-    """Rows that a table whose next offsets are these does not have yet."""
+    """A condition: rows that a table with these next offsets does not have yet."""
     from pyspark.sql import functions as f
 
     return f.col("_offset") >= _per_partition(offsets, otherwise=0)
 
 
 def _per_partition(values: dict[str, int], otherwise: int | None = None) -> Column:
-    """The value for the row's `_partition`."""
+    """The value of the row's `_partition`; `otherwise` for a partition without one."""
     from pyspark.sql import functions as f
 
     chosen: Any = f

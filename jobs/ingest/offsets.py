@@ -1,4 +1,4 @@
-"""Offsets as plain values: where to start, how far one epoch goes.
+"""Offsets as plain values: the start of a run, and the end of each micro-batch.
 
 Offsets = {topic: {partition as text: next offset}}      as they stand in commits and in Spark's checkpoint
 """
@@ -29,10 +29,10 @@ def committed_offsets(source: Source, lake: Lake) -> dict[str, int]:
 
 
 def start_offsets(sources: Sequence[Source], committed: Mapping[str, Mapping[str, int]], log: Log) -> Offsets:
-    """Where a pipeline's stream starts: the smallest committed offset of each partition over the sources that read it.
+    """The start of a pipeline's stream: per partition, the smallest committed offset of the sources that read it.
 
     Args:
-        committed: {source: {partition: next offset}}; partitions that are not named start at the log's begin.
+        committed: {source: {partition: next offset}}; other partitions start at the log's first offset.
 
     Raises:
         TopicMissing: a topic is not there.
@@ -68,9 +68,9 @@ def check_kept(topic: str, partition: int, wanted: int, begin: int, end: int) ->
 
 
 def cut(start: Offsets, end: Offsets, rows: int | None) -> Offsets:
-    """The end of an epoch: `end`, or less so that at most `rows` offsets lie between; each partition gets its share.
+    """The end of a micro-batch: `end`, or less so that it spans at most `rows` offsets, shared among the partitions.
 
-    Always moves on when there is something to read: a partition with a backlog gets at least one row while any is left.
+    While there is something to read it advances: a partition with a backlog gets at least one row while any is left.
     """
     sizes = {
         (topic, name): max(0, last - start.get(topic, {}).get(name, 0))
@@ -105,5 +105,5 @@ def topics_of(sources: Iterable[Source]) -> list[str]:
 
 
 def as_text(offsets: Mapping[int, int]) -> dict[str, int]:
-    """Partition numbers as JSON's member names."""
+    """Offsets with partition numbers as text, as JSON needs member names."""
     return {str(partition): offset for partition, offset in offsets.items()}

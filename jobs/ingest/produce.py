@@ -26,7 +26,7 @@ TOMBSTONE = "__tombstone"
 
 
 def insert_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: Settings, lake: Lake) -> int:
-    """Append rows to the source's topic, which is created when it is not there; how many.
+    """Append rows to the source's topic, which is created if absent; returns the number of rows.
 
     A row maps columns to Python values; columns left out are NULL. `rowtime` (milliseconds since the epoch, or a
     time) sets the record's timestamp; `{"__tombstone": True}` beside the key columns deletes the key of a table.

@@ -1,10 +1,10 @@
-"""The Spark source of a pipeline: a streaming Python data source that reads all its topics and decodes their records.
+"""The Spark source of a pipeline: a streaming Python data source that reads and decodes all its topics.
 
-    driver   a process of Spark's plans: latestOffset → partitions, one per topic-partition that moved
-    worker   reads its range from the log, decodes it for every source of the topic, yields Arrow batches
+    driver   a process of Spark's plans: latestOffset → partitions, one per topic-partition with new records
+    worker   reads its range from the log, decodes it for every source of the topic, yields record batches
 
-Offsets are {"topics": Offsets} (see progress). Where a run starts is decided by the event logs' commits alone, given
-as an option: the checkpoint of a run is thrown away with it.
+Offsets are {"topics": Offsets} (see `jobs.ingest.offsets`). A run starts at the offsets of the event logs' commits,
+passed as an option. The checkpoint of a run is deleted with it.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """As far as the limit lets us. New partitions join with their first offset."""
+        """The end of the next micro-batch, within the limit. New partitions join with their first offset."""
         ends = self._last or self._ends()
         begun = self._begun(start["topics"], ends)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -125,10 +125,10 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"topics": self._ends()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges of an epoch.
+        """The ranges of a micro-batch.
 
         Raises:
-            OffsetsVanished: retention took records of a range away.
+            OffsetsVanished: retention removed records of a range.
         """
         ranges: list[InputPartition] = []
         for topic, ends in end["topics"].items():
@@ -141,7 +141,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range: for each source of the topic its records, then the closing row (see `decode`)."""
+        """The rows of a range: for each source of the topic its records, then the range row (see `decode`)."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         assert isinstance(partition, TopicRange), "made by `partitions`"

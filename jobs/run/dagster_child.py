@@ -1,11 +1,11 @@
-"""The child that Dagster starts to drain a pipeline: `python -m jobs.run.dagster_child PIPELINE`.
+"""The child process that Dagster starts to drain a pipeline: `python -m jobs.run.dagster_child PIPELINE`.
 
-It runs the same drain as `strandline run`, then says through Dagster Pipes what became of each asset it was asked for.
-Which table an asset shows comes from the parent, in the session's extras under `tables`:
+It runs the same drain as `strandline run`, then reports each selected asset through Dagster Pipes. The parent names
+the table of each asset, in the session's extras under `tables`:
 
     {"projections/locations": {"table": "locations", "role": "projection"}, …}
 
-Nothing is reported before the drain has ended well: an asset turns green only with its numbers.
+Nothing is reported before the drain has succeeded: an asset turns green only with its numbers.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _drain(pipeline: str) -> RunReport:
 def report_run(pipes: PipesContext, report: RunReport) -> None:
     """Report one materialization for each selected asset, then the run as a whole.
 
-    Pipes takes one materialization per asset and session, so this comes once, at the end. A table without a commit is
-    up to date too: nothing of its input has come yet (or no record was broken), so it has no rows.
+    Pipes takes one materialization per asset and session, so this is called once, at the end. A table without a commit
+    is up to date too, and empty: it has had no input yet (or no record was broken).
     """
     tables = {table.name: table for table in report.tables}
     selected: Mapping[str, Mapping[str, str]] = pipes.extras["tables"]
@@ -86,7 +86,7 @@ def report_run(pipes: PipesContext, report: RunReport) -> None:
 
 
 def table_metadata(table: TableReport, role: str) -> dict[str, int | float | str | PipesMetadataValue]:
-    """What Dagster shows of a table. Numbers keep their labels for ever: Dagster plots each label over time.
+    """The metadata that Dagster shows of a table. Labels must not change: Dagster plots each label over time.
 
     A changelog is the same Delta table read as changes, so its rows and bytes are not repeated; it counts changes.
     """
@@ -116,9 +116,9 @@ def table_metadata(table: TableReport, role: str) -> dict[str, int | float | str
 
 
 def data_version(table: TableReport, role: str) -> str | None:
-    """Equal rows, equal version: what only reads a table's rows need not run when the digest stays.
+    """The data version of an asset: a table's digest, so that equal rows give equal versions.
 
-    A changelog moves with every commit, so there the commit's version is meant.
+    A changelog grows with every commit, so its data version is that of the commit.
     """
     if role == _CHANGELOG:
         return str(table.version)

@@ -1,7 +1,7 @@
 """Ends a child process when the process that started it is gone.
 
 The parent keeps the writing end of a pipe and never writes. Whatever ends the parent, also SIGKILL, closes that end;
-the child then reads end-of-file. A drain that nobody watches any more would hold the writer's lock unseen.
+the child then reads end-of-file. A drain without a parent would hold the writer's lock unseen.
 """
 
 from __future__ import annotations

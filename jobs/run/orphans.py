@@ -1,7 +1,7 @@
-"""Sees to it that a JVM never outlives its driver unnoticed.
+"""Ends the JVM that a killed driver left behind, before the next run starts.
 
-A driver that is killed leaves its JVM to find out by itself, and until then the JVM may still commit. So a run notes
-its JVM beside the writer's lock, and the next holder of the lock ends that JVM before it reads a single head.
+A JVM does not notice at once that its driver was killed, and until then it may still commit. So a run notes its JVM
+beside the writer's lock, and the next holder of the lock ends that JVM before it reads any head.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GONE_WITHIN_SECONDS = 20.0
 
 
 def _started(pid: int) -> str | None:
-    """The start time of a live process in clock ticks: with the pid it names one process for ever. None: no such."""
+    """The start time of a live process in clock ticks, which with the pid identifies it; None if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -35,7 +35,7 @@ def _started(pid: int) -> str | None:
 
 
 def end_orphan(note: Path) -> bool:
-    """End the JVM that `note` names, if it still lives.
+    """End the JVM that `note` names, if it is still alive.
 
     Returns:
         True when there was one.

@@ -1,4 +1,4 @@
-"""The one place that builds a Spark session, with the reason for every setting."""
+"""The Spark session, with the reason for every setting. Nothing else builds one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def session_conf(settings: SparkSettings) -> dict[str, str]:
         # A zone other than UTC makes Delta verify every commit by a full reconstruction of the table's state.
         "spark.driver.extraJavaOptions": jvm,
         "spark.sql.session.timeZone": "UTC",
-        # Few rows, few tasks: an epoch's cost is job starts, not data.
+        # Few rows, few tasks: the cost of an epoch is the start of jobs, not data.
         "spark.sql.shuffle.partitions": partitions,
         "spark.databricks.delta.snapshotPartitions": "2",
         # Independent views refresh in parallel threads.
@@ -60,7 +60,7 @@ def session_conf(settings: SparkSettings) -> dict[str, str]:
 
 @contextmanager
 def spark_session(settings: SparkSettings, name: str = "strandline") -> Iterator[SparkSession]:
-    """A session that is stopped at the end, so that its JVM goes with us.
+    """A session that is stopped at the end, together with its JVM.
 
     Raises:
         SettingsError: the jars of Delta are missing, or the JVM does not start.
@@ -70,7 +70,7 @@ def spark_session(settings: SparkSettings, name: str = "strandline") -> Iterator
     # Workers must run the interpreter that runs the driver: another one lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Without it Spark looks the host's name up, and warns of what it finds.
+    # Without it Spark looks up the host's name, and warns about the result.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""What a run has done to each table so far, and from that the table's report."""
+"""Counts of the rows that a run inserts into and deletes from each table, for the table's report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Tally:
-    """What a run has done to one table so far."""
+    """The rows inserted and deleted in one table so far, and the seconds spent."""
 
     inserted: int = 0
     deleted: int = 0

@@ -1,7 +1,7 @@
-"""DuckDB as the engine of pull and push queries: in this process, over Arrow tables, shut off from everything else.
+"""DuckDB as the engine of pull and push queries: in this process, over Arrow tables, cut off from all else.
 
-A query may come from anybody who may read the lake, so the connection can neither open files nor load extensions,
-and cannot be told otherwise.
+A query may come from anybody who may read the lake, so the connection can neither open files nor load extensions, and
+these settings are locked.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from jobs.functions.python.register import Library
 
-# In this order: the last one makes the others final. Replacement scans would let a query name any Arrow table or data
-# frame that happens to be a variable of ours.
+# In this order: the last one locks the others. Replacement scans would let a query name any Arrow table or data frame
+# that is a variable of this process.
 _LOCKED = (
     "SET TimeZone = 'UTC'",
     "SET python_enable_replacements = false",
@@ -36,7 +36,7 @@ class Duck:
     """One connection to an empty in-memory database. Close it by `with`.
 
     Args:
-        functions: what queries may call besides.
+        functions: those that users wrote, for queries to call.
     """
 
     def __init__(self, functions: Library) -> None:
@@ -72,6 +72,6 @@ def _typed_errors() -> Iterator[None]:
     except duckdb.InterruptException as error:
         raise KeyboardInterrupt from error
     except duckdb.Error as error:
-        # The first line says what; the others draw the lowered text, which its writer has never seen.
+        # The first line says what; the others show the lowered text, which the user has never seen.
         message = str(error).strip().splitlines()[0]
         raise InvalidQuery(f"the query cannot be answered: {message}") from error

@@ -1,7 +1,7 @@
-"""Types a resolved query and makes its meaning explicit, so that DuckDB answers as a view would be maintained.
+"""Types a resolved query and makes its meaning explicit, so that DuckDB answers as a view would.
 
-`jobs.query.expressions.infer` does it for an expression over one relation. Here are the parts that only queries have:
-columns of several relations, aggregates as DuckDB has them, window functions, subqueries.
+`jobs.query.expressions.infer` does it for an expression over one relation. This module adds what only queries have:
+columns of several relations, DuckDB's aggregates, window functions, subqueries.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 Outputs = list[tuple[str, "SqlType"]]
 
-# What DuckDB computes by one function as the engine maintains it.
+# Aggregates for which DuckDB has one function with the value that a view would have.
 _AGGREGATES = {name: name for name in ("COUNT", "SUM", "AVG", "MIN", "MAX")} | {"STDDEV_SAMPLE": "STDDEV_SAMP"}
 _RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _NEIGHBOURS = ("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE")
 _NOWHERE = Scope(Relation("", (), "keyed"), ())
-"""Columns are resolved here, before `infer` would ask its scope for them."""
+"""The scope given to `infer`; empty, since columns are resolved here before `infer` looks them up."""
 
 
 def elaborate(resolved: Resolved) -> Outputs:
     """Elaborate every expression of the query, in place.
 
     Returns:
-        The names and types of its columns.
+        The names and types of the query's columns.
 
     Raises:
-        SqlError: a type or function that does not fit, with line and column.
+        SqlError: a type or function does not fit; with line and column.
     """
     outputs: dict[int, Outputs] = {}
-    # Subqueries come before what they stand in.
+    # Subqueries come before the queries that contain them.
     for names in traverse_scope(resolved.query):
         outputs[id(names.expression)] = _Elaboration(names, resolved, outputs).run()
     return outputs[id(resolved.query)]
@@ -115,7 +115,7 @@ class _Elaboration:
         return infer(node, _NOWHERE, self._read)
 
     def _read(self, node: exp.Expression, _plain: object) -> Typed | None:
-        """What `infer` does not know: it asks here first, for every node."""
+        """The typed form of a node that `infer` does not know, else None. `infer` asks here first, for every node."""
         match node:
             case exp.Column() if not isinstance(node.this, exp.Star):
                 return Typed(node, self._type_of(node))
@@ -123,7 +123,7 @@ class _Elaboration:
                 return Typed(node, self._only_column(node.this))
             case exp.Exists():
                 return Typed(node, t.BOOLEAN)
-            case exp.Coalesce():  # what a column of JOIN … USING is
+            case exp.Coalesce():  # a column of JOIN … USING
                 return self._typed(exp.Anonymous(this="COALESCE", expressions=[node.this, *node.expressions]))
             case exp.In() if node.args.get("query") is not None:
                 return self._in_query(node)
@@ -178,7 +178,7 @@ class _Elaboration:
         return _cast(found.expression, found.type)
 
     def _bound(self, call: exp.Anonymous) -> Typed:
-        """An aggregate call in DuckDB's words, with the type that a view would give it."""
+        """An aggregate call as a DuckDB function, with the type that a view would give it."""
         if call.name not in _AGGREGATES:
             raise _not_computed(call)
         distinct = call.expressions[0] if call.expressions and isinstance(call.expressions[0], exp.Distinct) else None
@@ -222,7 +222,7 @@ def _not_computed(call: exp.Anonymous) -> NotSupported:
     hint = "define a view with it, and read that"
     found = FUNCTIONS.get(call.name)
     if found is not None and found.needs_order:
-        # A query that joins and groups freely has none.
+        # The rows of a query with joins and groups have none.
         return _refused(call, f"{call.name} needs the order of events: a pull query does not have it", hint)
     return _refused(call, f"{call.name} is not computed by pull queries", hint)
 
@@ -233,5 +233,5 @@ def _refused(call: exp.Anonymous, message: str, hint: str) -> NotSupported:
 
 
 def _cast(node: exp.Expression, sql_type: SqlType) -> Typed:
-    """DuckDB adds up BIGINT to HUGEINT: the result's type is ours, and an overflow is an error."""
+    """The node cast to our type: DuckDB sums BIGINT to HUGEINT. A value out of range is an error."""
     return Typed(exp.Cast(this=node, to=data_type(sql_type)), sql_type)

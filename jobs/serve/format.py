@@ -1,8 +1,8 @@
-"""How values and rows are written: JSON for scripts, a table for people.
+"""The text forms of values and rows: JSON for scripts, a table for people.
 
 JSON: numbers are numbers, DECIMAL with every digit it has; TIMESTAMP and DATE are ISO text (UTC, no zone), TIME is
-`HH:MM:SS.mmm`, BYTES base64; ARRAY, MAP and STRUCT are arrays and objects. A DOUBLE that is no number is the text
-`NaN`, `Infinity` or `-Infinity`, since JSON has none.
+`HH:MM:SS.mmm`, BYTES base64; ARRAY, MAP and STRUCT are arrays and objects. A DOUBLE without a JSON number is the text
+`NaN`, `Infinity` or `-Infinity`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def to_json(value: object) -> str:
     """One value as JSON text.
 
     Args:
-        value: what Arrow's `to_pylist(maps_as_pydicts="lossy")` gives: MAP and STRUCT are dicts.
+        value: as Arrow's `to_pylist(maps_as_pydicts="lossy")` returns it: MAP and STRUCT are dicts.
     """
     match value:
         case None:
@@ -50,7 +50,7 @@ def json_line(names: Sequence[str], row: Sequence[object]) -> str:
 
 
 def cell(value: object) -> str:
-    """One value as a person reads it: text without quotes, control characters made visible."""
+    """One value as text for people: without quotes, control characters escaped."""
     if isinstance(value, str | bytes | dt.date | dt.time):
         text = _text(value)
     else:
@@ -59,15 +59,14 @@ def cell(value: object) -> str:
 
 
 class Table:
-    """Writes rows under a header, as ksqlDB's shell does.
+    """A table of rows under a header, as ksqlDB's shell prints it.
 
         +------------+------------------+
         |package_id  |current_location  |
         +------------+------------------+
         |1           |Rome              |
 
-    Widths are fixed when the header is written, so that rows can follow as they come; a longer cell goes on in the
-    next line.
+    Widths are fixed when the header is written, so that rows can be printed as they arrive; a longer cell wraps.
     """
 
     def __init__(self, names: Sequence[str], widths: Sequence[int]) -> None:
@@ -77,7 +76,7 @@ class Table:
 
     @classmethod
     def fitting(cls, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-        """A table as wide as its rows ask for; `rows` are cells."""
+        """A table as wide as its rows need; `rows` are cells."""
         widths = [display_width(cell(name)) for name in names]
         for row in rows:
             widths = [max(width, display_width(text)) for width, text in zip(widths, row, strict=True)]
@@ -85,7 +84,7 @@ class Table:
 
     @classmethod
     def within(cls, names: Sequence[str], columns: int) -> Table:
-        """A table for rows not yet seen, in a terminal of so many columns."""
+        """A table for rows that are not known yet, in a terminal of so many columns."""
         share = (columns - 1) // max(len(names), 1) - 1
         widths = (max(min(share, _WIDEST), _NARROWEST, display_width(cell(name)) + _PADDING) for name in names)
         return cls(names, list(widths))
@@ -107,12 +106,12 @@ class Table:
 _PADDING = 2
 # A column narrower than a timestamp's date is hard to read; one wider than 60 leaves its neighbours no room.
 _NARROWEST, _WIDEST = 12, 60
-# Format characters that scripts and emoji need; the others (reordering, invisible) could make a row look like another.
+# Format characters that scripts and emoji need; others (reordering, invisible) could make one row look like another.
 _JOINERS = "\u200c\u200d"
 
 
 def display_width(text: str) -> int:
-    """Columns of a terminal the text takes: East Asian wide characters take two, combining marks none."""
+    """The number of terminal columns of a text: two for an East Asian wide character, none for a combining mark."""
     if text.isascii():
         return len(text)
     return sum(_char_width(char) for char in text)
@@ -176,6 +175,6 @@ def _text(value: object) -> str:
 
 
 def _visible(char: str) -> str:
-    """Rows hold other people's text: a terminal's control sequences must not be carried out by printing them."""
+    """The character, escaped if a terminal might act on it or hide it: rows may hold anybody's text."""
     hidden = unicodedata.category(char) in ("Cc", "Cf", "Cs") and char not in _JOINERS
     return char.encode("unicode_escape").decode("ascii") if hidden else char

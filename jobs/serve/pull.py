@@ -1,12 +1,12 @@
-"""Pull queries: what the tables hold now, answered once.
+"""Pull queries: a SELECT over the present rows of tables, answered once.
 
-    SELECT ──resolve──> tables, columns ──elaborate──> types ──lower──> DuckDB's words
+    SELECT ──resolve──> tables, columns ──elaborate──> types ──lower──> DuckDB's SQL
                               │                                              │
              one version of each table ──> Arrow ──────────────────────> DuckDB ──> rows
 
-Any SELECT over streams, tables and views can be asked: nothing has to be maintained for it. Each table is read at its
+Any SELECT over streams, tables and views is allowed: nothing has to be maintained for it. Each table is read at its
 newest version when the query begins; a view whose pipeline has not run yet is empty. Without ORDER BY, the rows of one
-table come in the order of its key, events in their own order; with LIMIT and no ORDER BY, any of them come.
+table come in the order of its key, events in their own order; with LIMIT and no ORDER BY, any of them may come.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) ->
         functions: those that users wrote.
 
     Raises:
-        SqlError: the query cannot be accepted, or its computation fails (an overflow).
-        StoreError: a table does not read back.
+        SqlError: the query is refused, or its computation fails (an overflow).
+        StoreError: a table cannot be read.
     """
     resolved = resolve(attach(statement.query, catalog.functions), catalog)
     predicate = key_predicate(resolved)
@@ -71,7 +71,7 @@ def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) ->
 
 
 def _put_in_order(resolved: Resolved) -> None:
-    """Rows of one table come by key, events in their order: how the files lie in the lake shall not show."""
+    """Order the rows of one table by key, events by their order, so that the layout of the files does not show."""
     order = natural_order(resolved)
     if order:
         (columns,) = resolved.columns.values()
@@ -80,24 +80,24 @@ def _put_in_order(resolved: Resolved) -> None:
 
 
 def _first(limit: int, text: str, duck: Duck, resolved: Resolved, lake: Lake) -> pa.Table:
-    """The first rows of a query over one table, batch by batch: ten rows do not cost reading a long event log."""
+    """The first rows of a query over one table, by record batches: a small LIMIT does not read a long event log."""
     import pyarrow as pa
 
     (relation,) = resolved.relations.values()
     answers: list[pa.Table] = []
-    for batch in snapshot.batches(relation, sorted(resolved.columns[relation.name]), lake):
-        answers.append(duck.query(text, {relation.name: batch}))
+    for record_batch in snapshot.batches(relation, sorted(resolved.columns[relation.name]), lake):
+        answers.append(duck.query(text, {relation.name: record_batch}))
         if sum(answer.num_rows for answer in answers) >= limit:
             break
     return pa.concat_tables(answers).slice(0, limit)
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of an answer's columns, told apart: `id`, `id_1`, as a JSON object needs them."""
+    """The names of an answer's columns, made distinct (`id`, `id_1`), as a JSON object needs."""
     seen: Counter[str] = Counter()
-    told: list[str] = []
+    distinct: list[str] = []
     for name in names:
         number = seen[name]
         seen[name] += 1
-        told.append(f"{name}_{number}" if number else name)
-    return tuple(told)
+        distinct.append(f"{name}_{number}" if number else name)
+    return tuple(distinct)

@@ -1,10 +1,10 @@
-"""Push queries: what one table holds now, as changes, then every change as it is committed.
+"""Push queries: the present rows of one table as changes, then every change as it is committed.
 
     version V ──> snapshot ──┐
     V+1, V+2, … ──> changes ─┴─> WHERE, SELECT (DuckDB) ──> old and new row of each key ──> inserts, updates, tombstones
 
 For a stream each event is a row, in the order of the stream. For a table a row is the new value of its key; a key that
-goes away, or no longer meets the WHERE, is a tombstone. A change that the SELECT does not show is no row.
+is deleted, or no longer meets the WHERE, is a tombstone. A change that the SELECT does not show gives no row.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
 
-# Looking for a new version is one directory listing. An epoch takes a second or more, so looking five times a second
-# adds little to what a subscriber waits.
+# Looking for a new version is one directory listing. An epoch takes a second or more, so five looks a second add little
+# to a subscriber's latency.
 POLL_SECONDS = 0.2
 
 _CLAUSES = {
@@ -70,11 +70,11 @@ def push(statement: Select, catalog: Catalog, lake: Lake, functions: Library, *,
 
     Args:
         functions: those that users wrote.
-        from_latest: leave out what the table holds now.
+        from_latest: leave out the present rows of the table.
 
     Raises:
-        NotSupported: the query does more than filter and project; the message names what.
-        SqlError: it cannot be accepted. And while rows are taken, StoreError: the table does not read back.
+        NotSupported: the query does more than filter and project; the message names the clause.
+        SqlError: the query is refused. And while rows are read, StoreError: the table cannot be read.
     """
     if statement.emit == "FINAL":
         raise NotSupported("EMIT FINAL is not supported yet", line=statement.line, column=statement.column)
@@ -90,9 +90,11 @@ class _Subscription:
     """A query that filters and projects one relation.
 
     Attributes:
-        text: gives for each change its version, its weight, the `keys` columns of its key, then the columns shown.
+        text: SQL that selects of each change its version, its weight, the `keys` columns of its key, then the columns
+            shown.
         stored: the columns it reads.
-        of_key: which of the columns shown belong to the key: what a tombstone still says.
+        types: the types of the columns shown.
+        of_key: for each column shown, true if it belongs to the key: those a tombstone keeps.
     """
 
     relation: Relation
@@ -101,11 +103,11 @@ class _Subscription:
     stored: tuple[str, ...]
     keys: int
     names: tuple[str, ...]
-    kinds: tuple[SqlType, ...]
+    types: tuple[SqlType, ...]
     of_key: tuple[bool, ...]
 
     def follow(self, functions: Library, *, from_latest: bool) -> Iterator[Change]:
-        """The changes, for ever."""
+        """The changes, without end."""
         version = self._newest()
         with Duck(functions) as duck:
             if version >= 0 and not from_latest:
@@ -121,12 +123,12 @@ class _Subscription:
                 time.sleep(POLL_SECONDS)
 
     def _newest(self) -> int:
-        """The newest version; −1 while there is no table: then everything is a change to come."""
+        """The newest version; −1 while there is no table, so that every version is a change."""
         head = reader.head(self.path)
         return head.version if head else -1
 
     def _snapshot(self, version: int) -> pa.Table:
-        """The rows of a version as changes that this version made."""
+        """The rows of a version as insertions in that version."""
         import pyarrow as pa
 
         rows = reader.read_rows(self.path, version, self.stored)
@@ -136,7 +138,7 @@ class _Subscription:
 
     def _changes(self, duck: Duck, changes: pa.Table) -> Iterator[Change]:
         answer = duck.query(self.text, {self.relation.name: changes})
-        shown = python_rows(answer.select(range(2 + self.keys, answer.num_columns)), self.kinds)
+        shown = python_rows(answer.select(range(2 + self.keys, answer.num_columns)), self.types)
         if self.relation.storage == "append":
             yield from shown
             return
@@ -148,27 +150,27 @@ class _Subscription:
             members = list(group)
             old = [row for _, _, weight, row in members if weight < 0]
             new = [row for _, _, weight, row in members if weight > 0]
-            yield from self._net(old, new)
+            yield from self._visible_changes(old, new)
 
-    def _net(self, old: list[Row], new: list[Row]) -> Iterator[Change]:
-        """What a key's change from `old` to `new` rows shows; without a visible key there may be several of both."""
-        left = Counter(json_line(self.names, row) for row in old)
-        came = 0
+    def _visible_changes(self, old: list[Row], new: list[Row]) -> Iterator[Change]:
+        """A key's change from `old` to `new` rows, consolidated; without a visible key there may be several of both."""
+        retracted = Counter(json_line(self.names, row) for row in old)
+        replacements = 0
         for row in new:
             text = json_line(self.names, row)
-            if left[text]:
-                left[text] -= 1
+            if retracted[text]:
+                retracted[text] -= 1
             else:
-                came += 1
+                replacements += 1
                 yield row
         for row in old:
             text = json_line(self.names, row)
-            if not left[text]:
+            if not retracted[text]:
                 continue
-            left[text] -= 1
-            # Each new row stands for one that went; what is left over went without one in its place.
-            came -= 1
-            if came < 0:
+            retracted[text] -= 1
+            # Each new row replaces a retracted one; a retraction without a replacement is a tombstone.
+            replacements -= 1
+            if replacements < 0:
                 yield Tombstone(tuple(value if key else None for value, key in zip(row, self.of_key, strict=True)))
 
 
@@ -176,7 +178,7 @@ def _subscription(resolved: Resolved, lake: Lake) -> _Subscription:
     (relation,) = resolved.relations.values()
     select = resolved.query
     assert isinstance(select, exp.Select)
-    # Without a visible key, a tombstone can only be told by the whole row that went away.
+    # Without a visible key, only the whole row identifies what was retracted.
     of_key = [
         not relation.key or (isinstance(item.unalias(), exp.Column) and item.unalias().name in relation.key)
         for item in select.expressions
@@ -195,7 +197,7 @@ def _subscription(resolved: Resolved, lake: Lake) -> _Subscription:
         stored=tuple(sorted(resolved.columns[relation.name] | {column.name for column in order})),
         keys=len(order),
         names=distinct_names([name for name, _ in outputs]),
-        kinds=tuple(sql_type for _, sql_type in outputs),
+        types=tuple(sql_type for _, sql_type in outputs),
         of_key=tuple(of_key),
     )
 

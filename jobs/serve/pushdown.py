@@ -1,4 +1,4 @@
-"""Queries that take the rows of one table one by one: what they let us leave unread, and the order they come in."""
+"""Row-by-row queries of one table: the predicate pushed down to its reader, and the order of its rows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _WHOLE = (BaseType.INT, BaseType.BIGINT)
 def key_predicate(resolved: Resolved) -> str | None:
     """A condition that every row of the answer meets, for the reader of the only table; None when there is none.
 
-    Taken are `column = constant` and `column IN (constants)` that WHERE joins with AND, over whole numbers and text:
-    there the reader's comparison and DuckDB's are surely the same. DuckDB applies the whole WHERE again.
+    It holds the terms `column = constant` and `column IN (constants)` of WHERE, joined with AND, over whole numbers and
+    text: there the reader compares as DuckDB does. DuckDB applies the whole WHERE again.
     """
     relation = _only_relation(resolved)
     where = resolved.query.args.get("where")
@@ -35,7 +35,7 @@ def key_predicate(resolved: Resolved) -> str | None:
 
 
 def row_by_row(resolved: Resolved) -> bool:
-    """Whether each row of the answer comes from one row of one table, in any order."""
+    """True if each row of the answer comes from one row of one table, in any order."""
     select = resolved.query
     if _only_relation(resolved) is None or any(select.args.get(arg) for arg in _WHOLE_TABLE_CLAUSES):
         return False
@@ -44,7 +44,7 @@ def row_by_row(resolved: Resolved) -> bool:
 
 
 def natural_order(resolved: Resolved) -> list[exp.Column]:
-    """What orders the rows of a row-by-row query's table: a stream's order of events, a table's key (perhaps none)."""
+    """The columns that order a row-by-row query's table: a stream's order of events, a table's key (maybe none)."""
     (relation,) = resolved.relations.values()
     table = resolved.query.find(exp.Table)
     assert table is not None
@@ -53,7 +53,7 @@ def natural_order(resolved: Resolved) -> list[exp.Column]:
 
 
 def order_by(columns: Iterable[exp.Column]) -> exp.Order:
-    """The clause ORDER BY."""
+    """The ORDER BY clause over these columns."""
     return exp.Order(expressions=[exp.Ordered(this=column.copy()) for column in columns])
 
 

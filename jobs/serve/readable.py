@@ -1,4 +1,4 @@
-"""What a query can read: the relations of the catalog, and the tables that come with them."""
+"""The relations that a query can read: those of the catalog, and the tables that come with them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def readable(table: exp.Table, catalog: Catalog) -> Relation:
     """The relation that a name in FROM stands for.
 
     Raises:
-        UnknownName: there is none; nearest names proposed.
-        NotSupported: it is no name but a function or a path, or its alias renames columns.
+        UnknownName: there is none; the nearest names are proposed.
+        NotSupported: it is a function or a path and not a name, or its alias renames columns.
     """
     line, column = position_of(table)
     if not table.name or table.db or table.catalog:
@@ -38,7 +38,7 @@ def readable(table: exp.Table, catalog: Catalog) -> Relation:
 
 
 def _visible(relation: Relation) -> Relation:
-    """The relation as people see it: its key is there when all of it can be seen."""
+    """The relation without hidden columns, and without its key unless all of it is visible."""
     shown = {name for name, _ in relation.columns}
     return replace(relation, key=relation.key if shown.issuperset(relation.key) else (), hidden=())
 
@@ -49,7 +49,7 @@ def _known(catalog: Catalog) -> dict[str, Relation]:
         if isinstance(definition, InsertQuery):
             continue
         relations[definition.name] = _visible(relation_of(definition))
-        # All columns of a source's are meta columns: `*` shows them, so it is described like a table without a key.
+        # A source's dead letters have meta columns only; described as a keyed table, so that `*` shows them.
         letters = tables.dead_letters(definition.name)
         columns = DEAD_LETTER_COLUMNS if isinstance(definition, Source) else FAILED_ROW_COLUMNS
         relations[letters] = Relation(letters, columns, "keyed")

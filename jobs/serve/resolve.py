@@ -1,7 +1,7 @@
-"""Resolves the names of a query: which tables it reads, which of their columns, and what `*` stands for.
+"""Resolves the names of a query: the tables it reads, which of their columns, and the meaning of `*`.
 
-What can be named in FROM: streams, tables and views; the event log of a keyed source; dead letters. `*` gives the
-declared columns; the meta columns (`_offset`, …) and pseudo columns (ROWTIME, …) of a stream are there when named.
+FROM takes streams, tables and views; the event log of a keyed source; dead letters. `*` stands for the declared
+columns; the meta columns (`_offset`, …) and pseudo columns (ROWTIME, …) of a stream can be named.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _META = tuple(name for name, _ in META_COLUMNS)
 
 @dataclass(frozen=True)
 class Resolved:
-    """A query whose every column says which table it is of.
+    """A query in which every column names its table.
 
     Attributes:
-        relations: what it reads, by name.
+        relations: those it reads, by name.
         columns: the stored columns it needs of each.
     """
 
@@ -45,9 +45,9 @@ def resolve(query: exp.Query, catalog: Catalog) -> Resolved:
     """Resolve the names of a SELECT.
 
     Raises:
-        UnknownName: a table or column that is not there; nearest names proposed.
-        InvalidQuery: a column that several tables have, and other things that mean nothing.
-        NotSupported: FROM something else than a name; EMIT inside a query.
+        UnknownName: a table or column is not there; the nearest names are proposed.
+        InvalidQuery: several tables have a column of that name, or the query has no meaning otherwise.
+        NotSupported: FROM reads something other than a name, or EMIT is inside a query.
     """
     query = _named(query.copy())
     relations = _relations(query, catalog)
@@ -67,12 +67,12 @@ def resolve(query: exp.Query, catalog: Catalog) -> Resolved:
     resolved = Resolved(named, relations)
     for scope in traverse_scope(resolved.query):
         _check_unqualified(scope, relations)
-        _settle(scope, resolved)
+        _note_columns(scope, resolved)
     return resolved
 
 
 def _named(query: exp.Query) -> exp.Query:
-    """Give the columns without a name of their own the one a view gives them. In place."""
+    """Name the columns without a name as a view names them. In place."""
     for select in query.find_all(exp.Select):
         if select.args.get("emit") is not None:
             raise NotSupported("EMIT stands at the end of a query over one stream or table, not inside another")
@@ -84,7 +84,7 @@ def _named(query: exp.Query) -> exp.Query:
 
 
 def _check_maintained(select: exp.Select) -> None:
-    """Refuse the clauses that only a view has: they are about what comes in over time."""
+    """Refuse the clauses that only a view has: they concern changes over time."""
     joins = [join.this for join in select.args.get("joins") or ()]
     within = next((table.args["within"] for table in joins if table.args.get("within") is not None), None)
     for word, node in (
@@ -123,13 +123,13 @@ def _visible(relation: Relation) -> list[str]:
 
 
 def _known(relation: Relation) -> list[str]:
-    """Every name that a column of the relation can be called by."""
+    """Every name by which a query can read a column of the relation."""
     names = [name for name, _ in relation.columns]
     return names if relation.storage == "keyed" else [*names, *PSEUDO_COLUMNS]
 
 
 def _check_qualified(query: exp.Query, relations: dict[str, Relation]) -> None:
-    """Every `table.column`: both are there."""
+    """Check that table and column of every `table.column` exist."""
     for scope in _scopes(query):
         for column in scope.columns:
             if not column.table:
@@ -145,7 +145,7 @@ def _check_qualified(query: exp.Query, relations: dict[str, Relation]) -> None:
 
 
 def _source(scope: Scope | None, name: str) -> exp.Expr | Scope | None:
-    """What `name` stands for in a scope or one around it."""
+    """The source that `name` stands for, in a scope or one around it."""
     while scope is not None:
         if name in scope.sources:
             return scope.sources[name]
@@ -154,7 +154,7 @@ def _source(scope: Scope | None, name: str) -> exp.Expr | Scope | None:
 
 
 def _check_unqualified(scope: Scope, relations: dict[str, Relation]) -> None:
-    """After qualification, a column without table is an alias of the SELECT, unknown, or there more than once."""
+    """Refuse columns left without a table by qualification: unless they are aliases, they are unknown or ambiguous."""
     for column in scope.unqualified_columns:
         if column.find_ancestor(exp.Order) and column.name in _aliases(scope):
             continue
@@ -182,8 +182,8 @@ def _aliases(scope: Scope) -> list[str]:
     return list(scope.expression.named_selects) if isinstance(scope.expression, exp.Query) else []
 
 
-def _settle(scope: Scope, resolved: Resolved) -> None:
-    """Note which columns are read of which table, and write pseudo columns as what they are computed from."""
+def _note_columns(scope: Scope, resolved: Resolved) -> None:
+    """Note the columns read of each table, and replace pseudo columns by the stored ones they are computed from."""
     for source in scope.sources.values():
         if isinstance(source, exp.Table):
             resolved.columns.setdefault(source.name, set())

@@ -1,4 +1,4 @@
-"""What executing a statement gives, before anybody writes it out."""
+"""The results of statements, before they are written out: messages, documents, rows, live rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Message:
-    """A sentence for the person at the terminal: not data."""
+    """A sentence for the user, not data."""
 
     text: str
 
@@ -30,7 +30,7 @@ class Rows:
 
     Attributes:
         names: one name for each value of a row.
-        rows: values as Arrow's `to_pylist(maps_as_pydicts="lossy")` gives them, and `datetime.time` for TIME.
+        rows: values as Arrow's `to_pylist(maps_as_pydicts="lossy")` returns them, and `datetime.time` for TIME.
     """
 
     names: tuple[str, ...]
@@ -39,14 +39,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Tombstone:
-    """The row of a key that went away: `row` keeps the columns of the key, the others are None."""
+    """The deletion of a key: `row` keeps the columns of the key, the others are None."""
 
     row: tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class LiveRows:
-    """The rows of a push query, one by one as they come, perhaps without end: write each when it is there."""
+    """The rows of a push query as they arrive, perhaps without end: each must be written at once."""
 
     names: tuple[str, ...]
     rows: Iterator[tuple[object, ...] | Tombstone]

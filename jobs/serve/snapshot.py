@@ -22,7 +22,7 @@ def version_of(relation: Relation, lake: Lake) -> int | None:
 
 
 def rows(relation: Relation, columns: Sequence[str], lake: Lake, predicate: str | None = None) -> pa.Table:
-    """Those columns of the newest version's rows that meet the predicate (see `state_store.reader.scan`)."""
+    """The newest version's rows that meet the predicate, with these columns (see `state_store.reader.scan`)."""
     version = version_of(relation, lake)
     if version is None:
         return nothing(relation, columns)
@@ -30,18 +30,18 @@ def rows(relation: Relation, columns: Sequence[str], lake: Lake, predicate: str 
 
 
 def batches(relation: Relation, columns: Sequence[str], lake: Lake) -> Iterator[pa.Table]:
-    """The same, piece by piece, in no particular order; at least one piece, which may be empty."""
+    """The rows as tables of one record batch each, in no particular order; at least one, which may be empty."""
     import pyarrow as pa
 
     yield nothing(relation, columns)
     version = version_of(relation, lake)
     if version is not None:
-        for batch in reader.scan(lake.table(relation.name), version, _at_least_one(relation, columns)):
-            yield pa.Table.from_batches([batch])
+        for record_batch in reader.scan(lake.table(relation.name), version, _at_least_one(relation, columns)):
+            yield pa.Table.from_batches([record_batch])
 
 
 def nothing(relation: Relation, columns: Sequence[str]) -> pa.Table:
-    """No rows, of the types as declared."""
+    """A table without rows, of the declared types."""
     import pyarrow as pa
 
     fields = [(name, relation.type_of(name).arrow()) for name in _at_least_one(relation, columns)]
@@ -50,5 +50,5 @@ def nothing(relation: Relation, columns: Sequence[str]) -> pa.Table:
 
 
 def _at_least_one(relation: Relation, columns: Sequence[str]) -> list[str]:
-    """A query over no column at all, such as `COUNT(*)`, still has to see how many rows there are."""
+    """The columns, or the first of the relation: a query over none (`COUNT(*)`) still counts rows."""
     return list(columns) or [relation.columns[0][0]]

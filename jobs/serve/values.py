@@ -1,4 +1,4 @@
-"""From Arrow to the values that are printed."""
+"""Python values of Arrow tables, as results hold them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 _MIDNIGHT = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def python_rows(table: pa.Table, kinds: Sequence[SqlType]) -> list[tuple[object, ...]]:
+def python_rows(table: pa.Table, types: Sequence[SqlType]) -> list[tuple[object, ...]]:
     """The rows of `table` as tuples, MAP as dict and TIME as time of day.
 
     Args:
-        kinds: the type of each column.
+        types: the type of each column.
     """
-    columns = [_values(table.column(place), sql_type) for place, sql_type in enumerate(kinds)]
+    columns = [_values(table.column(place), sql_type) for place, sql_type in enumerate(types)]
     return list(zip(*columns, strict=True))
 
 
@@ -36,7 +36,7 @@ def _has_time(sql_type: SqlType) -> bool:
 
 
 def _shown(value: Any, sql_type: SqlType) -> Any:
-    """TIME is stored as milliseconds of the day: only the type tells it from a number."""
+    """The value with its TIMEs as times of day: TIME is stored as milliseconds, and only the type tells it apart."""
     if value is None:
         return None
     match sql_type.base:

@@ -1,1 +1,1 @@
-"""Statements at work: what each asks for, done against catalog, topics and tables."""
+"""The execution of statements against catalog, topics and tables."""

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Applied:
-    """What applying a file did.
+    """The result of applying a file.
 
     Attributes:
-        functions: one for each function in the file; they belong to no pipeline.
-        changes: one for each definition in the file, in order.
-        missing: names that belong to the pipeline and are not in the file (any more); they are kept.
-        skipped: {kind of statement: number}: what `apply` leaves alone, such as INSERT INTO … VALUES.
+        functions: one change for each function in the file; functions belong to no pipeline.
+        changes: one change for each definition in the file, in order.
+        missing: names that belong to the pipeline and are not in the file any more; they are kept.
+        skipped: {first words of a statement: number}: statements that `apply` does not execute (INSERT INTO … VALUES).
     """
 
     pipeline: str
@@ -45,12 +45,12 @@ class Applied:
     def __str__(self) -> str:
         lines = [str(change) for change in (*self.functions, *self.changes)]
         lines += [f"'{name}' is not in the file and is kept; DROP removes it" for name in self.missing]
-        lines += [f"{count} × {kind} not executed; `strandline sql -f` does" for kind, count in self.skipped.items()]
+        lines += [f"{count} × {words} not executed; `strandline sql -f` does" for words, count in self.skipped.items()]
         return "\n".join(lines)
 
 
 def pipeline_of(path: Path) -> str:
-    """The pipeline a file's definitions belong to."""
+    """The pipeline that a file's definitions belong to."""
     return path.stem
 
 
@@ -66,8 +66,8 @@ def apply(path: Path, settings: Settings) -> Applied:
     """Register the definitions of a file; all of them, or none.
 
     Raises:
-        SqlError: a statement cannot be read or accepted; nothing was changed.
-        SourceUnavailable: the broker does not answer; the definitions are registered, the topics perhaps not made.
+        SqlError: a statement cannot be parsed or is refused; nothing was changed.
+        SourceUnavailable: the broker does not answer; the definitions are registered, some topics perhaps not created.
     """
     statements = parse(read_text(path))
     functions = [s for s in statements if isinstance(s, CreateFunction)]
@@ -78,14 +78,14 @@ def apply(path: Path, settings: Settings) -> Applied:
     changes = tuple(interpreter.register(statement) for statement in defining)
     named = {change.definition.name for change in changes}
     missing = (d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
-    skipped = Counter(_kind(statement) for statement in statements if statement not in (*functions, *defining))
+    skipped = Counter(_first_words(statement) for statement in statements if statement not in (*functions, *defining))
     return Applied(interpreter.pipeline, made, changes, tuple(missing), dict(skipped))
 
 
 def _rehearse(
     functions: Sequence[CreateFunction], statements: Sequence[catalog_changes.Defining], interpreter: Interpreter
 ) -> None:
-    """Register the statements in a copy of the catalog: the first one that fails fails here."""
+    """Register the statements in a copy of the catalog first, so that an error changes nothing."""
     with TemporaryDirectory(prefix="strandline-") as scratch:
         copy = Lake(Path(scratch))
         if interpreter.lake.catalog.exists():
@@ -97,6 +97,6 @@ def _rehearse(
             catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake)
 
 
-def _kind(statement: Statement) -> str:
-    """The first two words of a statement: what it is called."""
+def _first_words(statement: Statement) -> str:
+    """The first two words of a statement, which name it."""
     return " ".join(statement.sql.split()[:2]).upper()

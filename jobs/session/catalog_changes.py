@@ -1,6 +1,6 @@
-"""Defining and dropping: CREATE, INSERT INTO … SELECT and DROP against the catalog, the log and the lake.
+"""Changes of the catalog: CREATE, INSERT INTO … SELECT and DROP, with the topics and tables that they concern.
 
-Saying again what is already so changes nothing, so a file can be run as often as one likes.
+Defining the same again changes nothing, so a file can be run as often as one likes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Outcome = Literal["created", "replaced", "unchanged"]
 
 @dataclass(frozen=True)
 class Change:
-    """What a statement did to the catalog."""
+    """The effect of a statement on the catalog."""
 
     outcome: Outcome
     definition: Definition
@@ -52,11 +52,11 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
     """Check a definition and put it into the catalog.
 
     Args:
-        pipeline: what it belongs to when it is new. A definition that is there keeps its pipeline.
+        pipeline: the pipeline of a new definition. An existing one keeps its own.
 
     Raises:
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
-        SqlError: the definition cannot be accepted, or its formats cannot hold it; the catalog is as it was.
+        SqlError: the definition is refused, or its formats cannot hold it; the catalog is unchanged.
     """
     from jobs.session.define.analyze import define
 
@@ -78,7 +78,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
 
 
 def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None:
-    """Create the topic of a source when it is not there. Raises SourceUnavailable: the broker does not answer."""
+    """Create the topic of a source if absent. Raises SourceUnavailable: the broker does not answer."""
     from jobs.ingest.logs.open import open_log
 
     if isinstance(definition, Source):
@@ -90,12 +90,12 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
     """Forget a definition and delete its tables; the topic stays, as in ksqlDB.
 
     Returns:
-        What happened, in words.
+        The message for the user.
 
     Raises:
         UnknownName: there is none of that name, and the statement does not say IF EXISTS.
         NameInUse: something else reads it.
-        NotSupported: it is of another kind than the statement says, or DELETE TOPIC.
+        NotSupported: its kind differs from the statement's, or DELETE TOPIC.
         WriterBusy: its pipeline is running.
     """
     if statement.delete_topic:
@@ -109,7 +109,7 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
     from state_store.lock import writer_lock
 
     with writer_lock(lake.lock(definition.pipeline), f"drop/{os.getpid()}"):
-        shared = _shared_by_none(definition, catalog)
+        shared = _unshared(definition, catalog)
         gone = catalog.remove(definition.name)
         for table in (*table_paths(definition, lake), *(lake.table(name) for name in sorted(shared))):
             _delete(table)
@@ -117,7 +117,7 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
 
 
 def _check_replacement(existing: Definition, lake: Lake) -> None:
-    """Refuse to change what has rows in the lake (NotSupported): they were read with the columns of before."""
+    """Refuse to change what has rows in the lake (NotSupported): they were read with the former columns."""
     if any((table / "_delta_log").exists() for table in table_paths(existing, lake)):
         raise NotSupported(
             f"{described(existing)} has rows in the lake: changing it in place is not supported yet",
@@ -126,7 +126,7 @@ def _check_replacement(existing: Definition, lake: Lake) -> None:
 
 
 def table_paths(definition: Definition, lake: Lake) -> list[Path]:
-    """The tables of the lake that belong to a definition alone, whether they are there or not."""
+    """The tables of the lake that belong to this definition only, existing or not."""
     if isinstance(definition, InsertQuery):
         return []
     own = [lake.table(name) for name in tables.own_tables(definition)]
@@ -134,10 +134,10 @@ def table_paths(definition: Definition, lake: Lake) -> list[Path]:
     return [*own, *chain.from_iterable(inner)]
 
 
-def _shared_by_none(definition: Definition, catalog: Catalog) -> frozenset[str]:
-    """The shared tables that nothing reads once the definition is gone.
+def _unshared(definition: Definition, catalog: Catalog) -> frozenset[str]:
+    """The shared tables that nothing reads once the definition is removed.
 
-    None when some plan cannot be made, as after a change of an input: a table too many is no fault, one too few is.
+    None of them when some plan cannot be made, as after a change of an input: keeping a table is safe.
     """
     from jobs.run.schedule import shared_tables
 
@@ -157,7 +157,7 @@ def _check_kind(statement: Drop, definition: Definition) -> None:
 
 
 def _delete(table: Path) -> None:
-    """Take the table away in one step, then its files: a reader sees all of it or nothing."""
+    """Delete a table: its folder is renamed first, so a reader sees all of it or nothing."""
     if not table.exists():
         return
     doomed = table.with_name(f".dropped-{os.getpid()}-{table.name}")

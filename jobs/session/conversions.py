@@ -1,6 +1,6 @@
-"""How Python values become values of a SQL type: by assignment (widening only) or by CAST (also text, also narrowing).
+"""Conversion of Python values to a SQL type: by assignment (widening only) or by CAST (also text and narrowing).
 
-Python's side of a type: BOOLEAN bool, INT and BIGINT int, DOUBLE float, DECIMAL Decimal, VARCHAR str, BYTES bytes,
+The Python types: BOOLEAN bool, INT and BIGINT int, DOUBLE float, DECIMAL Decimal, VARCHAR str, BYTES bytes,
 DATE date, TIMESTAMP aware datetime (UTC), ARRAY list, MAP and STRUCT dict. TIME is a `datetime.time` while it is
 computed with, and an int (milliseconds of the day) once assigned to a column.
 """
@@ -33,9 +33,9 @@ _HINTS = {
 
 
 def assign(value: object, sql_type: SqlType, place: str) -> object:
-    """`value` as a value of `kind`, converted only where nothing can be lost.
+    """`value` as a value of `sql_type`, converted only where nothing can be lost.
 
-    INT widens to BIGINT, DECIMAL and DOUBLE; text is read as DATE, TIME or TIMESTAMP. Anything else is an error.
+    INT widens to BIGINT, DECIMAL and DOUBLE; text is read as DATE, TIME or TIMESTAMP. Any other conversion is an error.
 
     Raises:
         TypeMismatch: it does not fit; the message names `place`.
@@ -52,10 +52,10 @@ def assign(value: object, sql_type: SqlType, place: str) -> object:
 
 
 def convert(value: object, sql_type: SqlType) -> object:
-    """`value` by CAST: as `assign`, and also from and to text, and from wider numbers (fractions are cut).
+    """`value` converted by CAST: as `assign`, also from and to text and from wider numbers (fractions are cut).
 
     Raises:
-        TypeMismatch: the value cannot be read as `kind`.
+        TypeMismatch: the value cannot be read as `sql_type`.
     """
     place = "CAST"
     match sql_type.base, value:
@@ -154,11 +154,11 @@ def _day(value: dt.date, sql_type: SqlType, place: str) -> dt.date:
     return value
 
 
-def _millis_of_day(time: dt.time, _kind: SqlType, _place: str) -> int:
+def _millis_of_day(time: dt.time, _type: SqlType, _place: str) -> int:
     return ((time.hour * 60 + time.minute) * 60 + time.second) * 1000 + time.microsecond // 1000
 
 
-def _as_it_is(value: object, _kind: SqlType, _place: str) -> object:
+def _as_it_is(value: object, _type: SqlType, _place: str) -> object:
     return value
 
 
@@ -183,11 +183,11 @@ _TAKEN: dict[BaseType, tuple[type, ...]] = {
     BaseType.MAP: (dict,),
     BaseType.STRUCT: (dict,),
 }
-"""The Python types of values that a column of a kind takes, with those that widen into it."""
+"""{base type: the Python types of the values that a column of it takes, with those that widen to it}."""
 _ASSIGN: dict[BaseType, Callable[[Any, SqlType, str], object]] = {
     BaseType.INT: _in_range,
     BaseType.BIGINT: _in_range,
-    BaseType.DOUBLE: lambda value, _kind, _place: float(value),
+    BaseType.DOUBLE: lambda value, _type, _place: float(value),
     BaseType.DECIMAL: lambda value, sql_type, place: _exactly(Decimal(value), sql_type, place),
     BaseType.DATE: _day,
     BaseType.TIME: _millis_of_day,

@@ -1,4 +1,4 @@
-"""Defining, dropping and describing the functions that users write in Python."""
+"""The statements about functions that users write in Python: CREATE, DROP and DESCRIBE FUNCTION."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FunctionChange:
-    """What a CREATE FUNCTION did to the catalog."""
+    """The effect of a CREATE FUNCTION on the catalog."""
 
     outcome: Outcome
     function: Function
@@ -42,9 +42,9 @@ def register(statement: CreateFunction, catalog: Catalog, allowed: Collection[st
         allowed: the modules that the operator allows.
 
     Raises:
-        FunctionRefused: its module is not allowed, cannot be imported, or lacks what a function must have.
+        FunctionRefused: its module is not allowed, cannot be imported, or lacks a part that a function must have.
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
-        NameInUse: views call the one that is there.
+        NameInUse: views call the existing one.
     """
     existing = catalog.functions.get(statement.name)
     if existing is not None and statement.if_not_exists:
@@ -64,7 +64,7 @@ def register(statement: CreateFunction, catalog: Catalog, allowed: Collection[st
 
 
 def drop(statement: DropFunction, catalog: Catalog) -> str:
-    """Forget a function; what happened, in words.
+    """Remove a function from the catalog; returns the message for the user.
 
     Raises:
         UnknownName: there is none of that name, and the statement does not say IF EXISTS.
@@ -77,7 +77,7 @@ def drop(statement: DropFunction, catalog: Catalog) -> str:
 
 
 def description(name: str, catalog: Catalog) -> Document:
-    """`DESCRIBE FUNCTION name`. Raises UnknownName: no user wrote it."""
+    """`DESCRIBE FUNCTION name`. Raises UnknownName: there is no such function of a user."""
     function = catalog.functions.get(name)
     if function is None:
         raise UnknownName.among("function", name, catalog.functions)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 _ROWTIME = "rowtime"
-"""May be among the columns: the record's timestamp, milliseconds since the epoch; otherwise it is now."""
+"""A column that may be given: the record's timestamp, milliseconds since the epoch; now by default."""
 
 
 def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: Lake) -> int:
@@ -34,9 +34,9 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
         SourceUnavailable: the broker or registry does not answer.
     """
     source = _target(statement, catalog)
-    kinds = {column.name: column.type for column in source.columns}
-    names = _columns(statement, source, {*kinds, _ROWTIME})
-    kinds.setdefault(_ROWTIME, t.BIGINT)
+    types = {column.name: column.type for column in source.columns}
+    names = _columns(statement, source, {*types, _ROWTIME})
+    types.setdefault(_ROWTIME, t.BIGINT)
     rows = []
     for row in statement.rows:
         if len(row) != len(names):
@@ -45,7 +45,7 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
                 f"a row has {len(row)} values for {len(names)} columns",
                 f"the columns are {', '.join(names)}",
             )
-        rows.append({name: evaluate(value, kinds[name], name) for name, value in zip(names, row, strict=True)})
+        rows.append({name: evaluate(value, types[name], name) for name, value in zip(names, row, strict=True)})
     from jobs.ingest.produce import insert_rows
 
     return insert_rows(source, rows, settings, lake)

@@ -1,4 +1,4 @@
-"""Executes statements, without a JVM: what a statement asks for, against the catalog, the topics and the tables."""
+"""The interpreter: executes statements against the catalog, the topics and the tables, without a JVM."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Interpreter:
     """One session over one lake.
 
     Args:
-        pipeline: what the definitions given here belong to.
+        pipeline: the pipeline of the definitions that it makes.
     """
 
     def __init__(self, settings: Settings, pipeline: str = DEFAULT_PIPELINE) -> None:
@@ -52,10 +52,10 @@ class Interpreter:
         self.session = Session()
 
     def run(self, text: str) -> Iterator[Result]:
-        """Execute the statements of `text` one after the other; what was done before an error stays done.
+        """Execute the statements of `text` in order; those before an error stay executed.
 
         Raises:
-            SqlSyntaxError: some statement cannot be read; nothing was executed.
+            SqlSyntaxError: a statement cannot be parsed; nothing was executed.
             StrandlineError: a statement failed.
         """
         statements = parse(text)
@@ -86,7 +86,7 @@ class Interpreter:
                 raise AssertionError(statement)
 
     def register(self, statement: catalog_changes.Defining) -> catalog_changes.Change:
-        """Define a source, a view or a query into a stream; a source's topic is created when it is not there."""
+        """Define a source, a view or a query into a stream; a source's topic is created if absent."""
         change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake)
         if isinstance(statement, CreateSource):
             catalog_changes.ensure_topic(change.definition, self.settings, self.lake)

@@ -1,7 +1,7 @@
-"""The values of `INSERT INTO … VALUES`: constant expressions become Python values of the columns' types.
+"""Constant expressions of `INSERT INTO … VALUES`, evaluated to Python values of the columns' types.
 
-Two steps, as everywhere in SQL: an expression has a value of its own type (1.5 is a DECIMAL, 1e0 a DOUBLE), and
-assigning it to a column widens it or is an error (`jobs.session.conversions`).
+There are two steps, as everywhere in SQL: an expression has a value of its own type (1.5 is a DECIMAL, 1e0 a DOUBLE),
+and assigning it to a column widens it or is an error (`jobs.session.conversions`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def value_of(node: exp.Expr) -> object:
     return evaluator(node)
 
 
-def _called(call: exp.Anonymous) -> object:
+def _call_value(call: exp.Anonymous) -> object:
     arguments: Sequence[exp.Expr] = call.expressions
     if call.name in ("MAP", "STRUCT") and all(isinstance(item, exp.PropertyEQ) for item in arguments):
         pairs = ((_member_name(item.this), value_of(item.expression)) for item in arguments)
@@ -95,7 +95,7 @@ def _number(text: str) -> _Number:
     return float(text) if "e" in text.lower() else Decimal(text)
 
 
-def _computed(kind: type[exp.Expr], left: object, right: object, node: exp.Expr) -> _Number | None:
+def _computed(operation: type[exp.Expr], left: object, right: object, node: exp.Expr) -> _Number | None:
     if left is None or right is None:
         return None
     for operand in (left, right):
@@ -105,14 +105,14 @@ def _computed(kind: type[exp.Expr], left: object, right: object, node: exp.Expr)
         left, right = float(left), float(right)  # type: ignore[arg-type]
     try:
         with localcontext(prec=MAX_PRECISION):
-            result = _ARITHMETIC[kind](left, right)  # type: ignore[arg-type]
+            result = _ARITHMETIC[operation](left, right)  # type: ignore[arg-type]
     except (ZeroDivisionError, DecimalException, OverflowError) as error:
         raise InvalidQuery(f"{sql_of(node)} cannot be computed: {type(error).__name__}") from error
     return result
 
 
 def _whole(left: int, right: int) -> int:
-    """Division of integers, towards zero as Java does it (Python goes down)."""
+    """Division of integers, rounded towards zero as in Java (Python rounds down)."""
     quotient = abs(left) // abs(right)
     return quotient if (left < 0) == (right < 0) else -quotient
 
@@ -140,7 +140,7 @@ _EVALUATORS: dict[type[exp.Expr], Callable[[Any], object]] = {
     exp.Neg: lambda node: _computed(exp.Sub, 0, value_of(node.this), node),
     exp.Cast: lambda node: convert(value_of(node.this), type_of(node.to)),
     exp.Array: lambda node: [value_of(item) for item in node.expressions],
-    exp.Anonymous: _called,
+    exp.Anonymous: _call_value,
     exp.DPipe: lambda node: _joined(value_of(node.left), value_of(node.right), node),
     **dict.fromkeys(_ARITHMETIC, lambda node: _computed(type(node), value_of(node.left), value_of(node.right), node)),
 }

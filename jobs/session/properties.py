@@ -1,4 +1,4 @@
-"""The properties of a session: what `SET 'name' = 'value'` may say."""
+"""The properties of a session: their names, values and defaults, as `SET 'name' = 'value'` takes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KNOWN = {"auto.offset.reset": ("earliest", "latest")}
 
 @dataclass
 class Session:
-    """What one user has set. Lives as long as the prompt, the script or the `-e` it belongs to."""
+    """The properties that one user has set. It lives as long as its prompt, script or `-e`."""
 
     properties: dict[str, str] = field(default_factory=lambda: {name: values[0] for name, values in _KNOWN.items()})
 
@@ -34,7 +34,7 @@ class Session:
 
     @property
     def from_latest(self) -> bool:
-        """Push queries begin with the next change, without what the table holds now."""
+        """True if push queries begin with the next change, without the present rows."""
         return self.properties["auto.offset.reset"] == "latest"
 
     @staticmethod

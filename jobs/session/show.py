@@ -1,4 +1,4 @@
-"""What SHOW, DESCRIBE and EXPLAIN answer: the catalog, and where each table stands by its last commit."""
+"""The answers of SHOW, DESCRIBE and EXPLAIN, from the catalog and the tables' last commits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def listing(statement: Show, catalog: Catalog, session: Session, settings: Settings, lake: Lake) -> Rows:
-    """`SHOW …`: one row for each thing there is."""
+    """`SHOW …`: one row for each thing listed."""
     rows: dict[str, Callable[[], Rows]] = {
         "STREAMS": lambda: _relations(catalog, lambda d: d.kind == "stream"),
         "TABLES": lambda: _relations(catalog, lambda d: d.kind == "table"),
@@ -55,15 +55,15 @@ def description(definition: Definition, lake: Lake, *, extended: bool) -> Docume
     else:
         data |= {"reads": list(definition.inputs)}
         topic = {name: value for name, value in definition.options.items() if name in TOPIC_OPTIONS}
-        if topic:  # a view is a table of the lake: they say what its changelog topic is to be
+        if topic:  # a view is a table of the lake: these describe its changelog topic
             data |= {"changelog_topic": topic}
     if extended:
-        data |= {"sql": definition.sql, "path": str(lake.table(definition.name)), **_standing(definition.name, lake)}
+        data |= {"sql": definition.sql, "path": str(lake.table(definition.name)), **_state(definition.name, lake)}
     return Document(data, _as_text(definition, data))
 
 
 def explanation(statement: Explain, catalog: Catalog) -> str:
-    """`EXPLAIN name|SELECT …`: how it is maintained, and why so."""
+    """`EXPLAIN name|SELECT …`: the plan by which it is maintained, with reasons."""
     from jobs.ivm.explain.view import explain
 
     return explain(statement, catalog)
@@ -112,8 +112,8 @@ def _functions(catalog: Catalog) -> Rows:
     return Rows(("name", "kind"), sorted(rows))
 
 
-def _standing(name: str, lake: Lake) -> dict[str, Any]:
-    """Where the table stands, from the record of its last commit alone."""
+def _state(name: str, lake: Lake) -> dict[str, Any]:
+    """The state of a table, from the record of its last commit alone."""
     head = reader.head(lake.table(name))
     if head is None:
         return {"version": None, "rows": None}

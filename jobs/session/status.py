@@ -1,4 +1,4 @@
-"""Where every pipeline stands, from the commit records alone: no JVM, no rows read."""
+"""The status of every pipeline, from the commit records alone: no JVM, no rows read."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _Row = tuple[str, str, str, int | None, int | None, int | None, int | None, str]
 def status(settings: Settings) -> Rows:
     """One row for each table of each pipeline.
 
-    `lag` is what is there and not in the table yet: events of the topic for an event log, versions of its inputs for
-    a view. It is null when the broker does not answer.
+    `lag` counts what the table does not reflect yet: events of the topic for an event log, versions of its inputs for a
+    view. It is null when the broker does not answer.
     """
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
@@ -48,9 +48,11 @@ def _rows(definition: Definition, lake: Lake, log: Log) -> Iterator[_Row]:
                 definition, definition.name, "view", lake, _versions_behind(definition.name, definition.inputs, lake)
             )
         case Source(kind="table"):
-            below = tables.event_log(definition)
-            yield _row(definition, below, "event log", lake, _events_behind(definition, below, lake, log))
-            yield _row(definition, definition.name, "table", lake, _versions_behind(definition.name, (below,), lake))
+            event_log = tables.event_log(definition)
+            yield _row(definition, event_log, "event log", lake, _events_behind(definition, event_log, lake, log))
+            yield _row(
+                definition, definition.name, "table", lake, _versions_behind(definition.name, (event_log,), lake)
+            )
         case Source():
             lag = _events_behind(definition, definition.name, lake, log)
             yield _row(definition, definition.name, "event log", lake, lag)
@@ -60,11 +62,11 @@ def _rows(definition: Definition, lake: Lake, log: Log) -> Iterator[_Row]:
         yield _row(definition, letters, "dead letters", lake, (0, unit))
 
 
-def _row(definition: Definition, table: str, kind: str, lake: Lake, lag: tuple[int | None, str]) -> _Row:
+def _row(definition: Definition, table: str, role: str, lake: Lake, lag: tuple[int | None, str]) -> _Row:
     head = reader.head(lake.table(table))
     if head is None:
-        return (definition.pipeline, table, kind, None, None, None, *lag)
-    return (definition.pipeline, table, kind, head.version, head.record.epoch, head.record.rows, *lag)
+        return (definition.pipeline, table, role, None, None, None, *lag)
+    return (definition.pipeline, table, role, head.version, head.record.epoch, head.record.rows, *lag)
 
 
 def _events_behind(source: Source, table: str, lake: Lake, log: Log) -> tuple[int | None, str]:
@@ -75,8 +77,8 @@ def _events_behind(source: Source, table: str, lake: Lake, log: Log) -> tuple[in
     except SourceError:
         return None, "events"
     head = reader.head(lake.table(table))
-    done = head.record.offsets.get(source.topic, {}) if head else {}
-    return sum(max(end - done.get(str(p), begins.get(p, 0)), 0) for p, end in ends.items()), "events"
+    reached = head.record.offsets.get(source.topic, {}) if head else {}
+    return sum(max(end - reached.get(str(p), begins.get(p, 0)), 0) for p, end in ends.items()), "events"
 
 
 def _versions_behind(table: str, inputs: tuple[str, ...], lake: Lake) -> tuple[int, str]:

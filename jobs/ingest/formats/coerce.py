@@ -1,4 +1,4 @@
-"""From a decoded value (JSON, Avro, SQL literal) to a value of a column's type, by ksqlDB's rules where they are safe.
+"""Coercion of decoded values (JSON, Avro, SQL literals) to a column's type, by ksqlDB's rules where safe.
 
 Where ksqlDB would cut or wrap silently (a fraction into BIGINT, 2^31 into INT) the value is refused: the record goes to
 the dead letters, and nothing is lost.
@@ -33,16 +33,16 @@ from jobs.model.types import MAX_PRECISION, BaseType, SqlType
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_MS = 86_400_000
-# What Spark and Parquet readers agree on: years 1 to 9999.
-_MIN_US = -62_135_596_800_000_000
-_MAX_US = 253_402_300_799_999_999
+# Spark and Parquet readers agree on the years 1 to 9999.
+FIRST_MICROSECOND = -62_135_596_800_000_000
+LAST_MICROSECOND = 253_402_300_799_999_999
 # Python's own context rounds to 28 digits; a DECIMAL has up to 38.
 _WIDE = Context(prec=2 * MAX_PRECISION)
 _BITS = {BaseType.INT: 31, BaseType.BIGINT: 63}
 
 
 class Misfit(ValueError):
-    """A value has no place in its column; the text says why, and shows at most 40 characters of it."""
+    """A value does not fit its column; the text says why, and shows at most 40 characters of it."""
 
 
 def coerce(value: object, wanted: SqlType) -> Any:
@@ -106,7 +106,7 @@ def _double(value: object, wanted: SqlType) -> float:
         number = float(value)
     except (ValueError, OverflowError):
         raise misfit(value, wanted) from None
-    # A float that came as one (Avro) may say NaN; text and overflowing decimals may not.
+    # A value that is a float already (Avro) may be NaN; text and overflowing decimals may not.
     if not isinstance(value, float) and not isfinite(number):
         raise misfit(value, wanted)
     return number
@@ -151,7 +151,7 @@ def _bytes(value: object, wanted: SqlType) -> bytes:
 
 
 def _number_in_text(value: object) -> object:
-    """DELIMITED has no numbers but in text: what looks like one in a time's place is one."""
+    """The value, or the number that its text holds: in DELIMITED, numbers are text."""
     return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value.strip()) else value
 
 
@@ -192,7 +192,7 @@ def _timestamp(value: object, wanted: SqlType) -> int:
             raise misfit(value, wanted) from None
     if isinstance(value, datetime):
         return microseconds(value)
-    if isinstance(value, int) and not isinstance(value, bool) and _MIN_US <= value * 1000 <= _MAX_US:
+    if isinstance(value, int) and not isinstance(value, bool) and FIRST_MICROSECOND <= value * 1000 <= LAST_MICROSECOND:
         return value * 1000
     raise misfit(value, wanted)
 

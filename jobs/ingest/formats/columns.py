@@ -1,4 +1,4 @@
-"""From Python values to Arrow columns: whole columns at once where every value already has the column's type."""
+"""Arrow columns from Python values: a whole column at once where every value already has the column's type."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from jobs.model.definitions import Column
 
 Errors = dict[int, str]
-"""{row of the batch: the first thing wrong with it}."""
+"""{row of the run of records: its first error}."""
 
-# Python types that Arrow takes for a kind without changing their meaning. (It would take 1.5 for an integer, and
-# True for a double: so the types are looked at first.)
+# Python types whose values Arrow takes for a base type without changing them. It would also take 1.5 for an integer and
+# True for a double, so the types are checked first.
 _NONE = type(None)
 _PLAIN: dict[BaseType, frozenset[type]] = {
     BaseType.BOOLEAN: frozenset({bool, _NONE}),

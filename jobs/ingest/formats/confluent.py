@@ -1,7 +1,7 @@
-"""AVRO and JSON_SR: payloads framed with a schema's id (a zero byte, four bytes of id), the schema in a registry.
+"""AVRO and JSON_SR: payloads after a frame (a zero byte, four bytes of schema id), the schema in a registry.
 
-A record whose id the registry does not know is broken. A registry that does not answer is no property of the record:
-that stops the batch, which is tried again.
+A record whose id the registry does not know is broken. A registry that does not answer is not the record's fault: it
+stops the micro-batch, which is tried again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STRATEGY = {"subject.name.strategy.type": "TOPIC"}
 
 
 class _Framed:
-    """What both formats share: the frame, and telling a broken record from a silent registry."""
+    """The base of both formats: the frame, and telling a broken record from a registry that does not answer."""
 
     def __init__(
         self, wanted: tuple[Column, ...], registry: SchemaRegistryClient, topic: str, *, key: bool, bare: bool
@@ -52,7 +52,7 @@ class _Framed:
         self._schemas: dict[int, Schema | None] = {}
 
     def _framed(self, payload: bytes | None, row: int, errors: Errors) -> Schema | None:
-        """The writer's schema; None when there is no payload, or no frame, or no such schema: these are noted."""
+        """The schema that a payload names; None without a payload, or (with an error) without frame or schema."""
         if payload is None:
             return None
         if len(payload) <= _FRAME or payload[0] != 0:
@@ -74,14 +74,14 @@ class _Framed:
 
 
 class AvroFormat(_Framed):
-    """Avro with the writer's schema; fields and columns meet by name, without regard to case."""
+    """Avro, read with the schema it was written in; fields match columns by name, without regard to case."""
 
     def __init__(
         self, wanted: tuple[Column, ...], registry: SchemaRegistryClient, topic: str, *, key: bool, bare: bool
     ) -> None:
         super().__init__(wanted, registry, topic, key=key, bare=bare)
         self._deserialize = AvroDeserializer(registry, conf=_STRATEGY)
-        # By identity: the schemas are kept by `_schemas` as long as this lives, and hashing their text costs more.
+        # By identity: `_schemas` keeps the schemas alive as long as this object, and hashing their text costs more.
         self._readers: dict[int, Callable[[bytes], object]] = {}
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
@@ -115,13 +115,13 @@ class AvroFormat(_Framed):
             return self._reader(schema)(payload)
         except SourceUnavailable:
             raise
-        # Anything may come out of the parser when the bytes are not what the schema says.
+        # The parser may raise anything when the bytes do not match the schema.
         except Exception as error:
             errors.setdefault(row, f"not readable with its Avro schema: {type(error).__name__}")
             return None
 
     def _reader(self, schema: Schema) -> Callable[[bytes], object]:
-        """How payloads of a schema are read: by fastavro alone, unless the schema needs the registry's own reader."""
+        """The reader of a schema's payloads: fastavro alone, unless the schema needs the registry's client."""
         found = self._readers.get(id(schema))
         if found is None:
             plain = not (schema.references or schema.rule_set)
@@ -138,14 +138,14 @@ class AvroFormat(_Framed):
 
 
 def _read_plain(schema: Any, payload: bytes) -> object:
-    """A quarter of the time of the client's deserializer, which looks for rules at every record."""
+    """The value of a payload, in a quarter of the time of the client's deserializer, which looks for rules."""
     stream = BytesIO(payload)
     stream.seek(_FRAME)
     return schemaless_reader(stream, schema, None)
 
 
 class JsonSchemaFormat(_Framed):
-    """JSON behind a frame. The columns' types decide what fits; the registered schema was the writer's business."""
+    """JSON after a frame. The columns' types decide what fits; the registered schema is not checked."""
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""

@@ -65,7 +65,7 @@ class DelimitedFormat:
         if any(value == "" for value in values):
             raise EncodeFailed("DELIMITED cannot tell an empty string from NULL", hint="use JSON")
         line = io.StringIO()
-        # The writer quotes what looks like its line end; a record has none.
+        # csv quotes values that contain its line terminator; a record ends without one.
         csv.writer(line, delimiter=self._delimiter, lineterminator="\r\n").writerow(text)
         return line.getvalue().removesuffix("\r\n").encode()
 

@@ -1,4 +1,4 @@
-"""From SQL values to what the formats write: the inverse of decoding, for INSERT.
+"""The inverse of decoding, for INSERT: SQL values become the values that the formats write.
 
 As ksqlDB writes them: DATE as days, TIME as milliseconds of the day, TIMESTAMP as milliseconds since the epoch.
 """
@@ -30,7 +30,7 @@ def wire_value(value: object, column: Column) -> Any:
 
 
 def _wire(value: Any, sql_type: SqlType) -> Any:
-    """`value` is what `coerce` gives."""
+    """The value to write for `value`, which is a result of `coerce`."""
     if value is None:
         return None
     match sql_type.base:

@@ -66,7 +66,7 @@ class JsonFormat:
         return [self._reparse(document, payloads[row], row, errors) for row, document in enumerate(parsed)]
 
     def _reparse(self, document: object, payload: bytes | None, row: int, errors: Errors) -> object:
-        """Decimals must not pass through a float."""
+        """The document parsed again, so that decimals do not pass through a float."""
         if document is _ABSENT or payload is None:
             return document
         try:
@@ -85,7 +85,7 @@ def from_objects(
     """Columns from objects whose field names may differ from the columns' in case.
 
     Args:
-        exact: gives a row's object again, with numbers as they were written; None when they are already.
+        exact: parses a row's object again, with numbers as they were written; None when they are already.
     """
     # Objects of a topic have few shapes; each is folded once.
     shapes: dict[tuple[str, ...], dict[str, str]] = {}
@@ -119,7 +119,7 @@ def _exact_value(
 
 
 def _with_text(column: Column, values: list[Any], exact: Callable[[int], Any]) -> list[Any]:
-    """Where a VARCHAR gets a number or an object, its text must be the one that was sent: those rows are read again."""
+    """The values, with numbers and objects in a VARCHAR parsed again: their text must be the one that was sent."""
     if _has(column.type, BaseType.VARCHAR) and set(map(type, values)) & _WITH_NUMBERS:
         return [exact(row) if type(value) in _WITH_NUMBERS else value for row, value in enumerate(values)]
     return values

@@ -11,7 +11,7 @@ _string = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def dumps(value: object) -> str:
-    """Compact JSON. Decimals are written as plain numbers, bytes as base64, whatever else as its text.
+    """Compact JSON: decimals as plain numbers, bytes as base64, values of other types as their text.
 
     Raises:
         ValueError: a float is NaN or infinite: JSON has no such number.
@@ -38,9 +38,9 @@ def dumps(value: object) -> str:
 
 
 def loads_exact(text: bytes) -> object:
-    """Parse, numbers with a fraction or exponent as Decimal.
+    """The parsed text; numbers with a fraction or exponent are Decimals.
 
-    Only for text that orjson accepted: it is the stricter parser, and says what is JSON here.
+    Only for text that orjson accepted: it is the stricter parser, and decides what is JSON.
 
     Raises:
         ValueError: a number too long to be one, or nested too deeply.

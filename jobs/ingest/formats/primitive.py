@@ -1,4 +1,4 @@
-"""KAFKA: one column as Kafka's own serializers write it: big-endian INT, BIGINT, DOUBLE; UTF-8 VARCHAR; raw BYTES."""
+"""KAFKA: one column as Kafka's serializers write it: big-endian INT, BIGINT, DOUBLE; UTF-8 VARCHAR; raw BYTES."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NUMBERS = {
     BaseType.BIGINT: struct.Struct(">q"),
     BaseType.DOUBLE: struct.Struct(">d"),
 }
-_KINDS = (*_NUMBERS, BaseType.VARCHAR, BaseType.BYTES)
+_BASES = (*_NUMBERS, BaseType.VARCHAR, BaseType.BYTES)
 
 
 class PrimitiveFormat:
-    """One primitive. Raises OptionRefused at once for columns it cannot hold."""
+    """The format of one primitive column. The constructor raises OptionRefused for columns it cannot hold."""
 
     def __init__(self, wanted: tuple[Column, ...]) -> None:
-        if len(wanted) != 1 or wanted[0].type.base not in _KINDS:
+        if len(wanted) != 1 or wanted[0].type.base not in _BASES:
             shown = ", ".join(f"{column.name} {column.type}" for column in wanted)
             raise OptionRefused(
                 f"format KAFKA holds one column of INT, BIGINT, DOUBLE, VARCHAR or BYTES, not ({shown})",

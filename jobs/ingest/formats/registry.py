@@ -3,8 +3,8 @@
     <lake>/registry/ids/<id>.json                    a schema; its id is in every record written with it
     <lake>/registry/subjects/<subject>/<n>.json      {"id": …}: version n of a subject, e.g. `orders-value`
 
-Ids and versions are claimed in order by creating their file, which only one process can do: whoever comes second
-reads what the first one wrote, so equal schemas get one id.
+Ids and versions are claimed in order by creating their file, which only one process can do. A process that comes
+second reads the first one's file, so equal schemas get one id.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_FOUND = 404
 
 
 def open_registry(settings: Settings, lake: Lake) -> SchemaRegistryClient:
-    """The client of this installation's registry. `mock://…` gives one in memory, for tests."""
+    """The client of this installation's registry. `mock://…` is one in memory, for tests."""
     registry = settings.registry
     if registry.url is None:
         return LocalRegistry(lake.registry)
@@ -39,17 +39,17 @@ def open_registry(settings: Settings, lake: Lake) -> SchemaRegistryClient:
 
 
 class LocalRegistry(SchemaRegistryClient):
-    """A registry in files: what the (de)serializers of confluent-kafka ask of one."""
+    """A registry in files, with the methods that confluent-kafka's (de)serializers call."""
 
     def __init__(self, root: Path) -> None:
-        # The base class wants a URL; nothing here ever calls it.
+        # The base class requires a URL; nothing ever calls it.
         super().__init__({"url": "http://localhost"})
         self._ids = root / "ids"
         self._subjects = root / "subjects"
         self._read = lru_cache(maxsize=1000)(self._read_schema)
 
     def register_schema(self, subject_name: str, schema: Schema, normalize_schemas: bool = False) -> int:
-        """The id of the schema, which is a version of the subject from now on."""
+        """Register the schema as a version of the subject, and return its id."""
         identity = self.register_schema_full_response(subject_name, schema, normalize_schemas).schema_id
         assert identity is not None, "the answer is made below, with an id"
         return identity

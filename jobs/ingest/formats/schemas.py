@@ -1,4 +1,4 @@
-"""The schemas under which INSERT registers what it writes: Avro and JSON Schema from a source's columns."""
+"""The schemas that INSERT registers for the records it writes: Avro and JSON Schema from a source's columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _JSON: dict[BaseType, dict[str, Any]] = {
 
 
 def avro_schema(columns: Sequence[Column], *, bare: bool) -> str:
-    """A record of nullable fields; `bare`: the one column's own type.
+    """The Avro schema: a record of nullable fields; with `bare`, the type of the one column.
 
     Raises:
         EncodeFailed: a column cannot be written in Avro.
@@ -52,7 +52,7 @@ def avro_schema(columns: Sequence[Column], *, bare: bool) -> str:
 
 
 def json_schema(columns: Sequence[Column], *, bare: bool) -> str:
-    """An object of nullable members; `bare`: the one column's own type."""
+    """The JSON Schema: an object of nullable members; with `bare`, the type of the one column."""
     if bare:
         return json.dumps(_json(columns[0].type))
     return json.dumps(_object([(column.name, column.type) for column in columns]))

@@ -1,11 +1,11 @@
 """WITH (TIMESTAMP='column', TIMESTAMP_FORMAT='pattern'): the event time of a record from one of its columns.
 
-Patterns are those of Java's DateTimeFormatter, the part of them that people write in ksqlDB:
+Patterns are those of Java's DateTimeFormatter, restricted to the letters in common use in ksqlDB:
 
     yyyy uuuu  year      MM M  month    dd d  day      DDD  day of the year    EEE EEEE  day of the week
     MMM MMMM   its name  HH H  hour     hh h  1 to 12  a    AM, PM             mm m  ss s  minute, second
     S … SSSSSS fraction of a second     X XX XXX x xx xxx Z ZZ ZZZ  offset     z VV  zone (UTC, GMT only)
-    'text' '' and any character that is no letter stand for themselves
+    'text' '' and characters other than letters stand for themselves
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LETTERS = {
 
 
 def check_timestamp_format(pattern: str) -> str:
-    """The pattern in Python's notation.
+    """The pattern in the notation of Python's `strptime`.
 
     Raises:
         OptionRefused: it has a letter that is not in the table above.
@@ -78,7 +78,7 @@ def reader(pattern: str | None) -> Callable[[str], int]:
         return lambda text: int(coerce(text, t.TIMESTAMP))
     notation = check_timestamp_format(pattern)
 
-    # Neighbouring events share their second more often than not.
+    # Neighbouring events often share their second.
     @lru_cache(maxsize=1024)
     def read(text: str) -> int:
         try:

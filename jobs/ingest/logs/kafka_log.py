@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
@@ -31,7 +31,7 @@ _BY_KEY = -1
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
-    """The client's options: those that settings name, and no other. Arbitrary client options could run code."""
+    """The client's options: only those that settings name, since arbitrary client options could run code."""
     password = settings.sasl_password.get_secret_value() if settings.sasl_password else None
     options = {
         "bootstrap.servers": settings.bootstrap_servers,
@@ -47,14 +47,12 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     }
 
 
-# A partition whose leader is being chosen: a new topic's for a moment, any after a broker has gone.
+# A partition whose leader is being chosen: a new topic's for a moment, any after a broker has failed.
 _ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class KafkaLog:
     """The brokers of `settings`. Clients are made when first needed; an instance stays in its process."""
-
-    kind: Literal["local", "kafka"] = "kafka"
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._options = client_options(settings)
@@ -96,11 +94,11 @@ class KafkaLog:
         return self._offsets(topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        """{partition: the last stable offset}: behind it lie only records of transactions that are still open."""
+        """{partition: the last stable offset}: only records of open transactions lie beyond it."""
         return self._offsets(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
-        """Append, acknowledged by all replicas in sync; (partition, offset) of each record, in order.
+        """Append, acknowledged by all in-sync replicas; (partition, offset) of each record, in order.
 
         Raises:
             TopicMissing: there is no such topic.
@@ -195,7 +193,7 @@ class KafkaLog:
 
 
 def _answer(future: Future[Any]) -> Any:
-    """An admin request's result. The client keeps the time limit; ours only guards against a future it forgot.
+    """The result of an admin request. The client keeps the time limit; ours guards against a future it never completes.
 
     Raises:
         KafkaException: the request failed.

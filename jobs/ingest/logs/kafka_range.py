@@ -1,8 +1,8 @@
-"""Reading an exact range of offsets from Kafka, with transactions: a consumer assigned to one partition.
+"""The reader of an exact range of offsets from Kafka, with transactions: a consumer assigned to one partition.
 
-It is in no group and commits no offsets: the lake's commits are the only memory of progress. Offsets of a range need
-not all hold a record: transaction markers and aborted records leave gaps, also at its end. So the range ends with the
-consumer's position, which the partition's end events carry, not with its last record.
+It is in no group and commits no offsets: progress is recorded in the lake's commits only. Not every offset of a range
+holds a record: transaction markers and aborted records leave gaps, also at its end. So the end of a range is recognised
+by the consumer's position, which the partition's end events carry, not by its last record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONSUMER: dict[str, Any] = {
     "auto.offset.reset": "error",
     # Large fetches: a range is read from one end to the other. The queue holds what two fetches bring.
     "fetch.min.bytes": 1,
-    # How long the broker sits on a fetch at the partition's end: it delays the end event, so a range's end, by this.
+    # How long the broker holds a fetch at the partition's end: it delays the end event, and so a range's end, by this.
     "fetch.wait.max.ms": 20,
     "fetch.max.bytes": 16 << 20,
     "max.partition.fetch.bytes": 8 << 20,
@@ -46,7 +46,7 @@ _CONSUMER: dict[str, Any] = {
 }
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001  (the client names its own codes so)
 _VANISHED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
-# The client goes on by itself after these; if it does not, the time limit ends it.
+# The client recovers from these by itself; if it does not, the time limit ends the read.
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001
 
 
@@ -72,26 +72,26 @@ def read(options: Mapping[str, Any], topic: str, partition: int, start: int, end
 
 def _drain(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
     reached = start
-    alive = time.monotonic()
+    last_answer = time.monotonic()
     while reached < end:
-        # The call waits for all it asks for. Where offsets hold no record it waits in vain, so not for long.
+        # The call waits for all the messages it asks for. Offsets without a record never come, so it waits briefly.
         messages = consumer.consume(num_messages=min(CHUNK, end - reached), timeout=0.05)
         good = [message for message in messages if message.error() is None]
         if len(good) != len(messages):
-            reached = _heed(messages, topic, partition, reached)
+            reached = _position_after(messages, topic, partition, reached)
         records = _columns(partition, good, end)
         if good:
             reached = max(reached, good[-1].offset() + 1)  # type: ignore[operator]
         if len(records):
             yield records
         if messages:
-            alive = time.monotonic()
-        elif time.monotonic() - alive > TIMEOUT:
+            last_answer = time.monotonic()
+        elif time.monotonic() - last_answer > TIMEOUT:
             raise _unavailable(f"topic '{topic}', partition {partition} gives nothing at offset {reached}")
 
 
-def _heed(messages: Sequence[Any], topic: str, partition: int, reached: int) -> int:
-    """How far the partition's end events say the consumer has come; other events are errors."""
+def _position_after(messages: Sequence[Any], topic: str, partition: int, reached: int) -> int:
+    """The consumer's position by the partition's end events, at least `reached`; other events are errors."""
     for error, message in ((message.error(), message) for message in messages):
         if error is None:
             continue

@@ -1,11 +1,11 @@
-"""The embedded log: a directory per topic, append-only files, no broker. Safe for many writing processes at once.
+"""The embedded log: a directory per topic, append-only files, no broker. Safe for many producers at once.
 
     <lake>/topics/<topic>/topic.json                     its name and number of partitions
     <lake>/topics/<topic>/<partition>/<base offset>.log  one immutable segment (jobs.ingest.logs.segment)
 
-A writer writes and syncs a temporary file, then links it to the name of the next offset. Linking fails when the name
-is taken; then it steps past that segment and tries again. So offsets are dense, a segment appears whole or not at
-all, and no lock is held by a process that may die.
+A producer writes and syncs a temporary file, then links it to the name of the next offset. If the name is taken,
+linking fails, and it tries again after that segment. So offsets are dense, a segment appears whole or not at all, and
+no process holds a lock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import os
 from bisect import bisect_right
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from jobs.ingest.logs import segment
 from jobs.ingest.logs.log import CHUNK, Records
@@ -32,16 +32,14 @@ if TYPE_CHECKING:
 
 
 class LocalLog:
-    """The log kept in a lake. An instance remembers where it last saw each partition end, nothing else."""
-
-    kind: Literal["local", "kafka"] = "local"
+    """The log kept in a lake. An instance caches the last known end of each partition, nothing else."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._ends: dict[Path, int] = {}
 
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
-        """Create the topic unless it is there. `replicas` means nothing here: the files are the only copy."""
+        """Create the topic unless it is there. `replicas` is ignored: the files are the only copy."""
         folder = self._lake.topic(topic)
         if (folder / "topic.json").exists():
             return
@@ -83,7 +81,7 @@ class LocalLog:
         return offsets
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
-        """Small segments are joined and large ones cut, so that a run has about `CHUNK` records."""
+        """The records of a range; small segments are joined and large ones cut to runs of at most `CHUNK`."""
         if start >= end:
             return
         folder = self._partitions(topic)[partition]
@@ -129,7 +127,7 @@ class LocalLog:
                 return base
 
     def _end(self, folder: Path) -> int:
-        """Step from the last known end over the segments added since: listing is needed only once."""
+        """The offset after the last segment. Starts from the last known end: the folder is listed only once."""
         end = self._ends.get(folder)
         if end is None:
             end = max(_bases(folder), default=0)

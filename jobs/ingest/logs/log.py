@@ -1,4 +1,4 @@
-"""What a log is: topics of partitions of records with dense or growing offsets, whoever keeps them.
+"""The interface of a log: topics, their partitions, and records with dense or growing offsets.
 
 Log ── LocalLog   a directory of append-only files (jobs.ingest.logs.local_log)
     └─ KafkaLog   Kafka brokers (jobs.ingest.logs.kafka_log)
@@ -7,7 +7,7 @@ Log ── LocalLog   a directory of append-only files (jobs.ingest.logs.local_l
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Header = tuple[str, bytes | None]
 
-# Rows of one Arrow batch on their way to Spark. Below about 2,000 the hand-over dominates; above about 20,000 the
-# column lists fall out of the processor's cache.
+# Rows of one record batch handed to Spark. Below about 2,000 the hand-over dominates; above about 20,000 the column
+# lists fall out of the processor's cache.
 CHUNK = 10_000
 
 
@@ -48,10 +48,7 @@ class Records:
 
 
 class Log(Protocol):
-    """Topics of one place. Offsets are next offsets: `end` is the offset the next record would get."""
-
-    @property
-    def kind(self) -> Literal["local", "kafka"]: ...
+    """The topics of one broker or lake. Ends are exclusive: the offset that the next record would get."""
 
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         """Create the topic unless it is there; an existing one is left as it is."""

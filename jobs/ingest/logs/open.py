@@ -1,4 +1,4 @@
-"""The log of this installation: the one place that decides between Kafka and the lake's own files."""
+"""The choice of the log: Kafka's brokers, or the files in the lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partition a keyed record goes to: Kafka's default partitioner, so that both kinds of log agree with it."""
+"""The partition of a keyed record, by Kafka's default partitioner, so that the local log agrees with Kafka."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""One immutable file of the local log: a header that says how many records it holds, then the records.
+"""The file format of the local log's segments: a header with the number of records, then the records.
 
     header   magic 4s · count u32 · body length u64 · crc32(body) u32 · crc32(the header before it) u32
     record   timestamp i64 · key · value · header count u32 · (name · value) per header
     a field  length i32 (-1: null), then its bytes
 
 All numbers are little-endian. Both checksums are verified at every read. The base offset is the file's name, not its
-content: a writer that loses the race for an offset claims the next one with the same file.
+content: a producer that loses the race for an offset claims the next one with the same file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEADER_BYTES = _FIXED.size + _CRC.size
 
 
 def encode(records: Sequence[Record]) -> bytes:
-    """The file's bytes."""
+    """The bytes of a segment that holds `records`."""
     parts: list[bytes] = []
     for record in records:
         parts.append(struct.pack("<q", record.timestamp_ms))
@@ -46,10 +46,10 @@ def encode(records: Sequence[Record]) -> bytes:
 
 
 def count(path: Path) -> int:
-    """How many records the file holds, from its header alone.
+    """The number of records in the file, from its header alone.
 
     Raises:
-        CorruptState: the header does not read back.
+        CorruptState: the header is broken.
     """
     with path.open("rb", buffering=0) as file:
         return _header(file.read(HEADER_BYTES), path)[0]
@@ -70,9 +70,9 @@ def decode(path: Path, partition: int, base: int) -> Records:
     position = HEADER_BYTES
     for _ in range(total):
         timestamp, size = _TIME_AND_KEY.unpack_from(data, position)
-        key, position = _cut(data, position + 12, size)
-        value, position = _take(data, position)
-        headers, position = _headers(data, position)
+        key, position = _bytes_at(data, position + 12, size)
+        value, position = _field_at(data, position)
+        headers, position = _headers_at(data, position)
         records.timestamps.append(timestamp)
         records.keys.append(key)
         records.values.append(value)
@@ -84,24 +84,24 @@ def _field(value: bytes | None) -> bytes:
     return _LENGTH.pack(-1) if value is None else _LENGTH.pack(len(value)) + value
 
 
-def _cut(data: bytes, position: int, size: int) -> tuple[bytes | None, int]:
+def _bytes_at(data: bytes, position: int, size: int) -> tuple[bytes | None, int]:
     return (None, position) if size < 0 else (data[position : position + size], position + size)
 
 
-def _take(data: bytes, position: int) -> tuple[bytes | None, int]:
+def _field_at(data: bytes, position: int) -> tuple[bytes | None, int]:
     (size,) = _LENGTH.unpack_from(data, position)
-    return _cut(data, position + 4, size)
+    return _bytes_at(data, position + 4, size)
 
 
-def _headers(data: bytes, position: int) -> tuple[list[Header] | None, int]:
+def _headers_at(data: bytes, position: int) -> tuple[list[Header] | None, int]:
     (number,) = _COUNT.unpack_from(data, position)
     position += 4
     if not number:
         return None, position
     headers: list[Header] = []
     for _ in range(number):
-        name, position = _take(data, position)
-        value, position = _take(data, position)
+        name, position = _field_at(data, position)
+        value, position = _field_at(data, position)
         headers.append(((name or b"").decode(), value))
     return headers, position
 

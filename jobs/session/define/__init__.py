@@ -1,1 +1,1 @@
-"""From a CREATE statement to a definition that the catalog can take."""
+"""The definitions that CREATE and INSERT INTO … SELECT make, checked for the catalog."""

@@ -1,4 +1,4 @@
-"""From a CREATE or INSERT INTO … SELECT to a definition that the catalog can take; everything is checked on the way."""
+"""Analysis of CREATE and INSERT INTO … SELECT: the checked definition, new or the one in the catalog."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
 
 
 def define(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
-    """Check a statement and make the definition that it asks for. The catalog is not changed.
+    """Check a statement and make its definition. The catalog is not changed.
 
-    What is defined already, in the same way, is returned as it is in the catalog: nothing is to be done then.
+    If the same is defined already, the definition in the catalog is returned.
 
     Args:
-        pipeline: what a new definition belongs to; one that is there keeps its own.
+        pipeline: the pipeline of a new definition; an existing one keeps its own.
 
     Raises:
-        SqlError: one of the tree's, with line and column: of the fault, or else of the statement.
+        SqlError: the statement is refused; with line and column of the fault, or else of the statement.
     """
     try:
         return _defined(statement, catalog, pipeline)
@@ -32,14 +32,14 @@ def define(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog
 
 
 def same(left: Definition, right: Definition) -> bool:
-    """Whether two definitions mean the same, however they are written and whatever pipeline they belong to."""
+    """True if two definitions have the same meaning; their text and pipeline do not count."""
     return _meaning(left) == _meaning(right)
 
 
 def _meaning(definition: Definition) -> Definition:
     if isinstance(definition, Source):
         return replace(definition, sql="", pipeline="")
-    return replace(definition, sql="", pipeline="", query="")  # its fingerprint says what it means
+    return replace(definition, sql="", pipeline="", query="")  # the fingerprint stands for its meaning
 
 
 def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
@@ -54,7 +54,7 @@ def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catal
     )
     if existing is None:
         return made
-    return _again(existing, made, statement, catalog)
+    return _redefined(existing, made, statement, catalog)
 
 
 def _check_source(statement: CreateSource | CreateView, existing: Definition | None) -> None:
@@ -67,10 +67,10 @@ def _check_source(statement: CreateSource | CreateView, existing: Definition | N
         )
 
 
-def _again(
+def _redefined(
     existing: Definition, made: Source | View, statement: CreateSource | CreateView, catalog: Catalog
 ) -> Definition:
-    """What a second CREATE of a name comes to."""
+    """The definition that a second CREATE of a name leaves: the existing one, or its replacement."""
     if same(existing, made):
         return existing
     if not statement.or_replace:

@@ -1,4 +1,4 @@
-"""CREATE [AGGREGATE] FUNCTION: from a statement to a function that the catalog can take; its Python is loaded once."""
+"""CREATE [AGGREGATE] FUNCTION: the function that a statement declares. Its Python is loaded once, to check it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from jobs.sql.syntax import CreateFunction
 
 
 def function_of(statement: CreateFunction, allowed: Collection[str]) -> Function:
-    """The function that a statement asks for.
+    """The function that a statement declares.
 
     Args:
         allowed: the modules that the operator allows.
 
     Raises:
-        FunctionRefused: its module is not allowed, cannot be imported, or lacks what a function must have.
+        FunctionRefused: its module is not allowed, cannot be imported, or lacks a part that a function must have.
         NameTaken: the language has a function of that name.
     """
     try:

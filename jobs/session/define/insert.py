@@ -1,4 +1,4 @@
-"""INSERT INTO … SELECT: one more query that feeds a stream, be it declared or made by CREATE STREAM … AS SELECT."""
+"""INSERT INTO … SELECT: one more query that feeds a stream, declared or made by CREATE STREAM … AS SELECT."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from jobs.sql.syntax import InsertSelect
 
 
 def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
-    """The query that a statement adds to a stream; the one that is there when it is the same.
+    """The query that a statement adds to a stream, or the same query in the catalog.
 
-    It belongs to the pipeline of the stream, wherever it was given: a table has one writer.
+    It belongs to the pipeline of the stream, whatever the statement's pipeline: a table has one writer.
 
     Raises:
         SqlError: with line and column of the fault, where they are known.
@@ -63,9 +63,9 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
 
 
 def _free_number(target: Source | View, catalog: Catalog) -> int:
-    """The first number whose partitions nothing else that feeds the target has.
+    """The first number whose partitions no other query of the target has.
 
-    The branches of a UNION ALL have partitions of their own, that follow the query's number.
+    Each branch of a UNION ALL has a partition of its own, after the query's number.
     """
     feeding = [(each.number, each) for each in catalog.insert_queries(target.name)]
     last = [number + _branches(plan(each, catalog)) for number, each in feeding]
@@ -105,7 +105,7 @@ def _check_view(target: View) -> None:
 
 
 def _check_columns(target: Source | View, query: Query) -> None:
-    """By position, name and type (which may widen)."""
+    """Check that the query's columns fit the target's by position, name and type (which may widen)."""
     wanted = [(c.name, c.type) for c in target.columns]
     given = list(outputs_of(query))
     fits = len(wanted) == len(given) and all(
@@ -124,7 +124,7 @@ def _listed(columns: list[tuple[str, SqlType]]) -> str:
 
 
 def _check_chain(target: str, source: str, catalog: Catalog) -> None:
-    """Streams that queries insert into are not read by queries that insert: so there are no circles."""
+    """Refuse chains: a query must not read a stream that another query fills. So there are no circles."""
     below = _ancestors(source, catalog)
     if target in below:
         raise InvalidQuery(f"the query would read what it inserts into '{target}'")
@@ -143,7 +143,7 @@ def _check_chain(target: str, source: str, catalog: Catalog) -> None:
 
 
 def _ancestors(name: str, catalog: Catalog) -> tuple[str, ...]:
-    """`name` and all that it is computed from, leaving out what is inserted by queries."""
+    """`name` and all that its query reads, directly or not; what queries insert does not count."""
     found = catalog.find(name)
     inputs = found.inputs if isinstance(found, View) else ()
     return (name, *(each for source in inputs for each in _ancestors(source, catalog)))

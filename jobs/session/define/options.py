@@ -1,7 +1,7 @@
-"""The WITH (…) of a source: an allow-list, with the defaults. That of a view is `jobs.session.define.view_options`.
+"""The WITH (…) of a source: its allowed options and their defaults. For a view, see `view_options`.
 
-Everything else is refused. That is not pedantry: Kafka's client options can load classes and run code in the reader
-(`sasl.jaas.config`, callback handlers, interceptors), so none is ever taken from SQL; they belong into the settings.
+All other options are refused: Kafka's client options can load classes and run code in the reader (`sasl.jaas.config`,
+callback handlers, interceptors), so none is ever taken from SQL. They belong in the settings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SOURCE_OPTIONS = (
     "TIMESTAMP_FORMAT",
     "VALUE_DELIMITER",
 )
-# ksqlDB's options that are not there yet: a reader should not look for a typing error.
+# ksqlDB's options that are not supported yet. The error says so, and not that the name is unknown.
 _KSQL_OPTIONS = frozenset(
     {
         *("WRAP_SINGLE_VALUE", "KEY_DELIMITER", "RETENTION_MS", "WINDOW_TYPE", "WINDOW_SIZE", "CLEANUP_POLICY"),
@@ -60,10 +60,10 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     """Check the options of `CREATE STREAM|TABLE name (columns) WITH (…)`.
 
     Raises:
-        OptionRefused: an option outside the allow-list, twice, or with a value it cannot have.
-        NotSupported: an option or format of ksqlDB that is not there yet.
+        OptionRefused: an option is unknown, given twice, or has a wrong value.
+        NotSupported: an option or format of ksqlDB that is not supported yet.
         InvalidQuery: a format that cannot hold the columns.
-        UnknownName: TIMESTAMP names no column.
+        UnknownName: TIMESTAMP does not name a column.
     """
     given = allowed(options, _SOURCE_OPTIONS, "a source")
     if "FORMAT" in given and ({"KEY_FORMAT", "VALUE_FORMAT"} & given.keys()):
@@ -106,7 +106,7 @@ def allowed(options: Iterable[Option], known: tuple[str, ...], owner: str) -> di
 
     Raises:
         OptionRefused: one that is not known, or is given twice.
-        NotSupported: an option of ksqlDB that is not there yet.
+        NotSupported: an option of ksqlDB that is not supported yet.
     """
     given: dict[str, Option] = {}
     for option in options:
@@ -134,9 +134,9 @@ def _refusal(option: Option, known: tuple[str, ...], owner: str) -> SqlError:
     return error(OptionRefused, option, f"{option.name} is not an option of {owner}", unknown.hint)
 
 
-def error(kind: Callable[..., SqlError], option: Option, message: str, hint: str | None = None) -> SqlError:
-    """An error at the option's place."""
-    return kind(message, line=option.line, column=option.column, hint=hint)
+def error(make: Callable[..., SqlError], option: Option, message: str, hint: str | None = None) -> SqlError:
+    """An error at the position of the option."""
+    return make(message, line=option.line, column=option.column, hint=hint)
 
 
 def format_of(option: Option | None, *, default: str, key: bool) -> str:
@@ -184,7 +184,7 @@ def check_columns(side: str, form: str, columns: list[Column]) -> None:
 
 
 def _has_odd_map(sql_type: SqlType) -> bool:
-    """Whether a MAP in it has keys that no text format can write."""
+    """True if it has a MAP, at any depth, whose keys are not VARCHAR."""
     if sql_type.base is BaseType.MAP and sql_type.args[0].base is not BaseType.VARCHAR:
         return True
     return any(_has_odd_map(inner) for inner in (*sql_type.args, *(inner for _, inner in sql_type.fields)))
@@ -206,7 +206,7 @@ def count_of(option: Option | None) -> int:
 
 
 def timestamp_column(given: Mapping[str, Option], columns: tuple[Column, ...]) -> str | None:
-    """The name of the column that TIMESTAMP says is a row's time; None without it.
+    """The name of the column that TIMESTAMP names as a row's time; None without it.
 
     Raises:
         UnknownName: there is no such column.
@@ -219,15 +219,15 @@ def timestamp_column(given: Mapping[str, Option], columns: tuple[Column, ...]) -
         return None
     text = option.value
     name = text[1:-1] if text[:1] in '`"' and text[-1:] == text[:1] else text.lower()
-    kinds = {c.name: c.type.base for c in columns}
-    if name not in kinds:
-        raise UnknownName.among("column", name, kinds, line=option.line, column=option.column)
+    base_types = {c.name: c.type.base for c in columns}
+    if name not in base_types:
+        raise UnknownName.among("column", name, base_types, line=option.line, column=option.column)
     allowed = (BaseType.VARCHAR,) if form else (BaseType.BIGINT, BaseType.TIMESTAMP)
-    if kinds[name] not in allowed:
+    if base_types[name] not in allowed:
         raise error(
             OptionRefused,
             option,
-            f"TIMESTAMP column '{name}' is {kinds[name]}, expected {' or '.join(allowed)}",
+            f"TIMESTAMP column '{name}' is {base_types[name]}, expected {' or '.join(allowed)}",
             None if form else "a VARCHAR column needs TIMESTAMP_FORMAT, such as 'yyyy-MM-dd HH:mm:ss'",
         )
     return name

@@ -1,4 +1,4 @@
-"""CREATE STREAM and TABLE with columns: the checks, and the source they make."""
+"""CREATE STREAM and CREATE TABLE with columns: the source that they declare, checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CREATE … AS SELECT: whether the query makes a stream or a table, how it is stored, and the view."""
+"""CREATE … AS SELECT: the view that it makes, with its kind (stream or table) and its storage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jobs.sql.syntax import CreateView
 
 
 def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
-    """The view that a statement asks for.
+    """The view that a statement declares.
 
     Raises:
         SqlError: with line and column of the fault, where they are known.
@@ -38,7 +38,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     _check_kind(statement, query, catalog)
     if statement.kind is not None:
         check_projection(query, statement.kind)
-    _settle_rowtime(statement, query, options)
+    _note_rowtime(statement, query, options)
     maintenance = ViewOptions.read(options)
     made = plan_of_query(statement.name, query, semantics, maintenance.state, pipeline=pipeline)
     made = with_rowtime(made, maintenance)
@@ -66,8 +66,8 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     )
 
 
-def _settle_rowtime(statement: CreateView, query: Query, options: dict[str, str]) -> None:
-    """Check that TIMESTAMP names a column of the view, and note it by its name."""
+def _note_rowtime(statement: CreateView, query: Query, options: dict[str, str]) -> None:
+    """Check that TIMESTAMP names a column of the view, and put its name into the options."""
     given = {option.name: option for option in statement.options}
     name = timestamp_column(given, tuple(Column(name, sql_type) for name, sql_type in outputs_of(query)))
     if name is not None:
@@ -75,14 +75,14 @@ def _settle_rowtime(statement: CreateView, query: Query, options: dict[str, str]
 
 
 def inputs_of(query: Query, catalog: Catalog) -> tuple[str, ...]:
-    """The names of the definitions that a query reads; a table's event log is the table's."""
+    """The names of the definitions that a query reads; an event log counts as its table."""
     names = {tables.event_log(each): each.name for each in catalog.definitions() if isinstance(each, Source)}
     found = (relation.name for relation in relations_of(query))
     return tuple(dict.fromkeys(name if catalog.find(name) else names[name] for name in found))
 
 
 def makes_stream(query: Query, catalog: Catalog) -> bool:
-    """Whether each row is an event, or made of several: nothing is grouped, and no table's rows are followed."""
+    """True if each row is made of one or several events: no groups, and no table whose changes are followed."""
     if isinstance(query, SetOperation):
         return query.operation == "union all" and all(makes_stream(branch, catalog) for branch in query.branches)
     return not grows_by_groups(query) and all(_is_stream(each, catalog) for each in query.inputs)
@@ -98,7 +98,7 @@ def _is_stream(each: From, catalog: Catalog) -> bool:
 
 
 def _check_kind(statement: CreateView, query: Query, catalog: Catalog) -> None:
-    """Refuse a statement that calls a stream a table, or the other way (InvalidQuery)."""
+    """Refuse CREATE TABLE for a stream and CREATE STREAM for a table (InvalidQuery)."""
     if statement.kind is None:
         return
     name, stream = statement.name, makes_stream(query, catalog)

@@ -1,7 +1,7 @@
-"""What WITH (…) may say of a view: how it is maintained, and what ksqlDB says of its topic.
+"""The WITH (…) of a view: options of its maintenance, and ksqlDB's options of its topic.
 
-A view is a table of the lake. The options of a topic are remembered for its changelog topic, and change no row;
-TIMESTAMP changes the time that the rows have (`jobs.ivm.plan.event_time`).
+A view is a table of the lake. The options of a topic are kept for its changelog topic and change no row; TIMESTAMP
+changes the time of the rows (`jobs.ivm.plan.event_time`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "SEMANTICS": get_args(Semantics),
     "ERRORS": get_args(ErrorPolicy),
 }
-# Values that the language knows and the engine does not do yet.
+# Values of the language that are not supported yet.
 _LATER = {"STATE": ("partial",)}
 TOPIC_OPTIONS = (
     *("KAFKA_TOPIC", "KEY_FORMAT", "VALUE_FORMAT", "FORMAT", "PARTITIONS", "REPLICAS"),
     *("VALUE_DELIMITER", "KEY_DELIMITER", "WRAP_SINGLE_VALUE"),
 )
-"""Remembered for the view's changelog topic."""
+"""Options kept for the view's changelog topic."""
 _TIME_OPTIONS = ("TIMESTAMP", "TIMESTAMP_FORMAT")
 
 
@@ -35,18 +35,18 @@ def view_options(options: Iterable[Option]) -> dict[str, str]:
     """Check the options of a view: choices in lower case, options of a topic as they are written.
 
     Raises:
-        OptionRefused: no such option, or a value it cannot have.
-        NotSupported: an option or value of a later version.
+        OptionRefused: an option is unknown or has a wrong value.
+        NotSupported: an option or value that is not supported yet.
     """
     given = allowed(options, (*_CHOICES, *TOPIC_OPTIONS, *_TIME_OPTIONS), "a view")
     return {name: _value(option) for name, option in given.items()}
 
 
 def check_formats(options: Mapping[str, str], columns: Sequence[Column]) -> None:
-    """Check that the formats that the options name can hold the view's columns.
+    """Check that the formats named in the options can hold the view's columns.
 
     Raises:
-        InvalidQuery: one cannot.
+        InvalidQuery: a format cannot.
     """
     both = options.get("FORMAT")
     for side, key in (("key", True), ("value", False)):
