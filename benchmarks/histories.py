@@ -17,6 +17,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from jobs.catalog.relations import event_log
 from jobs.ingest.event_logs import log_spec
+from jobs.ivm.refresh.context import RunContext
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings, load_settings
 from jobs.run.refresh_views import refresh_all
@@ -127,7 +128,7 @@ def refresh(spark: SparkSession, history: History, level: list[Maintained]) -> f
         StrandlineError: one of them failed.
     """
     began = time.monotonic()
-    outcome = refresh_all(spark, history.lake, [level], f"{PIPELINE}/1", frozenset())
+    outcome = refresh_all(RunContext(spark, history.lake, f"{PIPELINE}/1"), [level], frozenset())
     for failure in outcome.failures.values():
         raise failure
     return time.monotonic() - began

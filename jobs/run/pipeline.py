@@ -72,11 +72,13 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
         with _session(settings, spark) as session, noted_jvm(session, note):
             from jobs.functions.python.register import Library
             from jobs.ingest import source
+            from jobs.ivm.refresh.context import RunContext
             from jobs.run.stream import PipelineStream
 
             source.register(session)
             functions = Library(catalog.functions.values(), settings.functions.modules)
-            yield PipelineStream(session, settings, lake, name, definitions, levels, writer, functions), began
+            context = RunContext(session, lake, writer, functions)
+            yield PipelineStream(context, settings, name, definitions, levels), began
 
 
 @contextmanager
@@ -106,7 +108,7 @@ def _typed_errors() -> Iterator[None]:
 def _finish(stream: PipelineStream, began: float) -> RunReport:
     reports = [stream.tallies.report(table, stream.lake.table(table)) for table in _reported(stream.definitions)]
     tables: tuple[TableReport, ...] = tuple(r for r in reports if r is not None)
-    report = RunReport(stream.pipeline, stream.epochs, round(time.monotonic() - began, 3), tables)
+    report = RunReport(stream.pipeline, stream.micro_batches, round(time.monotonic() - began, 3), tables)
     if stream.failures:
         raise ViewsStopped(stream.failures, report)
     return report

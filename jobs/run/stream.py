@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from threading import Event
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from jobs.functions.python.register import Library
+    from jobs.ivm.refresh.context import RunContext
     from jobs.model.settings import Settings
     from state_store.errors import StrandlineError
     from state_store.layout import Lake
@@ -44,19 +44,20 @@ log = logging.getLogger("strandline")
 class PipelineStream:
     """A pipeline at work in one Spark session. Not safe for two threads; one writer process per pipeline."""
 
-    spark: SparkSession
+    context: RunContext
     settings: Settings
-    lake: Lake
     pipeline: str
     definitions: Sequence[Definition]
     levels: Sequence[Sequence[Maintained]]
-    writer: str
-    functions: Library
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)
-    epochs: int = 0
+    micro_batches: int = 0
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
+
+    @property
+    def lake(self) -> Lake:
+        return self.context.lake
 
     @property
     def sources(self) -> list[Source]:
@@ -91,40 +92,45 @@ class PipelineStream:
     def refresh(self) -> None:
         """One refresh of all views from their recorded vectors to the present heads."""
         stopped = frozenset(self.failures)
-        done = refresh_all(self.spark, self.lake, self.levels, self.writer, stopped, self.functions)
-        for result, seconds in done.stages:
-            self.tallies.add(result.table, result.inserted, result.deleted, seconds)
+        done = refresh_all(self.context, self.levels, stopped)
+        for result in done.stages:
+            self.tallies.add(result.table, result.inserted, result.deleted, result.seconds)
         for view, error in done.failures.items():
             log.error("view '%s' stopped: %s", view, error)
             self.failures[view] = error
 
-    def _epoch(self, batch: DataFrame, _batch_id: int) -> None:
-        # The batch's own session: Spark clones it for the query, and a frame cannot leave its session.
+    def _micro_batch(self, rows: DataFrame, _batch_id: int) -> None:
         with self._one_at_a_time:
-            self._take_in(batch)
+            self._take_in(rows)
 
-    def _take_in(self, batch: DataFrame) -> None:
+    def _take_in(self, rows: DataFrame) -> None:
         began = time.monotonic()
-        taken = event_logs.ingest(batch.sparkSession, batch, self.sources, self.lake, self.writer)
+        # The rows' own session: Spark clones it for the query, and a frame cannot leave its session.
+        taken = event_logs.ingest(rows.sparkSession, rows, self.sources, self.lake, self.context.writer)
         if not taken:
-            return  # Spark hands over an empty batch when a run starts with nothing new
+            return  # Spark hands over an empty micro-batch when a run starts with nothing new
         seconds = time.monotonic() - began
         for commit in taken:
             self.tallies.add(commit.table, commit.rows, 0, seconds)
         self.refresh()
-        self.epochs += 1
-        log.info("epoch %d: %d events in %.1f s", self.epochs, sum(c.rows for c in taken), time.monotonic() - began)
+        self.micro_batches += 1
+        log.info(
+            "micro-batch %d: %d events in %.1f s",
+            self.micro_batches,
+            sum(c.rows for c in taken),
+            time.monotonic() - began,
+        )
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
         checkpoint = self.lake.checkpoint(self.pipeline)
         shutil.rmtree(checkpoint, ignore_errors=True)
         start = {s.name: event_logs.committed_offsets(s, self.lake) for s in self.sources}
-        frame = source.read_stream(self.spark, self.settings, self.lake, self.sources, start)
-        writer = frame.writeStream.queryName(self.pipeline).foreachBatch(self._epoch)
-        writer = writer.option("checkpointLocation", str(checkpoint))
+        frame = source.read_stream(self.context.spark, self.settings, self.lake, self.sources, start)
+        query = frame.writeStream.queryName(self.pipeline).foreachBatch(self._micro_batch)
+        query = query.option("checkpointLocation", str(checkpoint))
         if available_now:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
+            return query.trigger(availableNow=True).start()
+        return query.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
 
     def _foreign_heads(self) -> dict[str, int]:
         own = {m.target for level in self.levels for m in level}

@@ -19,6 +19,7 @@ from deltalake import CommitProperties, write_deltalake
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.ingest.event_logs import log_spec
+from jobs.ivm.refresh.context import RunContext
 from jobs.model import tables
 from jobs.model.settings import SparkSettings
 from jobs.run.refresh_views import refresh_all
@@ -116,7 +117,7 @@ class _Chunk:
                 if epoch < len(run.batches):
                     for log, rows in run.inputs.rows(run.batches[epoch]).items():
                         self._append(log, rows)
-            failures = refresh_all(self._spark, self._lake, levels, _WRITER, frozenset(stopped)).failures
+            failures = refresh_all(RunContext(self._spark, self._lake, _WRITER), levels, frozenset(stopped)).failures
             stopped |= set(failures)
             for place, run in runs.items():
                 self._look(place, run, epoch, failures)

@@ -14,7 +14,8 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log
-from jobs.ivm.refresh import refresh
+from jobs.ivm.refresh import refresh, runtime
+from jobs.ivm.refresh.context import RunContext
 from jobs.model.definitions import Source
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
@@ -69,7 +70,7 @@ def refreshed(spark: SparkSession, lake: Lake) -> dict[str, str]:
     """Refresh all views; what failed, by table."""
     catalog = Catalog(lake)
     levels = maintained(catalog.pipeline(PIPELINE), catalog)
-    failures = refresh_all(spark, lake, levels, f"{PIPELINE}/1", frozenset()).failures
+    failures = refresh_all(RunContext(spark, lake, f"{PIPELINE}/1"), levels, frozenset()).failures
     return {table: str(error) for table, error in failures.items()}
 
 
@@ -83,7 +84,8 @@ def _interrupted(spark: SparkSession, lake: Lake, place: str, passes: int) -> No
                 raise Interrupted(name)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(refresh, "failpoint", fail)
+        for module in (refresh, runtime):
+            patch.setattr(module, "failpoint", fail)
         refreshed(spark, lake)
 
 

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from jobs.ivm.refresh.refresh import StageResult, refresh_stage
+from jobs.ivm.refresh.context import Heads, Owner, RunContext
+from jobs.ivm.refresh.epoch import StageResult
+from jobs.ivm.refresh.error_policy import decide
+from jobs.ivm.refresh.refresh import refresh_decided, refresh_stage
 from jobs.model import types as t
 from jobs.model.columns import META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import LatestStage, Stage
 from jobs.model.stage_columns import spec_of_input, visible_columns
+from jobs.model.view_options import ErrorPolicy
 from state_store import reader
 from state_store.commits import CommitRecord
 from state_store.layout import Lake
@@ -52,7 +56,17 @@ class Bench:
         table.append(frame, CommitRecord(epoch=head.record.epoch + 1, mode="ingest"))
 
     def refresh(self, stage: Stage, **options: Any) -> StageResult:
-        return refresh_stage(self.spark, self.lake, stage, "f1", "tests/1", **options)
+        owner = Owner(options.pop("fingerprint", "f1"), options.pop("vector_prefix", None))
+        return refresh_stage(self.context, Heads(self.lake), stage, owner, options.pop("refresh", "auto"), **options)
+
+    def refresh_under(self, stage: Stage, policy: ErrorPolicy, letters: str) -> list[StageResult]:
+        """A refresh under the view's ERRORS policy."""
+        heads = Heads(self.lake)
+        return refresh_decided(self.context, heads, decide(stage, policy, letters, heads), Owner("f1"))
+
+    @property
+    def context(self) -> RunContext:
+        return RunContext(self.spark, self.lake, "tests/1")
 
     def versions(self, name: str) -> int:
         head = reader.head(self.lake.table(name))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from jobs.ivm.refresh.error_policy import refresh_guarded
-from jobs.ivm.refresh.refresh import refresh_stage
 from jobs.model import types as t
 from jobs.model.errors import RowFailed
 from jobs.model.stage import AggregateStage
@@ -61,8 +58,7 @@ def letters(bench: Bench) -> list[dict[str, Any]]:
 
 
 def test_a_row_that_fails_goes_to_the_dead_letters_until_it_is_corrected(bench: Bench) -> None:
-    refresh = partial(refresh_stage, bench.spark, bench.lake, fingerprint="f1", writer="tests/1")
-    results = refresh_guarded(refresh, bench.lake, stage(), "dead_letter", "ratios__dead_letters")
+    results = bench.refresh_under(stage(), "dead_letter", "ratios__dead_letters")
     assert [result.table for result in results] == ["ratios__dead_letters", "ratios"]
     assert set(bench.rows(stage())) == {(1, 5)}
     rows = {json.loads(row["row"])["s_id"]: row["reason"] for row in letters(bench)}
@@ -71,7 +67,7 @@ def test_a_row_that_fails_goes_to_the_dead_letters_until_it_is_corrected(bench: 
 
     bench.append(EVENTS, [event(2, "8", 4), event(3, None, None)])
     bench.refresh(KEYED)
-    refresh_guarded(refresh, bench.lake, stage(), "dead_letter", "ratios__dead_letters")
+    bench.refresh_under(stage(), "dead_letter", "ratios__dead_letters")
     assert set(bench.rows(stage())) == {(1, 5), (2, 2)}
     assert letters(bench) == []
 
@@ -79,18 +75,16 @@ def test_a_row_that_fails_goes_to_the_dead_letters_until_it_is_corrected(bench: 
 def test_the_dead_letters_of_a_stream_only_grow(bench: Bench) -> None:
     """The view over the log appends what is sound, its dead letters what is not, each event once."""
     appended = mapped(EVENTS, None, (VISIBLE[0], RATIO, *meta_outputs()), table="ratios")
-    refresh = partial(refresh_stage, bench.spark, bench.lake, fingerprint="f1", writer="tests/1")
     for _ in range(2):
-        refresh_guarded(refresh, bench.lake, appended, "dead_letter", "ratios__dead_letters")
+        bench.refresh_under(appended, "dead_letter", "ratios__dead_letters")
     bench.append(EVENTS, [event(4, "9", 3), event(5, "9", 0)])
-    refresh_guarded(refresh, bench.lake, appended, "dead_letter", "ratios__dead_letters")
+    bench.refresh_under(appended, "dead_letter", "ratios__dead_letters")
     assert sorted(row[:2] for row in bench.rows(appended)) == [(1, 5), (4, 3)]
     assert sorted(json.loads(row["row"])["s_id"] for row in letters(bench)) == [2, 3, 5]
 
 
 def test_a_view_that_is_to_stop_stops_and_stores_nothing(bench: Bench) -> None:
-    refresh = partial(refresh_stage, bench.spark, bench.lake, fingerprint="f1", writer="tests/1")
     with pytest.raises(RowFailed) as stopped:
-        refresh_guarded(refresh, bench.lake, stage(), "stop", "ratios__dead_letters")
+        bench.refresh_under(stage(), "stop", "ratios__dead_letters")
     assert "ratios" in str(stopped.value.where)
     assert bench.versions("ratios") == 0

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.ivm.refresh import choose
-from jobs.ivm.refresh.refresh import refresh_stage
 from jobs.model import types as t
 from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import RefreshFailed
@@ -172,7 +171,7 @@ def test_rows_of_another_definition_are_not_built_upon(bench: Bench) -> None:
     bench.append(LOG, [{"k": "a"}])
     bench.refresh(stage)
     with pytest.raises(RefreshFailed) as refused:
-        refresh_stage(bench.spark, bench.lake, stage, "f2", "tests/1")
+        bench.refresh(stage, fingerprint="f2")
     assert "create it again" in str(refused.value.hint)
 
 
@@ -239,7 +238,7 @@ def test_a_join_takes_in_the_changes_of_each_side_and_full_is_a_difference(bench
             bench.refresh(KEYED)
         bench.refresh(by_k)
         for stage, option in ((beside, "incremental"), (anew, "full")):
-            result = bench.refresh(stage, option=option)
+            result = bench.refresh(stage, refresh=option)
             assert bench.rows(stage) == bench.duckdb(EVENTS, recomputed), stage.table
     assert result.mode == "full"
     assert result.deleted > 0

@@ -21,17 +21,18 @@ import duckdb
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.ivm.plan.plan import plan
-from jobs.ivm.rules.delta_join import relations
+from jobs.ivm.refresh.memory_tables import FROM, TO, MemoryTable, quoted
+from jobs.ivm.refresh.on_duckdb import DuckDbRuntime, stored_path
+from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model.columns import TOMBSTONE
 from jobs.model.definitions import Definition, InsertQuery, Source
 from jobs.model.relation import Relation
-from jobs.model.stage import Stage, inputs_of
+from jobs.model.stage import Input, Stage, inputs_of
 from jobs.model.stage_columns import key_names, storage_of
+from state_store.commits import CommitRecord
 from tests.support import oracle
-from tests.support.duck_apply import append, path, settle
-from tests.support.duck_store import FROM, TO, Store, quoted
 
 Row = dict[str, Any]
 
@@ -46,7 +47,6 @@ class _Kept:
     stage: Stage
     since: int | None = None
     rules: dict[frozenset[str] | None, str] = field(default_factory=dict)
-    typed: bool = False
 
     def rule(self, changed: frozenset[str] | None) -> str:
         """The rule's text, made once for each set of changed inputs."""
@@ -73,7 +73,7 @@ class DuckLake:
         self.schema = f"lake_{next(_schemas)}"
         self.db.execute(f"CREATE SCHEMA {self.schema}")
         self.epoch = 0
-        self.stores: dict[str, Store] = {}
+        self.stores: dict[str, MemoryTable] = {}
         self.kept: list[_Kept] = []
         self.recomputations: dict[str, list[oracle.Recomputation]] = {}
         self.define(definitions)
@@ -123,7 +123,8 @@ class DuckLake:
         store = self.stores[name]
         stage = next((kept.stage for kept in self.kept if kept.stage.table == name), None)
         keyed = stage is not None and storage_of(stage) == "keyed"
-        order = ", ".join([*(path(stage, each) for each in key_names(stage)), FROM]) if stage and keyed else "rowid"
+        keys = [stored_path(stage, each) for each in key_names(stage)] if stage and keyed else []
+        order = ", ".join([*keys, FROM]) if keyed else "rowid"
         found = self.fetch(
             f"SELECT {', '.join(map(quoted, self.visible(name)))}, {FROM} FROM {store.table}"
             f" WHERE ({FROM} = {self.epoch}) <> ({TO} = {self.epoch}) ORDER BY {order}"
@@ -173,7 +174,7 @@ class DuckLake:
 
     def _source(self, source: Source) -> None:
         fed = relation_of(source) if source.kind == "stream" else event_log(source)
-        self.stores[fed.name] = Store(self.db, self.schema, fed.name, fed.columns)
+        self.stores[fed.name] = MemoryTable(self.db, self.schema, fed.name, fed.columns)
 
     def _stage(self, definition: Definition, stage: Stage) -> None:
         owner = definition.name
@@ -182,19 +183,19 @@ class DuckLake:
             return
         if any(kept.stage.table == stage.table for kept in self.kept):
             return  # a stage that views share is maintained once
-        self.stores[stage.table] = Store(self.db, self.schema, stage.table, stored_columns(stage))
+        self.stores[stage.table] = MemoryTable(self.db, self.schema, stage.table, stored_columns(stage))
         self.kept.append(_Kept(owner, stage))
 
     def _refresh(self, kept: _Kept) -> None:
-        stage, store = kept.stage, self.stores[kept.stage.table]
         changed = self._changed(kept)
         if changed is None or changed:
-            sql = self._with_inputs(kept, changed)
-            if storage_of(stage) == "append":
-                append(stage, store, sql, self.epoch)
-            else:
-                settle(stage, store, sql, self.epoch, types=not kept.typed)
-                kept.typed = True
+            since = kept.since or 0
+
+            def side(which: str, each: Input) -> str:
+                return self._side(which, each.relation, since)
+
+            runtime = DuckDbRuntime(kept.stage, self.stores[kept.stage.table], side, since)
+            maintain(runtime, kept.stage, kept.rule(changed), CommitRecord(epoch=self.epoch))
         kept.since = self.epoch
 
     def _changed(self, kept: _Kept) -> frozenset[str] | None:
@@ -202,18 +203,6 @@ class DuckLake:
             return None
         moved = (each for each in inputs_of(kept.stage) if self.stores[each.relation.name].moved > (kept.since or 0))
         return frozenset(each.alias for each in moved)
-
-    def _with_inputs(self, kept: _Kept, changed: frozenset[str] | None) -> str:
-        """The rule, below the relations that it mentions."""
-        rule = kept.rule(changed)
-        since = kept.since or 0
-        texts = []
-        for name, each in relations(kept.stage, changed):
-            if name in rule:
-                texts.append(f"{quoted(name)} AS ({self._side(name.split('_', 1)[0], each.relation, since)})")
-        if storage_of(kept.stage) == "keyed":
-            texts.append(f"self_old AS ({self.stores[kept.stage.table].at(since)})")
-        return f"WITH {', '.join(texts)} SELECT * FROM ({rule})" if texts else rule
 
     def _side(self, side: str, relation: Relation, since: int) -> str:
         store = self.stores[relation.name]

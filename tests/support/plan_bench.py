@@ -16,6 +16,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.ivm.plan.plan import plan
+from jobs.ivm.refresh.memory_tables import quoted
 from jobs.model.calls import AggregateCall
 from jobs.model.definitions import Column, Source, View
 from jobs.model.relation import Relation
@@ -26,7 +27,6 @@ from jobs.query.clauses.logical import Block, From
 from jobs.sql.from_text import parse_expression
 from state_store.layout import Lake
 from tests.support.duck_lake import DuckLake, Row
-from tests.support.duck_store import quoted
 from tests.support.rule_harness import multiset
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

@@ -15,6 +15,9 @@ from sqlglot import exp
 
 from jobs.engines.engine import engine_of
 from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.ivm.refresh.memory_tables import ALWAYS, MemoryTable
+from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
+from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.consolidate import consolidated
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
@@ -22,8 +25,10 @@ from jobs.model.calls import AggregateCall
 from jobs.model.columns import META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, Input, MapStage, Output, Stage, inputs_of
-from jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
+from jobs.model.stage_columns import visible_columns
 from jobs.model.types import SqlType
+from state_store.columns import VERSION, WEIGHT
+from state_store.commits import CommitRecord
 
 Row = Mapping[str, Any]
 Changes = Sequence[tuple[Row, int, int]]
@@ -98,10 +103,11 @@ def _placed(expression: exp.Expression) -> exp.Expression:
 class RuleBench:
     """A stage, the rows of its inputs, and its stored table, all in one DuckDB.
 
-    `epoch` runs the rule over a batch of changes and applies what it settles: touched keys are replaced. It checks by
-    itself that each key is settled once and that `__old` is what is stored.
+    `epoch` runs the rule over changes as a refresh does (`jobs.ivm.refresh.on_duckdb`), which checks that each key is
+    settled once and that `__old` is what is stored.
 
-    Tables: `new_<alias>` and `old_<alias>` as in the rule; `history` all changes of the first input ever.
+    Tables: `new_<alias>` and `old_<alias>` as in the rule; `history` all changes of the first input ever; `self_old`
+    the stored rows.
 
     Args:
         db: where the tables are made, in place of those of the bench before: to open one costs as much as an epoch.
@@ -114,38 +120,29 @@ class RuleBench:
         self.inputs = {each.alias: each.relation for each in inputs_of(stage)}
         self.names = [name for name, _ in visible_columns(stage)]
         self.initial = initial
-        self.types_checked = False
         self.rows: list[Row] = []
+        self.epochs = 0
         for alias, relation in self.inputs.items():
             columns = ", ".join(f'"{name}" {kind.duckdb()}' for name, kind in (*relation.columns, *relation.hidden))
             for table in (f"old_{alias}", f"new_{alias}"):
                 self.db.execute(f'CREATE OR REPLACE TABLE "{table}" ({columns})')
-            self.db.execute(f'CREATE OR REPLACE TABLE "delta_{alias}" ({columns}, __weight BIGINT)')
-            self.db.execute(
-                f'CREATE OR REPLACE TABLE "raw_{alias}" ({columns}, __weight BIGINT, _commit_version BIGINT)'
-            )
+            self.db.execute(f'CREATE OR REPLACE TABLE "delta_{alias}" ({columns}, {WEIGHT} BIGINT)')
+            self.db.execute(f'CREATE OR REPLACE TABLE "raw_{alias}" ({columns}, {WEIGHT} BIGINT, {VERSION} BIGINT)')
         first = next(iter(self.inputs))
         self.db.execute(f'CREATE OR REPLACE TABLE history AS SELECT * FROM "raw_{first}"')
-        kept = [f'"{name}" {kind.duckdb()}' for name, kind in stored_columns(stage)]
-        self.stored = [name for name, _ in stored_columns(stage)]
-        self.db.execute(f"CREATE OR REPLACE TABLE self_old ({', '.join(kept)})")
+        self.table = MemoryTable(db, "main", "stored", stored_columns(stage))
+        self.db.execute(f"CREATE OR REPLACE VIEW self_old AS {self.table.at(ALWAYS - 1)}")
 
     def epoch(self, changes: Changes | Mapping[str, Changes]) -> None:
-        """Apply one batch: (row, weight, commit version) each, of the only input or by alias."""
-        batches = changes if isinstance(changes, Mapping) else {next(iter(self.inputs)): changes}
+        """Take in changes: (row, weight, commit version) each, of the only input or by alias."""
+        given = changes if isinstance(changes, Mapping) else {next(iter(self.inputs)): changes}
         for alias in self.inputs:
-            self._take_in(alias, batches.get(alias, ()))
-        moved = None if self.initial else [alias for alias in self.inputs if alias in batches]
+            self._take_in(alias, given.get(alias, ()))
+        moved = None if self.initial else [alias for alias in self.inputs if alias in given]
         self.initial = False
-        rule = self.rule(moved)
-        stored = ", ".join(f'"{name}"' for name in self.stored)
-        if storage_of(self.stage) == "append":
-            self.db.execute(f"INSERT INTO self_old SELECT {stored} FROM ({rule})")
-            return
-        self.db.execute(f"CREATE OR REPLACE TEMP TABLE settled AS {rule}")
-        self._check_settled()
-        self.db.execute(f"DELETE FROM self_old o WHERE EXISTS (FROM settled s WHERE {self._same_key('o', 's')})")
-        self.db.execute(f"INSERT INTO self_old SELECT {stored} FROM settled WHERE __exists")
+        since, self.epochs = self.epochs, self.epochs + 1
+        runtime = DuckDbRuntime(self.stage, self.table, _table_of_side, since)
+        maintain(runtime, self.stage, self.rule(moved), CommitRecord(epoch=self.epochs))
 
     def rule(self, moved: Sequence[str] | None) -> str:
         """The text of an epoch in which these inputs moved; None: the first refresh."""
@@ -188,25 +185,9 @@ class RuleBench:
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return self.db.execute(sql).fetchall()
 
-    def _same_key(self, left: str, right: str) -> str:
-        paths = [".".join(f'"{step}"' for step in key_path(self.stage, name)) for name in key_names(self.stage)]
-        return " AND ".join(f"{left}.{path} IS NOT DISTINCT FROM {right}.{path}" for path in paths) or "TRUE"
 
-    def _check_settled(self) -> None:
-        if not self.types_checked:
-            kinds = {name: kind for name, kind, *_ in self.query("DESCRIBE settled")}
-            declared = {name: kind for name, kind, *_ in self.query("DESCRIBE self_old")}
-            assert {name: kinds[name] for name in self.stored} == declared, "the rule's types are not the stored ones"
-            self.types_checked = True
-        pairs = " AND ".join(f'(s.__old)."{name}" IS NOT DISTINCT FROM o."{name}"' for name in self.stored)
-        twice, wrong = self.query(
-            f"SELECT count(*) FROM settled a JOIN settled b ON {self._same_key('a', 'b')} AND a.rowid <> b.rowid"
-            f" UNION ALL SELECT count(*) FROM settled s LEFT JOIN (SELECT *, TRUE AS here FROM self_old) o"
-            f" ON {self._same_key('s', 'o')} WHERE (s.__old IS NOT NULL) <> COALESCE(o.here, FALSE)"
-            f" OR (o.here AND NOT ({pairs}))"
-        )
-        assert twice == (0,), "a key is settled twice"
-        assert wrong == (0,), "__old is not the stored row"
+def _table_of_side(side: str, each: Input) -> str:
+    return f'SELECT * FROM "{side}_{each.alias}"'
 
 
 def insert(db: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[Any]]) -> None:

@@ -15,16 +15,14 @@ from jobs.ivm.rules.aggregate import recomputed
 from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
 from jobs.model.stage_columns import storage_of
 from jobs.model.view_options import Refresh
-from state_store import reader
 from state_store.deltalog import read_commit
 from state_store.digest import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.ivm.refresh.on_spark import Span
+    from jobs.ivm.refresh.span import Span
     from jobs.model.stage import Stage
-    from state_store.commits import Head
     from state_store.layout import Lake
 
 
@@ -57,7 +55,7 @@ def first_refresh(spans: Sequence[Span]) -> Choice:
     return Choice("full", f"first refresh: all rows of {rows}", few_changes=False)
 
 
-def choose(lake: Lake, stage: Stage, spans: Sequence[Span], head: Head, refresh: Refresh) -> Choice:
+def choose(lake: Lake, stage: Stage, spans: Sequence[Span], refresh: Refresh) -> Choice:
     """The cheaper way, unless the view's REFRESH says which."""
     moved = [span for span in spans if span.after != span.upto]
     said = ", ".join(f"'{span.relation.name}' from version {span.after} to {span.upto}" for span in moved)
@@ -68,7 +66,7 @@ def choose(lake: Lake, stage: Stage, spans: Sequence[Span], head: Head, refresh:
     if refresh == "full":
         return Choice("full", f"REFRESH = 'full': all rows after changes of {said}", few_changes=False)
     if refresh == "auto" and changed is not None and _reads_more_than_changes(stage):
-        rows = sum(_rows(lake, span) for span in spans)
+        rows = sum(Digest.parse(span.head.record.digest).count for span in spans)
         if changed > _CROSSING * rows:
             return Choice("full", f"all rows: {changed} of {rows} changed, {said}", few_changes=False)
     return Choice("delta", f"changes of {said}", few)
@@ -95,11 +93,6 @@ def _rows_changed(lake: Lake, spans: Sequence[Span]) -> int | None:
                 return None
             total += record.inserted + record.deleted
     return total
-
-
-def _rows(lake: Lake, span: Span) -> int:
-    head = reader.head(lake.table(span.relation.name))
-    return Digest.parse(head.record.digest).count if head is not None else 0
 
 
 def in_words(stage: Stage, refresh: Refresh) -> str:

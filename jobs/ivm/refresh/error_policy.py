@@ -1,4 +1,4 @@
-"""A refresh under the view's ERRORS policy: what to do with a row on which an expression fails.
+"""The view's ERRORS policy: which stages a refresh runs, and which instead when a row fails.
 
 | policy | an epoch with a row that fails |
 | --- | --- |
@@ -12,42 +12,43 @@ guarded, so nothing else has to be remembered, and a kill between the two commit
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.ivm.refresh.guarded_stage import guarded, null_instead, strict, strict_outputs
-from jobs.model.errors import RowFailed
-from jobs.model.view_options import ErrorPolicy
-from state_store import reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jobs.ivm.refresh.refresh import StageResult
+    from jobs.ivm.refresh.context import Heads
     from jobs.model.stage import Stage
-    from state_store.layout import Lake
+    from jobs.model.view_options import ErrorPolicy
 
 
-def refresh_guarded(
-    refresh: Callable[[Stage], StageResult], lake: Lake, stage: Stage, policy: ErrorPolicy, letters: str
-) -> list[StageResult]:
-    """Refresh a stage, and its dead letters when it has any.
+@dataclass(frozen=True)
+class Decision:
+    """How a stage is refreshed.
+
+    Attributes:
+        stages: in order.
+        instead: what to refresh in their place when a row fails (RowFailed); None: the view stops.
+    """
+
+    stages: tuple[Stage, ...]
+    instead: tuple[Stage, ...] | None = None
+
+
+def decide(stage: Stage, policy: ErrorPolicy, letters: str, heads: Heads) -> Decision:
+    """The stages that stand for `stage` under the policy.
 
     Args:
-        refresh: `refresh_stage` with everything but the stage given.
         letters: the name of the table of its dead letters.
-
-    Raises:
-        RowFailed: a row fails under `stop`, or where it cannot be left out (a group's result, a sum).
     """
     if policy == "null":
-        return [refresh(null_instead(stage))]
+        return Decision((null_instead(stage),))
     sound, aside = guarded(stage, letters)
     if policy == "stop" or aside is None:
-        return [refresh(strict(stage))]
-    if reader.head(lake.table(aside.table)) is None:
-        try:
-            return [refresh(strict(stage))]
-        except RowFailed:
-            # The dead letters come first: while the stage stands behind them, it is refreshed guarded next time.
-            pass
-    return [refresh(aside), refresh(strict_outputs(sound))]
+        return Decision((strict(stage),))
+    # The dead letters come first: while the stage stands behind them, it is refreshed guarded next time.
+    both = (aside, strict_outputs(sound))
+    if heads.find(aside.table) is None:
+        return Decision((strict(stage),), instead=both)
+    return Decision(both)

@@ -1,78 +1,84 @@
-"""The inputs of a refresh as the temporary views that a rule's text reads: `delta_…`, `old_…`, `new_…`.
+"""The runtime of a refresh on Spark and Delta: a rule's relations are temporary views over versions of tables.
 
-Only those that the text names are made: a version of a Delta table costs a snapshot, even when no row of it is read.
+Only the views that a text names are made: a version of a Delta table costs a snapshot, even when no row of it is read.
 Columns kept in `__state` become plain ones.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import engine_of
+from jobs.engines.engine import Dialect, engine_of
+from jobs.ivm.refresh.runtime import Runtime
 from jobs.ivm.rules.consolidate import consolidated
+from jobs.ivm.rules.stored import spec_of
 from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import spec_of_input
-from state_store.columns import STATE, VERSION, WEIGHT
+from state_store.columns import EXISTS, STATE, VERSION, WEIGHT
+from state_store.digest import Digest
 from state_store.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pyspark.sql import DataFrame
 
-    from pyspark.sql import DataFrame, SparkSession
-
+    from jobs.ivm.refresh.context import RunContext
+    from jobs.ivm.refresh.epoch import Epoch
+    from jobs.ivm.refresh.span import Span
     from jobs.model.relation import Relation
     from jobs.model.stage import Input, Stage
-    from state_store.layout import Lake
+    from state_store.commits import CommitRecord, Head
 
 
-@dataclass(frozen=True)
-class Span:
-    """What a refresh takes in of one relation: the versions after `after` (None: everything) up to and with `upto`.
-
-    Attributes:
-        entry: its name in the version vector.
-    """
-
-    relation: Relation
-    entry: str
-    after: int | None
-    upto: int
-
-    @property
-    def lag(self) -> int:
-        """Versions to take in."""
-        return self.upto - (self.after if self.after is not None else -1)
+def table_of(context: RunContext, stage: Stage) -> Table:
+    """The table that a stage is stored in."""
+    return Table(context.spark, context.lake.table(stage.table), spec_of(stage))
 
 
-class InputViews:
-    """The views of one refresh, in a session of its own.
+class SparkRuntime(Runtime["DataFrame"]):
+    """One epoch in a session of its own: views have fixed names, and refreshes run in parallel threads."""
 
-    Args:
-        few: the changes are few: the rules' hints, which broadcast them, are followed.
-    """
+    dialect: Dialect = "spark"
 
-    def __init__(self, session: SparkSession, lake: Lake, stage: Stage, spans: Sequence[Span], *, few: bool) -> None:
-        self._session = session
-        self._lake = lake
-        self._inputs = inputs_of(stage)
-        self._spans = {span.relation.name: span for span in spans}
-        self._writer = engine_of("spark")
-        session.conf.set("spark.sql.optimizer.disableHints", str(not few).lower())
+    def __init__(self, context: RunContext, epoch: Epoch) -> None:
+        self._session = context.spark.newSession()
+        self._lake = context.lake
+        self._functions = context.functions
+        self._stage = epoch.stage
+        self._head = epoch.head
+        self._spans = {span.relation.name: span for span in epoch.spans}
+        self._table = Table(self._session, context.lake.table(epoch.stage.table), spec_of(epoch.stage))
+        self._engine = engine_of("spark")
+        # The rules' hints broadcast the changes: they are followed where those are few.
+        self._session.conf.set("spark.sql.optimizer.disableHints", str(not epoch.few_changes).lower())
 
-    def register(self, text: str) -> None:
-        """Make the views that `text` reads.
-
-        Raises:
-            VersionGone: an input's history no longer reaches back that far.
-        """
-        for each in self._inputs:
+    def run(self, text: str, *, stored: bool = True) -> DataFrame:
+        for each in inputs_of(self._stage):
             for side in ("delta", "old", "new"):
-                name = f"{side}_{each.alias}"
-                if self._writer.name(name) in text:
-                    self._view(side, each).createOrReplaceTempView(self._writer.name(name))
+                name = self._engine.name(f"{side}_{each.alias}")
+                if name in text:
+                    self._side(side, each).createOrReplaceTempView(name)
+        if self._functions is not None:
+            self._functions.register_spark(self._session, text)
+        if self._table.spec.storage == "keyed":
+            self._stored(stored=stored).createOrReplaceTempView("self_old")
+        return self._session.sql(text)
 
-    def _view(self, side: str, each: Input) -> DataFrame:
+    def keep(self, name: str, settled: DataFrame) -> None:
+        settled.where(EXISTS).createOrReplaceTempView(name)
+
+    def append(self, rows: DataFrame, record: CommitRecord) -> Head | None:
+        return self._table.append_if_any(rows, record)
+
+    def settle(self, settled: DataFrame, record: CommitRecord) -> Head | None:
+        return self._table.apply(settled, record)
+
+    def _stored(self, *, stored: bool) -> DataFrame:
+        """The rows before the epoch. Those of an empty table are no plan at all: Spark then leaves the joins out."""
+        if not stored or Digest.parse(self._head.record.digest).count == 0:
+            return self._session.createDataFrame([], self._table.spec.ddl)
+        return self._table.read(self._head.version)
+
+    def _side(self, side: str, each: Input) -> DataFrame:
         span = self._spans[each.relation.name]
         source = Table(self._session, self._lake.table(each.relation.name), spec_of_input(each.relation))
         if side == "delta":
@@ -86,11 +92,11 @@ class InputViews:
         changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
         if each.relation.storage == "append" or span.lag <= 1 or span.after is None:
             return changes.drop(VERSION)
-        raw = f"raw_{each.alias}"
-        changes.createOrReplaceTempView(self._writer.name(raw))
-        return self._session.sql(consolidated(each.relation, self._writer.name(raw), self._writer))
+        raw = self._engine.name(f"raw_{each.alias}")
+        changes.createOrReplaceTempView(raw)
+        return self._session.sql(consolidated(each.relation, raw, self._engine))
 
     def _flat(self, rows: DataFrame, relation: Relation, *more: str) -> DataFrame:
-        plain = [self._writer.name(name) for name, _ in relation.columns]
-        hidden = [f"{STATE}.{self._writer.name(name)} AS {self._writer.name(name)}" for name, _ in relation.hidden]
+        plain = [self._engine.name(name) for name, _ in relation.columns]
+        hidden = [f"{STATE}.{self._engine.name(name)} AS {self._engine.name(name)}" for name, _ in relation.hidden]
         return rows.selectExpr(*plain, *hidden, *(name for name in more if name in rows.columns))

@@ -1,4 +1,4 @@
-"""Relations in DuckDB that remember: a row is there from one epoch to another, so every version can be read."""
+"""Tables in DuckDB's memory that keep every version: a row is there from one epoch to another."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from jobs.engines.engine import engine_of
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType
-from state_store.columns import STATE
+from state_store.columns import STATE, WEIGHT
 
 FROM = "__from"
 TO = "__to"
 
-# An epoch that never comes: the `__to` of a row that is there now.
 ALWAYS = 2**62
+"""An epoch that never comes: the `__to` of a row that is there now."""
+
+quoted = engine_of("duckdb").name
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-class Store:
+class MemoryTable:
     """One table: its stored columns (`__state` last, if there is one), and the epochs of each row.
 
     Args:
-        schema: the schema of DuckDB that holds the lake's tables.
+        schema: the schema of DuckDB that holds the tables of one lake.
         columns: the stored columns.
     """
 
@@ -38,16 +37,23 @@ class Store:
         self.columns = tuple(columns)
         self.table = f"{quoted(schema)}.{quoted(name)}"
         self.moved = 0
-        """The epoch in which a row last came or went."""
-        kept = ", ".join(f"{quoted(column)} {kind.duckdb()}" for column, kind in columns)
-        db.execute(f"CREATE TABLE {self.table} ({kept}, {FROM} BIGINT, {TO} BIGINT)")
+        """The epoch in which a row was last inserted or retracted."""
+        self.types_checked = False
+        """A rule was seen to give the stored types; it gives the same at every epoch."""
+        kept = ", ".join(f"{quoted(column)} {sql_type.duckdb()}" for column, sql_type in columns)
+        db.execute(f"CREATE OR REPLACE TABLE {self.table} ({kept}, {FROM} BIGINT, {TO} BIGINT)")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the stored columns."""
+        return [name for name, _ in self.columns]
 
     def feed(self, rows: Sequence[Mapping[str, Any]], epoch: int) -> None:
-        """Add rows; columns left out are NULL."""
-        unknown = {name for row in rows for name in row} - {name for name, _ in self.columns}
+        """Insert rows; columns left out are NULL."""
+        unknown = {name for row in rows for name in row} - set(self.names)
         assert not unknown, f"{self.table} has no column {sorted(unknown)}"
         if rows:
-            fed = pa.Table.from_pylist([dict(row) for row in rows], _schema(self.columns))
+            fed = pa.Table.from_pylist([dict(row) for row in rows], self._arrow_schema())
             self.db.register("__fed", fed)
             placed = f"SELECT *, {epoch} AS {FROM}, {ALWAYS} AS {TO} FROM __fed"
             self.db.execute(f"INSERT INTO {self.table} BY NAME {placed}")
@@ -58,29 +64,28 @@ class Store:
         return f"SELECT {self._list(relation, more)} FROM {self.table} WHERE {alive(epoch)}"
 
     def delta(self, since: int, now: int, relation: Relation) -> str:
-        """SELECT of what changed after `since` up to `now`, with `__weight`; a row that came back as it was is none."""
+        """SELECT of the changes after `since` up to `now`, with `__weight`; those that undo each other are left out."""
         names = self._list(relation)
-        came = f"{FROM} > {since} AND {alive(now)}"
+        inserted = f"{FROM} > {since} AND {alive(now)}"
         if relation.storage == "append":
-            return f"SELECT {names}, 1::BIGINT AS __weight FROM {self.table} WHERE {came}"
-        went = f"{alive(since)} AND {TO} <= {now}"
-        weighed = f"SELECT {names}, CASE WHEN {came} THEN 1 ELSE -1 END::BIGINT AS __weight FROM {self.table}"
+            return f"SELECT {names}, 1::BIGINT AS {WEIGHT} FROM {self.table} WHERE {inserted}"
+        retracted = f"{alive(since)} AND {TO} <= {now}"
+        weighed = f"SELECT {names}, CASE WHEN {inserted} THEN 1 ELSE -1 END::BIGINT AS {WEIGHT} FROM {self.table}"
         return (
-            f"SELECT * EXCLUDE (__weight), SUM(__weight)::BIGINT AS __weight"
-            f" FROM ({weighed} WHERE ({came}) OR ({went})) GROUP BY ALL HAVING SUM(__weight) <> 0"
+            f"SELECT * EXCLUDE ({WEIGHT}), SUM({WEIGHT})::BIGINT AS {WEIGHT}"
+            f" FROM ({weighed} WHERE ({inserted}) OR ({retracted})) GROUP BY ALL HAVING SUM({WEIGHT}) <> 0"
         )
 
     def _list(self, relation: Relation | None, more: Sequence[str] = ()) -> str:
         if relation is None:
-            return ", ".join([*(quoted(name) for name, _ in self.columns), *more])
+            return ", ".join([*map(quoted, self.names), *more])
         hidden = [f"{STATE}.{quoted(name)} AS {quoted(name)}" for name, _ in relation.hidden]
         return ", ".join([*(quoted(name) for name, _ in relation.columns), *hidden, *more])
+
+    def _arrow_schema(self) -> pa.Schema:
+        return pa.schema([(name, sql_type.arrow()) for name, sql_type in self.columns])
 
 
 def alive(epoch: int) -> str:
     """The condition that a row is there after that epoch."""
     return f"({FROM} <= {epoch} AND {TO} > {epoch})"
-
-
-def _schema(columns: Sequence[tuple[str, SqlType]]) -> pa.Schema:
-    return pa.schema([(name, kind.arrow()) for name, kind in columns])

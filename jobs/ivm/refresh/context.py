@@ -1,0 +1,80 @@
+"""The surroundings of a refresh: session, lake and writer, passed on untouched, and the heads of the tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from state_store import reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from jobs.functions.python.register import Library
+    from state_store.commits import Head
+    from state_store.layout import Lake
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """A run's surroundings.
+
+    Attributes:
+        writer: `pipeline/incarnation`, for the commits' records.
+        functions: those that users wrote, when the views may call them.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    writer: str
+    functions: Library | None = None
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The definition that a stage is maintained for.
+
+    Attributes:
+        fingerprint: of the definition; the table's last commit must carry the same.
+        vector_prefix: for one of several queries that feed one stream: its entries in the vector are `prefix/input`.
+            The stream has a fingerprint of its own then, which is left as it is.
+    """
+
+    fingerprint: str
+    vector_prefix: str | None = None
+
+    def entry(self, relation: str) -> str:
+        """The name of an input in the version vector."""
+        return relation if self.vector_prefix is None else f"{self.vector_prefix}/{relation}"
+
+    @property
+    def owns_table(self) -> bool:
+        """True when the whole table is the definition's."""
+        return self.vector_prefix is None
+
+
+class Heads:
+    """Where the tables of a lake stand, each read once: all stages of one refresh see the same versions.
+
+    What the refresh itself commits is noted here. The store looks again before each commit, so a head that another
+    writer has moved in between is found there, and only there.
+    """
+
+    def __init__(self, lake: Lake, names: Iterable[str] = ()) -> None:
+        """Read the heads of the tables that must be seen at one moment; others are read when they are asked for."""
+        self._lake = lake
+        self._known: dict[str, Head | None] = {}
+        for name in sorted(names):
+            self.find(name)
+
+    def find(self, name: str) -> Head | None:
+        """The head of a table; None when there is no such table."""
+        if name not in self._known:
+            self._known[name] = reader.head(self._lake.table(name))
+        return self._known[name]
+
+    def moved(self, name: str, head: Head) -> None:
+        """Note a commit of this refresh."""
+        self._known[name] = head

@@ -1,0 +1,156 @@
+"""The plan of one refresh: which versions of which inputs it takes in, how, and the record of its commit.
+
+It is a pure function of the stage and the heads, so it can be made again after a kill at any point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from jobs.ivm.refresh import choose
+from jobs.ivm.refresh.span import Span
+from jobs.model.errors import RefreshFailed
+from jobs.model.stage import inputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobs.ivm.refresh.context import Heads, Owner, RunContext
+    from jobs.model.stage import Stage
+    from jobs.model.view_options import Refresh
+    from state_store.commits import CommitRecord, Head
+
+Mode = Literal["none", "full", "delta", "advance"]
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What a refresh did.
+
+    Attributes:
+        from_vector: the vector of the table's last commit before; empty for a table that had none.
+        to_vector: the vector that its rows reflect now.
+        mode: `none` nothing to do or to say, `full` all rows of the inputs, `delta` their changes, `advance` only the
+            vector moved.
+        inserted, deleted: visible rows inserted and retracted.
+        version: of the commit that was made; None when there was none.
+        seconds: wall clock.
+    """
+
+    table: str
+    from_vector: dict[str, int]
+    to_vector: dict[str, int]
+    mode: Mode
+    reason: str
+    inserted: int = 0
+    deleted: int = 0
+    version: int | None = None
+    seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A refresh that is to be done.
+
+    Attributes:
+        head: of the stage's table before.
+        record: of the commit to be made, but for what only the rows can say.
+        first: some input was never taken in: every row is new to the stage.
+        few_changes: the changes are small enough to be sent to every task.
+    """
+
+    stage: Stage
+    head: Head
+    spans: tuple[Span, ...]
+    record: CommitRecord
+    first: bool
+    few_changes: bool
+
+    @property
+    def moved(self) -> frozenset[str] | None:
+        """The aliases of the inputs that moved; None: all rows are computed."""
+        if self.first or self.record.mode == "full":
+            return None
+        names = {span.relation.name for span in self.spans if span.after != span.upto}
+        return frozenset(each.alias for each in inputs_of(self.stage) if each.relation.name in names)
+
+    @property
+    def anew(self) -> bool:
+        """True when all rows are computed although some are stored."""
+        return self.record.mode == "full" and not self.first
+
+    @property
+    def lag(self) -> int:
+        """Versions of the input that is furthest behind."""
+        return max(span.lag for span in self.spans)
+
+    def done(self, mode: Mode, reason: str, committed: Head | None) -> StageResult:
+        """The result of the refresh, with the commit that it made."""
+        before = self.head.record.vector
+        record = committed.record if committed else replace(self.record, vector=before, inserted=0, deleted=0)
+        version = committed.version if committed else None
+        return StageResult(
+            self.stage.table, before, record.vector, mode, reason, record.inserted, record.deleted, version
+        )
+
+
+def missing_input(stage: Stage, heads: Heads) -> StageResult | None:
+    """The result of a stage of which an input has no table yet: nothing to do."""
+    names = dict.fromkeys(each.relation.name for each in inputs_of(stage))
+    missing = next((name for name in names if heads.find(name) is None), None)
+    return None if missing is None else StageResult(stage.table, {}, {}, "none", f"input '{missing}' has no table yet")
+
+
+def spans_of(stage: Stage, owner: Owner, heads: Heads, head: Head, upto: Mapping[str, int]) -> tuple[Span, ...]:
+    """What there is to take in of each input: from the table's vector up to the inputs' heads.
+
+    Args:
+        head: of the stage's table.
+        upto: versions to stop at, in place of a head.
+    """
+    vector, spans = head.record.vector, []
+    for name, relation in {each.relation.name: each.relation for each in inputs_of(stage)}.items():
+        newest = heads.find(name)
+        assert newest is not None
+        entry = owner.entry(name)
+        spans.append(Span(relation, entry, vector.get(entry), upto.get(name, newest.version), newest))
+    return tuple(spans)
+
+
+def planned(
+    context: RunContext, stage: Stage, owner: Owner, head: Head, spans: tuple[Span, ...], refresh: Refresh
+) -> Epoch | StageResult:
+    """The epoch to be run, or the result when there is nothing to take in.
+
+    Raises:
+        RefreshFailed: the table was made by another definition.
+    """
+    if owner.owns_table:
+        _check_fingerprint(stage, head, owner.fingerprint)
+    vector = head.record.vector
+    if all(span.after is not None and span.after >= span.upto for span in spans):
+        at = ", ".join(f"'{span.relation.name}' is at version {span.after} still" for span in spans)
+        return StageResult(stage.table, vector, vector, "none", at)
+    first = any(span.after is None for span in spans)
+    choice = choose.first_refresh(spans) if first else choose.choose(context.lake, stage, spans, refresh)
+    record = replace(
+        head.record,
+        epoch=head.record.epoch + 1,
+        vector={**vector, **{span.entry: span.upto for span in spans}},
+        fingerprint=owner.fingerprint if owner.owns_table else head.record.fingerprint,
+        writer=context.writer,
+        mode=choice.mode,
+        reason=choice.reason,
+    )
+    return Epoch(stage, head, spans, record, first, choice.few_changes)
+
+
+def _check_fingerprint(stage: Stage, head: Head, fingerprint: str) -> None:
+    # Empty: a query that inserts into this stream was first, and left the place free.
+    if head.record.fingerprint not in ("", fingerprint):
+        raise RefreshFailed(
+            f"the rows of '{stage.table}' were made by another definition",
+            where=stage.table,
+            hint=f"type: DROP it and create it again, so that '{stage.table}' is computed anew",
+        )

@@ -1,0 +1,41 @@
+"""The meaning of a fault inside a rule's query: an engine's text becomes an error of ours, where it speaks of rows."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from jobs.engines.engine import NEGATIVE_WEIGHT
+from jobs.model.errors import FunctionFailed, RowFailed, revive
+from state_store.errors import NegativeWeight, StrandlineError
+
+if TYPE_CHECKING:
+    from jobs.ivm.refresh.epoch import Epoch
+
+# Spark's conditions for an expression that has no value for a row, with their first line.
+_FAILS_ON_A_ROW = re.compile(
+    r"\[(?:ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_INVALID_INPUT"
+    r"|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION)[A-Z_.]*\][^\n]*"
+)
+
+
+def typed_fault(epoch: Epoch, text: str) -> StrandlineError | None:
+    """The error that a fault's text stands for; None when it says nothing about the rows."""
+    where = f"{epoch.stage.table}, {epoch.record.reason}"
+    if FunctionFailed.code in text:
+        return revive(text)
+    if NEGATIVE_WEIGHT in text:
+        return NegativeWeight(
+            f"a row was taken away from '{epoch.stage.table}' that is not there",
+            where=where,
+            hint=f"verify its inputs; then drop '{epoch.stage.table}' and create it again",
+        )
+    found = _FAILS_ON_A_ROW.search(text)
+    if found is None:
+        return None
+    return RowFailed(
+        # Spark goes on with advice on its own settings.
+        f"an expression of '{epoch.stage.table}' fails on a row: {found.group().split('. ')[0]}",
+        where=where,
+        hint="leave such rows out with WHERE, or TRY_CAST and NULLIF; ERRORS = 'dead_letter' keeps them aside",
+    )

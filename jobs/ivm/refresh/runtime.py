@@ -1,0 +1,74 @@
+"""The runtime of a refresh: what a stage's rule asks of the engine that runs it.
+
+    relations the text names ──┐
+      delta_…  old_…  new_…    ├─ run(text) ──> rows to append, or settled keys ──> append / settle ──> one commit
+      self_old                 ┘
+
+Spark over Delta is one runtime (`on_spark`), DuckDB over tables in memory another (`on_duckdb`): both run the same
+rules.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from jobs.engines.engine import Dialect, engine_of
+from jobs.ivm.rules.recompute_diff import difference
+from jobs.model.stage import Stage
+from jobs.model.stage_columns import storage_of
+from state_store.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from state_store.commits import CommitRecord, Head
+
+Rows = TypeVar("Rows")
+"""What an engine calls rows that it has not computed yet: a data frame, a text."""
+
+_FRESH = "fresh"
+
+
+class Runtime(ABC, Generic[Rows]):
+    """One engine at work on one stage, for one epoch."""
+
+    dialect: Dialect
+
+    @abstractmethod
+    def run(self, text: str, *, stored: bool = True) -> Rows:
+        """The rows that `text` gives over the relations that it names.
+
+        Args:
+            stored: `self_old` holds the rows before the epoch; otherwise none, as if the table were empty.
+
+        Raises:
+            VersionGone: an input's history no longer reaches back to the recorded version.
+        """
+
+    @abstractmethod
+    def keep(self, name: str, settled: Rows) -> None:
+        """Make the settled rows that exist a relation that the next text can name."""
+
+    @abstractmethod
+    def append(self, rows: Rows, record: CommitRecord) -> Head | None:
+        """Add the rows in one commit; None, and no commit, when there are none."""
+
+    @abstractmethod
+    def settle(self, settled: Rows, record: CommitRecord) -> Head | None:
+        """Bring the touched keys to their settled rows in one commit; None, and no commit, when no row changes."""
+
+
+def maintain(
+    runtime: Runtime[Rows], stage: Stage, text: str, record: CommitRecord, *, anew: bool = False
+) -> Head | None:
+    """Run a stage's rule and commit what it gives.
+
+    Args:
+        text: the rule's (`jobs.ivm.rules.maintenance`).
+        anew: the rule gives all rows, of a table that has some already: stored is what differs.
+    """
+    if anew and storage_of(stage) == "keyed":
+        runtime.keep(_FRESH, runtime.run(text, stored=False))
+        text = difference(stage, _FRESH, engine_of(runtime.dialect))
+    rows = runtime.run(text)
+    failpoint("inside-refresh")
+    return runtime.append(rows, record) if storage_of(stage) == "append" else runtime.settle(rows, record)

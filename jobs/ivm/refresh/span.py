@@ -1,0 +1,31 @@
+"""A span: the versions of one relation that a refresh takes in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jobs.model.relation import Relation
+    from state_store.commits import Head
+
+
+@dataclass(frozen=True)
+class Span:
+    """The versions after `after` (None: everything) up to and with `upto`.
+
+    Attributes:
+        entry: the relation's name in the version vector.
+        head: of the relation's table; at or after `upto`.
+    """
+
+    relation: Relation
+    entry: str
+    after: int | None
+    upto: int
+    head: Head
+
+    @property
+    def lag(self) -> int:
+        """Versions to take in."""
+        return self.upto - (self.after if self.after is not None else -1)
