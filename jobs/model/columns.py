@@ -43,6 +43,10 @@ PSEUDO_COLUMNS: dict[str, tuple[str, SqlType]] = {
 }
 """ROWTIME is milliseconds since the epoch, as in ksqlDB."""
 
+PARTITIONS_EACH = 65_536
+"""Where several queries feed one stream, or branches a UNION ALL, the n-th one's events have the partitions from
+n × 65,536 on: unique, and in one order. Kafka's clusters hold fewer partitions of a topic by far."""
+
 TOMBSTONE = "_tombstone"
 """In the event log of a keyed source: the event deletes its key."""
 

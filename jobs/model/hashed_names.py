@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from jobs.model.types import BaseType
 
-_FIELDS = {("SqlType", "base"): "kind", ("Relation", "storage"): "kind"}
+_FIELDS = {("SqlType", "base"): "kind", ("Relation", "storage"): "kind", ("TimeWindow", "type"): "kind"}
 
 
 def field_name(value: object, field: str) -> str:

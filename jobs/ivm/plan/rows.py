@@ -15,17 +15,13 @@ from sqlglot import exp
 from jobs.ivm.plan.key import KeyColumn, giving, key_of
 from jobs.ivm.plan.trees import Place, all_of, greatest, named, number, replaced
 from jobs.model import types as t
-from jobs.model.columns import META_COLUMNS
+from jobs.model.columns import META_COLUMNS, PARTITIONS_EACH
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, Input, Output
 from jobs.model.types import SqlType
 from jobs.sql.trees import call
 
 ITEM = "__item"
-
-# The partitions of the topics that feed a target stay below this, so that every event of every branch (or of every
-# query that inserts into one stream) has its own place.
-PARTITIONS_EACH = 65_536
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,13 @@ def in_window(rows: Rows, block: Block) -> Windowed:
     assert block.time is not None
     time = rows.read(block.time)
     clock = _clock(rows, time)
-    if window.kind == "session":
+    if window.type == "session":
         columns = (Output("_timestamp", time, t.TIMESTAMP), Output("_stream_time", clock or time, t.TIMESTAMP))
         session = Session(window.size, window.grace if clock is not None else None, "_timestamp", "_stream_time")
         return Windowed(rows, (), columns, session)
     millis = call("UNIX_TIMESTAMP", time)
     start = _floor(millis, window.size)
-    if window.kind == "hopping":
+    if window.type == "hopping":
         rows = _repeated(rows, Output(_STARTS, _starts(millis, window), t.BIGINT), "a hopping window")
         start = named(_STARTS)
         holds = exp.GT(this=_plus(start, window.size), expression=millis)
@@ -123,7 +123,7 @@ def closed(rows: Rows, block: Block, stages: Stages) -> Rows:
     assert window is not None
     relation = stages.add(_time_of_streams(block, stages))
     stages.note("EMIT FINAL: an inner stage keeps the stream's time; a window is shown once that has passed it")
-    slack = (window.grace or 0) + (window.size if window.kind == "session" else 0)
+    slack = (window.grace or 0) + (window.size if window.type == "session" else 0)
     ends = _plus(rows.read(named(WINDOW_END)), slack)
     passed = exp.LTE(this=ends, expression=call("UNIX_TIMESTAMP", named(_CLOCK, _CLOCK)))
     return replace(rows, inputs=(*rows.inputs, Input(_CLOCK, relation, on=passed)))

@@ -59,7 +59,7 @@ class TimeWindow:
         final: EMIT FINAL: a window is shown once it is closed, when no row can enter it any more.
     """
 
-    kind: Literal["tumbling", "hopping", "session"]
+    type: Literal["tumbling", "hopping", "session"]
     size: int
     advance: int
     grace: int | None

@@ -25,7 +25,7 @@ def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
     text = _evaluated(rows, block, recompute)
     keys = list(groups)
     shown = list(groups)
-    if block.window is not None and block.window.kind == "session":
+    if block.window is not None and block.window.type == "session":
         text = in_sessions(text, groups, block.window)
         keys.append("__session")
         shown += [f"MIN({MILLIS}) AS {WINDOW_START}", f"MAX({MILLIS}) AS {WINDOW_END}"]
@@ -70,7 +70,7 @@ def _evaluated(rows: str, block: Block, recompute: Recomputation) -> str:
         place = [(name, recompute.after(column)) for name, column in event_order(block).items()]
         parts.append(f"{recompute.engine.struct(place) if place else 'NULL'} AS {_AT}")
     if block.window is not None:
-        parts += [MILLIS, CLOCK] if block.window.kind == "session" else WINDOW_BOUNDS
+        parts += [MILLIS, CLOCK] if block.window.type == "session" else WINDOW_BOUNDS
     text = f"SELECT {', '.join(parts) or '1 AS __one'} FROM ({rows}) AS __w"
     if recompute.semantics == "sql" or not block.group or block.sets:
         return text

@@ -20,7 +20,7 @@ inside the next:
 from __future__ import annotations
 
 from jobs.engines.engine import Dialect, engine_of
-from jobs.model.columns import WINDOW_BOUNDS
+from jobs.model.columns import PARTITIONS_EACH, WINDOW_BOUNDS
 from jobs.model.stage import Output
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.logical import Block, Query, SetOperation
@@ -29,9 +29,6 @@ from jobs.query.recompute.groups import event_order, grouped
 from jobs.query.recompute.over import analytic
 from jobs.query.recompute.text import FrozenJoin, Recomputation
 from jobs.query.recompute.windows import clock, in_windows
-
-# Each branch of a UNION ALL gets partitions of its own, as in the planner, so that events have one order.
-PARTITIONS_EACH = 65_536
 
 _SET_WORDS = {"union all": "UNION ALL", "union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}
 

@@ -31,7 +31,7 @@ def in_windows(rows: str, block: Block, recompute: Recomputation) -> str:
     assert block.time is not None
     now = recompute.millis(clock(block.time))
     timed = f"SELECT *, {recompute.millis(block.time)} AS {MILLIS}, {now} AS {CLOCK} FROM ({rows}) AS __f"
-    if window.kind == "session":
+    if window.type == "session":
         kept = f" WHERE {CLOCK} - {MILLIS} <= {window.size + window.grace}" if window.grace is not None else ""
         return f"SELECT * FROM ({timed}) AS __t{kept}"
     expanded = recompute.engine.expand([(WINDOW_START, _starts(window, recompute))])
@@ -60,7 +60,7 @@ def closed(block: Block, recompute: Recomputation) -> str:
     assert isinstance(block.time, exp.Column)
     source = next(part.source for part in block.inputs if part.alias == block.time.table)
     stream_time = recompute.millis(exp.column("_stream_time"))
-    open_for = (window.grace or 0) + (window.size if window.kind == "session" else 0)
+    open_for = (window.grace or 0) + (window.size if window.type == "session" else 0)
     events = recompute.source(source, ("_stream_time",))
     return f"{WINDOW_END} + {open_for} <= (SELECT MAX({stream_time}) FROM {events} AS __s)"
 
