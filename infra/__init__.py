@@ -1,1 +1,1 @@
-"""What the project is built, tested and measured with."""
+"""Tools to build, test and measure the project."""

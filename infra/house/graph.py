@@ -15,7 +15,7 @@ import grimp
 from infra.house.plan import PRODUCT, ROOMS, ROOT, below, room_of
 
 Graph = Mapping[str, Iterable[str]]
-"""What each one imports."""
+"""The imports of each module."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def lint_files() -> dict[Path, str]:
 
 
 def banned(room: str) -> dict[str, str]:
-    """What a room may not import, with the reason."""
+    """The packages that a room may not import, with the reason."""
     if room == "state_store":
         neither = "state_store imports neither jobs nor orchestration"
         return {

@@ -83,7 +83,7 @@ def lines_by_room(files: Iterable[File]) -> Counter[str]:
 
 
 def files_by_folder(files: Iterable[File]) -> Counter[str]:
-    """How many of the product's files lie in each folder."""
+    """The number of the product's files in each folder."""
     return Counter(file.folder for file in product_of(files))
 
 

@@ -30,7 +30,7 @@ UNSEEN = ("orchestration",)
 """Rooms that nothing imports, on whatever floor it stands: Dagster starts jobs, never the other way round."""
 PRODUCT = ("state_store", "jobs", "orchestration")
 TOOLS = ("infra", "benchmarks")
-"""What the product is built and measured with: their files keep the limits too, and no room imports them."""
+"""Packages of tools: their files keep the limits too, and no room imports them."""
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ PSEUDO_COLUMNS: dict[str, tuple[str, SqlType]] = {
 """ROWTIME is milliseconds since the epoch, as in ksqlDB."""
 
 PARTITIONS_EACH = 65_536
-"""Where several queries feed one stream, or branches a UNION ALL, the n-th one's events have the partitions from
-n × 65,536 on: unique, and in one order. Kafka's clusters hold fewer partitions of a topic by far."""
+"""Partitions for each of several queries that feed one stream, or branches of a UNION ALL: the n-th has those from
+n × 65,536 on, so that events have unique places in one order. Topics have fewer partitions by far."""
 
 TOMBSTONE = "_tombstone"
 """In the event log of a keyed source: the event deletes its key."""
@@ -57,4 +57,4 @@ WINDOW_BOUNDS = (WINDOW_START, WINDOW_END)
 PLACE: tuple[tuple[str, SqlType], ...] = tuple(
     (name, dict(META_COLUMNS)[name]) for name in (*EVENT_ORDER, "_timestamp")
 )
-"""What a keyed source keeps of the newest event: its place in the order of events, and its time."""
+"""The columns that a keyed source keeps of the newest event: its place in the order of events, and its time."""

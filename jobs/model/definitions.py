@@ -91,7 +91,7 @@ class View:
 
     @property
     def maintenance(self) -> ViewOptions:
-        """How the view is maintained, as its options say."""
+        """The options that say how the view is maintained, typed."""
         return ViewOptions.read(self.options)
 
 

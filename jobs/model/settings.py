@@ -26,7 +26,7 @@ class _Section(BaseModel):
 
 
 class KafkaSettings(_Section):
-    """How to reach the brokers. Without `bootstrap_servers` the local log is used."""
+    """The way to the brokers. Without `bootstrap_servers` the local log is used."""
 
     bootstrap_servers: str | None = None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
@@ -53,7 +53,7 @@ class SparkSettings(_Section):
 
 
 class IngestSettings(_Section):
-    """How a backlog is cut into epochs."""
+    """The size and pace of micro-batches."""
 
     # 1 M small events are decoded and committed in a few seconds on two cores: long enough to make the fixed cost
     # of an epoch (1–3 s) small, short enough that a kill loses little work.
@@ -62,7 +62,8 @@ class IngestSettings(_Section):
 
 
 class FunctionSettings(_Section):
-    """What CREATE FUNCTION may load. The code runs with all that Strandline may do, so only the operator says what."""
+    """The modules that CREATE FUNCTION may load. Their code may do all that Strandline may, so only the operator names
+    them."""
 
     modules: tuple[str, ...] = Field(default=(), description="names of Python modules, exactly")
 

@@ -32,7 +32,7 @@ JOIN_WORDS: dict[JoinType, str] = {
     "semi": "SEMI JOIN",
     "anti": "ANTI JOIN",
 }
-"""How both engines, and we, write a join."""
+"""The words of each join, the same for both engines."""
 
 
 @dataclass(frozen=True)

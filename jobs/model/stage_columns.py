@@ -19,7 +19,7 @@ Columns = tuple[tuple[str, SqlType], ...]
 
 
 def storage_of(stage: Stage) -> Literal["append", "keyed"]:
-    """Whether the stage's rows are only ever added, or change and go by key."""
+    """The storage of the stage's rows: only ever added, or changing and going by key."""
     return storage_of_body(stage.body) if isinstance(stage, MapStage) else "keyed"
 
 
@@ -60,7 +60,7 @@ def key_names(stage: Stage) -> tuple[str, ...]:
 
 
 def key_path(stage: Stage, name: str) -> tuple[str, ...]:
-    """Where a column is in the stored row: `(name,)`, or `("__state", name)`."""
+    """The path of a column in the stored row: `(name,)`, or `("__state", name)`."""
     return (STATE, name) if name in {hidden for hidden, _ in hidden_columns(stage)} else (name,)
 
 
@@ -74,7 +74,7 @@ def relation_of(stage: Stage) -> Relation:
 
 
 def _is_event(core: Core) -> bool:
-    """Whether each row of an append core is one event, so that the event's place tells the rows apart."""
+    """True if each row of an append core is one event, so that the event's place tells the rows apart."""
     events = [each for each in core.inputs if each.join != "semi" and not each.frozen]
     return not core.expand and len(events) == 1 and bool(events[0].relation.identity)
 

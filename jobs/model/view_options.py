@@ -1,4 +1,4 @@
-"""How a view is maintained: what its WITH (…) says, as typed values with their defaults.
+"""The options of a view that change how it is maintained, as typed values with their defaults.
 
 | option | values | says |
 | --- | --- | --- |

@@ -32,7 +32,7 @@ _SIDE_BY_SIDE = 4
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What a refresh of all views did."""
+    """The outcome of a refresh of all views."""
 
     stages: tuple[StageResult, ...]
     failures: dict[str, StrandlineError]

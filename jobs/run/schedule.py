@@ -1,4 +1,4 @@
-"""What a pipeline maintains, in the order in which it is refreshed.
+"""The schedule of a refresh: what a pipeline maintains, in levels.
 
 definitions ──plan──> stages ──> one item per definition, and one per stage that views share ──> levels
 """

@@ -182,7 +182,7 @@ def fold(tree: E) -> E:
 
 
 def needs_quotes(name: str) -> bool:
-    """Whether a name must be quoted to be read back as itself."""
+    """True if a name must be quoted to be read back as itself."""
     return _PLAIN_NAME.match(name) is None or name.upper() in Strandline.Tokenizer.KEYWORDS
 
 

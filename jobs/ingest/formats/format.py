@@ -75,7 +75,7 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
 
 
 def check_source(source: Source) -> None:
-    """What CREATE must refuse: formats that cannot hold the columns, an event time that cannot be read.
+    """Refuse what CREATE must not accept: formats that cannot hold the columns, an event time that cannot be read.
 
     Raises:
         OptionRefused, NotSupported, UnknownName.

@@ -38,7 +38,7 @@ _CROSSING = 0.3
 
 @dataclass(frozen=True)
 class Choice:
-    """How a refresh is done, and why.
+    """The way a refresh is done, and why.
 
     Attributes:
         few_changes: the changes are small enough to be sent to every task.
@@ -96,7 +96,7 @@ def _rows_changed(lake: Lake, spans: Sequence[Span]) -> int | None:
 
 
 def in_words(stage: Stage, refresh: Refresh) -> str:
-    """What `choose` will do, for EXPLAIN."""
+    """The choice that `choose` will make, in words for EXPLAIN."""
     if storage_of(stage) == "append" or isinstance(stage, LatestStage):
         return "its changes: rows are only ever added to what it reads"
     if refresh == "full":

@@ -56,7 +56,7 @@ class Owner:
 
 
 class Heads:
-    """Where the tables of a lake stand, each read once: all stages of one refresh see the same versions.
+    """The heads of a lake's tables, each read once: all stages of one refresh see the same versions.
 
     What the refresh itself commits is noted here. The store looks again before each commit, so a head that another
     writer has moved in between is found there, and only there.

@@ -26,7 +26,7 @@ Mode = Literal["none", "full", "delta", "advance"]
 
 @dataclass(frozen=True)
 class StageResult:
-    """What a refresh did.
+    """The outcome of a refresh.
 
     Attributes:
         from_vector: the vector of the table's last commit before; empty for a table that had none.
@@ -103,7 +103,7 @@ def missing_input(stage: Stage, heads: Heads) -> StageResult | None:
 
 
 def spans_of(stage: Stage, owner: Owner, heads: Heads, head: Head, upto: Mapping[str, int]) -> tuple[Span, ...]:
-    """What there is to take in of each input: from the table's vector up to the inputs' heads.
+    """The versions to take in of each input: from the table's vector up to the inputs' heads.
 
     Args:
         head: of the stage's table.

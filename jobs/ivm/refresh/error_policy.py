@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Decision:
-    """How a stage is refreshed.
+    """The stages that a refresh runs.
 
     Attributes:
         stages: in order.

@@ -1,11 +1,11 @@
-"""What happens to a row on which an expression fails: `ERRORS='dead_letter'` or `'stop'`.
+"""A stage rewritten for rows on which an expression fails: `ERRORS='dead_letter'` or `'stop'`.
 
     strict(stage)     the stage, failing where SQL says so: what an epoch runs
     guarded(stage)    the stage without the rows that fail, and a stage of those rows: its dead letters
 
 An epoch runs strictly. Where that fails on a row, a view with `'stop'` stops; one with `'dead_letter'` runs guarded
 from then on. The dead letters are a maintained table like any other, `<view>__dead_letters`: a row that is corrected
-or taken away leaves it, and nothing is in it twice.
+or retracted leaves it, and nothing is in it twice.
 
 Guarded are the expressions over the rows a stage reads: its columns, conditions and joins. What is computed of a whole
 group (`SUM(a) / SUM(b)`) or overflows while it is added up concerns no single row: there the view stops.

@@ -122,5 +122,5 @@ class DuckDbRuntime(Runtime[str]):
 
 
 def stored_path(stage: Stage, name: str) -> str:
-    """Where a key column is in the stored row, as text for DuckDB."""
+    """The path of a key column in the stored row, as text for DuckDB."""
     return ".".join(map(quoted, key_path(stage, name)))

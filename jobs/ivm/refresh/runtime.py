@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from state_store.commits import CommitRecord, Head
 
 Rows = TypeVar("Rows")
-"""What an engine calls rows that it has not computed yet: a data frame, a text."""
+"""Rows that an engine has not computed yet: a data frame, a text."""
 
 _FRESH = "fresh"
 

@@ -28,7 +28,7 @@ from jobs.sql.dialect import sql_of
 from jobs.sql.trees import identifier
 
 Variables = Mapping[str, Typed]
-"""What each variable of the functions around an expression stands for."""
+"""The value that each variable of the enclosing functions stands for."""
 Bound = Callable[[exp.Expr, Variables], Typed]
 """Elaborates the body of a function within its variables."""
 
