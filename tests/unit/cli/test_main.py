@@ -142,9 +142,16 @@ def test_the_pipelines_that_come_along_can_be_executed(lake: Lake, name: str) ->
 @pytest.fixture
 def subscriber(filled: Lake) -> Iterator[subprocess.Popen[str]]:
     command = [COMMAND, "sql", "--json", "-e", "SELECT * FROM package_locations EMIT CHANGES"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_hears_interrupts
+    ) as process:
         yield process
         process.kill()
+
+
+def _hears_interrupts() -> None:
+    """Give SIGINT its default back: what a shell starts in the background ignores it, and so would this child."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def lines(stream: IO[str] | None, count: int) -> list[object]:
