@@ -12,7 +12,8 @@ A view or query may have inner stages `v__stage_1`, …; a stage that several vi
 
 from __future__ import annotations
 
-from jobs.model.definitions import Definition, InsertQuery, Source
+from jobs.model.definitions import Definition, InsertQuery, Source, View
+from state_store.layout import safe_name
 
 _SHARED = "shared__"
 
@@ -38,9 +39,11 @@ def inner_stage(view: str, number: int) -> str:
     return f"{view}__stage_{number}"
 
 
-def inner_stages(name: str) -> tuple[str, ...]:
-    """Patterns, as of a file's name, of all inner stages below a definition and below the queries into it."""
-    return f"{name}__stage_*", f"{name}__insert_*__stage_*"
+def inner_stages(definition: Source | View) -> tuple[str, ...]:
+    """Patterns, as of folders' names, of the inner stages below a view, and below the queries into a stream."""
+    name = safe_name(definition.name)
+    below_queries = f"{name}__insert_[0-9]*__stage_[0-9]*"
+    return (f"{name}__stage_[0-9]*", below_queries) if isinstance(definition, View) else (below_queries,)
 
 
 def shared_stage(digest: str) -> str:

@@ -15,7 +15,6 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import NotSupported, SqlError
 from jobs.sql.syntax import CreateSource, CreateView, Drop, InsertSelect
-from state_store.layout import safe_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,12 +125,16 @@ def _check_replacement(existing: Definition, lake: Lake) -> None:
 
 
 def table_paths(definition: Definition, lake: Lake) -> list[Path]:
-    """The tables of the lake that belong to this definition only, existing or not."""
+    """The tables of the lake that belong to this definition only, existing or not, in the order to drop them.
+
+    The rows go before the event log that they reflect, and that before its dead letters: after a kill in between, rows
+    that were left behind would seem to be ahead of a log that began anew.
+    """
     if isinstance(definition, InsertQuery):
         return []
-    own = [lake.table(name) for name in tables.own_tables(definition)]
-    inner = [lake.tables.glob(pattern) for pattern in tables.inner_stages(safe_name(definition.name))]
-    return [*own, *chain.from_iterable(inner)]
+    own = sorted(tables.own_tables(definition), key=lambda name: name != definition.name)
+    inner = [lake.tables.glob(pattern) for pattern in tables.inner_stages(definition)]
+    return [*map(lake.table, own), *chain.from_iterable(inner)]
 
 
 def _unshared(definition: Definition, catalog: Catalog) -> frozenset[str]:

@@ -8,6 +8,7 @@ from jobs.ingest.logs.open import open_log
 from jobs.model.errors import NameInUse, NameTaken, NotSupported, SqlError, UnknownName
 from jobs.model.settings import Settings
 from jobs.serve.results import Message
+from jobs.session.catalog_changes import table_paths
 from jobs.session.interpreter import Interpreter
 from state_store.errors import WriterBusy
 from state_store.layout import Lake
@@ -90,3 +91,18 @@ def test_an_event_time_that_cannot_be_read_is_refused_at_create(options: str, fa
     with pytest.raises(SqlError, match=fault):
         list(interpreter.run(f"CREATE STREAM late (id BIGINT, at VARCHAR) WITH ({options});"))
     assert interpreter.catalog.find("late") is None
+
+
+def test_rows_are_dropped_before_the_log_that_they_reflect(session: Interpreter, lake: Lake) -> None:
+    """After a kill in between, a table that was left behind would seem to be ahead of a log that began anew."""
+    run(session, "CREATE TABLE info (k INT PRIMARY KEY, a INT);")
+    dropped = [path.name for path in table_paths(session.catalog.get("info"), lake)]
+    assert dropped == ["info", "info__log", "info__dead_letters"]
+
+
+def test_a_source_has_no_inner_stages_to_drop(session: Interpreter, lake: Lake) -> None:
+    """A stream may be called almost as the stage of a view would be; it is not the other stream's."""
+    run(session, STREAM + "CREATE STREAM s__stage_one (id INT);")
+    append(lake, "s__stage_one", [{"id": 1}])
+    run(session, "DROP STREAM s")
+    assert [path.name for path in lake.tables.iterdir()] == ["s__stage_one"]
