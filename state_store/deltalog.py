@@ -128,6 +128,7 @@ def create_table(path: Path, schema_json: str, properties: Mapping[str, str], re
     info = {"timestamp": now, "operation": "CREATE TABLE", "operationParameters": {}, "engineInfo": "Strandline"}
     info |= {"userMetadata": record.to_json()}
     actions: list[dict[str, Any]] = [{"commitInfo": info}, {"protocol": protocol}, {"metaData": metadata}]
+    (path / _LOG).mkdir(parents=True, exist_ok=True)
     return create(_commit_file(path, 0), "".join(f"{json.dumps(action)}\n" for action in actions).encode())
 
 

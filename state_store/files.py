@@ -1,6 +1,7 @@
 """Atomic and durable files: written to a temporary file, flushed, then linked or renamed in one step.
 
 `create` is put-if-absent: only one of many processes gets the name, without a lock, so one that dies blocks nobody.
+No folder is made: what was removed is not begun again by a late writer.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def _temporary(path: Path, data: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     with temporary.open("xb") as file:
         file.write(data)

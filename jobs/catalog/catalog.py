@@ -159,7 +159,9 @@ class Catalog:
         """
         with self._changing():
             self._check_uncalled(function.name)
-            replace(self._function_path(function.name), to_json(0, function).encode())
+            path = self._function_path(function.name)
+            path.parent.mkdir(exist_ok=True)
+            replace(path, to_json(0, function).encode())
             self._functions = self._read_functions()
 
     def remove_function(self, name: str) -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 from state_store.files import create, replace
 
 
 def test_one_of_many_writers_gets_the_name(tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "7.json"
+    path = tmp_path / "7.json"
     with ThreadPoolExecutor(8) as pool:
         got = list(pool.map(lambda n: create(path, b"%d" % n), range(64)))
     assert sum(got) == 1
     assert path.read_bytes() == b"%d" % got.index(True)
     assert [each.name for each in path.parent.iterdir()] == ["7.json"]
+
+
+@pytest.mark.parametrize("write", [create, replace])
+def test_a_folder_that_was_removed_is_not_made_again(tmp_path: Path, write: Callable[[Path, bytes], object]) -> None:
+    with pytest.raises(FileNotFoundError):
+        write(tmp_path / "removed" / "7.json", b"")
+    assert not (tmp_path / "removed").exists()
 
 
 def test_a_replacement_leaves_nothing_beside_it(tmp_path: Path) -> None:
