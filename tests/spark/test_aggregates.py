@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from jobs.engines.engine import engine_of
 from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
@@ -39,15 +40,16 @@ def test_every_function_on_both_engines(spark: SparkSession) -> None:
         before = bench.query("SELECT * FROM self_old")
         bench.epoch(table.changes(some_operations(chance, 12)))
         session = spark.newSession()
-        for name, each in relations(stage, ["s"]):
+        text = maintenance(stage, "spark", ["s"])
+        for name, side, each in relations(stage, text, engine_of("spark")):
             kinds = [f"`{n}` {kind.spark()}" for n, kind in (*each.relation.columns, *each.relation.hidden)]
-            weight = ["`__weight` BIGINT"] if name.startswith("delta") else []
-            rows = bench.query(f'SELECT * FROM "{name}"')
+            weight = ["`__weight` BIGINT"] if side == "delta" else []
+            rows = bench.query(f'SELECT * FROM "{side}_{each.alias}"')
             session.createDataFrame(rows, ", ".join([*kinds, *weight])).createOrReplaceTempView(name)
         kinds = [f"`{name}` {kind.spark()}" for name, kind in stored]
         session.createDataFrame(before, ", ".join(kinds)).createOrReplaceTempView("self_old")
         shown = ", ".join(f"`{name}`" for name in ("k", *CALLS, "__exists"))
-        by_spark = session.sql(f"SELECT {shown} FROM ({maintenance(stage, 'spark', ['s'])})").collect()
+        by_spark = session.sql(f"SELECT {shown} FROM ({text})").collect()
         by_duckdb = bench.query(f"SELECT {shown.replace('`', chr(34))} FROM settled")
     names = ("k", *CALLS, "__exists")
     left = {row[0]: dict(zip(names, map(plain, row), strict=True)) for row in by_spark}

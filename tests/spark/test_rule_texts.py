@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from jobs.engines.engine import engine_of
 from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
@@ -36,16 +37,17 @@ def epochs(seed: int, count: int) -> list[list[tuple[str, int, tuple[int | None,
 def same_on_spark(spark: SparkSession, bench: RuleBench, stage: Stage, changed: list[str] | None) -> None:
     """Run the text for Spark over the bench's relations, as they were when it ran its own."""
     session = spark.newSession()
-    for name, each in relations(stage, changed):
+    text = maintenance(stage, "spark", changed)
+    for name, side, each in relations(stage, text, engine_of("spark")):
         kinds = [f"`{n}` {kind.spark()}" for n, kind in (*each.relation.columns, *each.relation.hidden)]
-        weight = ["`__weight` BIGINT"] if name.startswith("delta") else []
-        rows = bench.query(f'SELECT * FROM "{name}"')
+        weight = ["`__weight` BIGINT"] if side == "delta" else []
+        rows = bench.query(f'SELECT * FROM "{side}_{each.alias}"')
         session.createDataFrame(rows, ", ".join([*kinds, *weight])).createOrReplaceTempView(name)
     stored = ", ".join(f"`{name}` {kind.spark()}" for name, kind in stored_columns(stage))
     session.createDataFrame(bench.query("SELECT * FROM before"), stored).createOrReplaceTempView("self_old")
     shown = [name for name, _ in visible_columns(stage)] + (["__exists"] if storage_of(stage) == "keyed" else [])
     columns = ", ".join(f"`{name}`" for name in shown)
-    found = session.sql(f"SELECT {columns} FROM ({maintenance(stage, 'spark', changed)})").collect()
+    found = session.sql(f"SELECT {columns} FROM ({text})").collect()
     assert multiset(found) == multiset(bench.query(f"SELECT {columns.replace('`', chr(34))} FROM settled"))
 
 
@@ -66,9 +68,10 @@ def test_a_table_as_of_an_event(spark: SparkSession) -> None:
     """The text is analyzed and runs over empty relations; what it gives is the unit test's."""
     stage = priced("left")
     session = spark.newSession()
-    for name, each in relations(stage, ["e"]):
+    text = maintenance(stage, "spark", ["e"])
+    for name, side, each in relations(stage, text, engine_of("spark")):
         kinds = [f"`{n}` {kind.spark()}" for n, kind in each.relation.columns]
-        weight = ["`__weight` BIGINT"] if name.startswith("delta") else []
+        weight = ["`__weight` BIGINT"] if side == "delta" else []
         session.createDataFrame([], ", ".join([*kinds, *weight])).createOrReplaceTempView(name)
-    rows: list[Any] = session.sql(maintenance(stage, "spark", ["e"])).collect()
+    rows: list[Any] = session.sql(text).collect()
     assert rows == []

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import Dialect
+from jobs.engines.engine import Dialect, engine_of
 from jobs.ivm.refresh.memory_tables import ALWAYS, FROM, TO, quoted
 from jobs.ivm.refresh.runtime import Runtime
-from jobs.model.stage import inputs_of
+from jobs.ivm.rules.delta_join import relations
 from jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
 from state_store.columns import EXISTS, OLD
 from state_store.commits import CommitRecord, Head
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobs.ivm.refresh.memory_tables import MemoryTable
+    from jobs.ivm.rules.join_sides import Side
     from jobs.model.stage import Input, Stage
 
 _SETTLED = "settled"
@@ -36,7 +37,7 @@ class DuckDbRuntime(Runtime[str]):
 
     dialect: Dialect = "duckdb"
 
-    def __init__(self, stage: Stage, table: MemoryTable, side: Callable[[str, Input], str], since: int) -> None:
+    def __init__(self, stage: Stage, table: MemoryTable, side: Callable[[Side, Input], str], since: int) -> None:
         self._stage = stage
         self._table = table
         self._side = side
@@ -45,11 +46,8 @@ class DuckDbRuntime(Runtime[str]):
 
     def run(self, text: str, *, stored: bool = True) -> str:
         parts = list(self._kept)
-        for each in inputs_of(self._stage):
-            for side in ("delta", "old", "new"):
-                name = f"{side}_{each.alias}"
-                if name in text:
-                    parts.append(f"{quoted(name)} AS ({self._side(side, each)})")
+        for name, side, each in relations(self._stage, text, engine_of(self.dialect)):
+            parts.append(f"{name} AS ({self._side(side, each)})")
         if storage_of(self._stage) == "keyed":
             none = "" if stored else " AND FALSE"
             parts.append(f"self_old AS ({self._table.at(self._since)}{none})")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from jobs.engines.engine import Dialect, engine_of
 from jobs.ivm.refresh.runtime import Runtime
 from jobs.ivm.rules.consolidate import consolidated
+from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.stored import spec_of
-from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import spec_of_input
 from state_store.columns import EXISTS, STATE, VERSION, WEIGHT
 from state_store.digest import Digest
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jobs.ivm.refresh.context import RunContext
     from jobs.ivm.refresh.epoch import Epoch
     from jobs.ivm.refresh.span import Span
+    from jobs.ivm.rules.join_sides import Side
     from jobs.model.relation import Relation
     from jobs.model.stage import Input, Stage
     from state_store.commits import CommitRecord, Head
@@ -52,11 +53,8 @@ class SparkRuntime(Runtime["DataFrame"]):
         self._session.conf.set("spark.sql.optimizer.disableHints", str(not epoch.few_changes).lower())
 
     def run(self, text: str, *, stored: bool = True) -> DataFrame:
-        for each in inputs_of(self._stage):
-            for side in ("delta", "old", "new"):
-                name = self._engine.name(f"{side}_{each.alias}")
-                if name in text:
-                    self._side(side, each).createOrReplaceTempView(name)
+        for name, side, each in relations(self._stage, text, self._engine):
+            self._side(side, each).createOrReplaceTempView(name)
         if self._functions is not None:
             self._functions.register_spark(self._session, text)
         if self._table.spec.storage == "keyed":
@@ -78,7 +76,7 @@ class SparkRuntime(Runtime["DataFrame"]):
             return self._session.createDataFrame([], self._table.spec.ddl)
         return self._table.read(self._head.version)
 
-    def _side(self, side: str, each: Input) -> DataFrame:
+    def _side(self, side: Side, each: Input) -> DataFrame:
         span = self._spans[each.relation.name]
         source = Table(self._session, self._lake.table(each.relation.name), spec_of_input(each.relation))
         if side == "delta":

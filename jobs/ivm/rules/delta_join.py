@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from jobs.engines.engine import Engine
 from jobs.ivm.rules.join_sides import From, Side, from_text, where_text
@@ -75,11 +75,13 @@ def all_rows(body: Body, engine: Engine, side: Literal["new", "old"] = "new") ->
     return "\n  UNION ALL\n".join(selects)
 
 
-def relations(stage: Stage, changed: Collection[str] | None) -> Iterator[tuple[str, Input]]:
-    """The relations that a rule's text may read, each with its input: (`delta_visit`, …), (`old_visit`, …), …"""
+def relations(stage: Stage, text: str, engine: Engine) -> Iterator[tuple[str, Side, Input]]:
+    """The relations of a stage's inputs that a rule's text names: each name as the engine quotes it, side and input."""
     for each in inputs_of(stage):
-        sides = ("new",) if changed is None else ("delta", "old", "new") if each.alias in changed else ("old", "new")
-        yield from ((f"{side}_{each.alias}", each) for side in sides)
+        for side in get_args(Side):
+            name = engine.name(f"{side}_{each.alias}")
+            if name in text:
+                yield name, side, each
 
 
 def _terms(core: Core, changed: Collection[str], engine: Engine) -> Iterator[_Term]:
