@@ -11,7 +11,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.model import tables
 from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
-from jobs.model.report import RunReport, TableReport
+from jobs.model.report import RunReport
 from jobs.run.orphans import end_orphan, noted_jvm
 from state_store.layout import Lake
 from state_store.lock import writer_lock
@@ -107,8 +107,8 @@ def _typed_errors() -> Iterator[None]:
 
 def _finish(stream: PipelineStream, began: float) -> RunReport:
     reports = [stream.tallies.report(table, stream.lake.table(table)) for table in _reported(stream.definitions)]
-    tables: tuple[TableReport, ...] = tuple(r for r in reports if r is not None)
-    report = RunReport(stream.pipeline, stream.micro_batches, round(time.monotonic() - began, 3), tables)
+    made = tuple(report for report in reports if report is not None)
+    report = RunReport(stream.pipeline, stream.micro_batches, round(time.monotonic() - began, 3), made)
     if stream.failures:
         raise ViewsStopped(stream.failures, report)
     return report

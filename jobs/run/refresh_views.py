@@ -16,6 +16,7 @@ from jobs.ivm.refresh.error_policy import decide
 from jobs.ivm.refresh.refresh import refresh_decided
 from jobs.model import tables
 from jobs.model.errors import RefreshFailed
+from jobs.run.schedule import read_from_outside
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def refresh_all(context: RunContext, levels: Sequence[Sequence[Maintained]], sto
     results: list[StageResult] = []
     failures: dict[str, StrandlineError] = {}
     broken = set(stopped)
-    heads = Heads(context.lake, _read_from_outside(levels))
+    heads = Heads(context.lake, read_from_outside(levels))
 
     def one(item: Maintained) -> list[StageResult] | StrandlineError:
         try:
@@ -74,12 +75,6 @@ def refresh_all(context: RunContext, levels: Sequence[Sequence[Maintained]], sto
                         results.extend(outcome)
             broken |= {m.target for m in level if {m.target, *m.inputs} & broken} | set(failures)
     return Refreshed(tuple(results), failures)
-
-
-def _read_from_outside(levels: Sequence[Sequence[Maintained]]) -> set[str]:
-    """The tables that are read and not maintained here."""
-    items = [item for level in levels for item in level]
-    return {name for item in items for name in item.inputs} - {item.target for item in items}
 
 
 def _refresh(context: RunContext, heads: Heads, item: Maintained) -> list[StageResult]:

@@ -67,6 +67,12 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
     return levels
 
 
+def read_from_outside(levels: Iterable[Iterable[Maintained]]) -> frozenset[str]:
+    """The tables that a pipeline's items read and do not maintain: event logs, and tables of other pipelines."""
+    items = [item for level in levels for item in level]
+    return frozenset(name for item in items for name in item.inputs) - {item.target for item in items}
+
+
 def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:
     """The tables of a definition's stages that other views may read as well."""
     if not isinstance(definition, View) or definition.maintenance.state != "shared":

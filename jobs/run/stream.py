@@ -21,7 +21,7 @@ from jobs.ingest import event_logs, source
 from jobs.model import tables
 from jobs.model.definitions import Definition, Source
 from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import Maintained
+from jobs.run.schedule import Maintained, read_from_outside
 from jobs.run.tallies import Tallies
 from state_store import reader
 
@@ -133,8 +133,6 @@ class PipelineStream:
         return query.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
 
     def _foreign_heads(self) -> dict[str, int]:
-        own = {m.target for level in self.levels for m in level}
-        own |= {name for source in self.sources for name in tables.own_tables(source)}
-        names = {name for level in self.levels for m in level for name in m.inputs} - own
-        heads = {name: reader.head(self.lake.table(name)) for name in names}
+        own = {name for source in self.sources for name in tables.own_tables(source)}
+        heads = {name: reader.head(self.lake.table(name)) for name in read_from_outside(self.levels) - own}
         return {name: head.version for name, head in heads.items() if head is not None}
