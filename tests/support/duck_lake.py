@@ -31,6 +31,7 @@ from jobs.model.definitions import Definition, InsertQuery, Source
 from jobs.model.relation import Relation
 from jobs.model.stage import Input, Stage, inputs_of
 from jobs.model.stage_columns import key_names, storage_of
+from state_store.columns import STATE
 from state_store.commits import CommitRecord
 from tests.support import oracle
 
@@ -116,7 +117,7 @@ class DuckLake:
 
     def visible(self, name: str) -> list[str]:
         """The names of the visible columns."""
-        return [column for column, _ in self.stores[name].columns if column != "__state"]
+        return [column for column, _ in self.stores[name].columns if column != STATE]
 
     def changes(self, name: str) -> list[tuple[int, Row]]:
         """What the last refresh did to the visible rows: (weight, row), the old row of a key before the new one."""
