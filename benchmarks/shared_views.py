@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from benchmarks.histories import History, refresh
 from jobs.model.settings import load_settings
 from jobs.run.spark import spark_session
-from state_store import reader
+from state_store.delta import reader
 
 AIM = 3.0
 # The first epochs pay for code that the JVM has not compiled yet.

@@ -6,7 +6,8 @@
 | `__weight` | a change | +1: the row is inserted, −1: it is retracted |
 | `_commit_version`, `_commit_timestamp` | a change | the commit that made it |
 | `__exists` | a settled row | false: the key is deleted |
-| `__old` | a settled row | the row stored before, NULL when the key was absent |
+| `__old` | a settled row | the row stored before, NULL when the key was absent; its last two fields are its place: |
+| `__file`, `__position` | a stored row | its data file as a URL, and its number in that file, from 0 |
 """
 
 from __future__ import annotations
@@ -17,3 +18,5 @@ VERSION = "_commit_version"
 TIMESTAMP = "_commit_timestamp"
 EXISTS = "__exists"
 OLD = "__old"
+FILE = "__file"
+POSITION = "__position"

@@ -7,13 +7,37 @@ reflects. Nothing else is needed to resume, so nothing else is trusted.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Any
+import secrets
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
 
+from state_store.checksum import EMPTY
 from state_store.errors import CorruptState
 
-FORMAT = 1
-_MARK = "strandline"
+FORMAT: Final = 2
+"""The format that is written. 1 had no checksum, and its vectors held bare version numbers; it is still read."""
+
+_MARK: Final = "strandline"
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """One commit of one table. A version number alone lies after a restore, or once a commit was lost.
+
+    Attributes:
+        version: Delta's number of the commit.
+        table: the identity that the table was given when it was made; empty in records of format 1.
+        nonce: the commit's own mark; empty for one of format 1, or of another tool.
+    """
+
+    version: int
+    table: str = ""
+    nonce: str = ""
+
+    def same(self, other: TableVersion) -> bool:
+        """False if the two are known to be different commits; what a record does not say is not compared."""
+        pairs = ((self.table, other.table), (self.nonce, other.nonce))
+        return self.version == other.version and all(not a or not b or a == b for a, b in pairs)
 
 
 @dataclass(frozen=True)
@@ -22,7 +46,7 @@ class CommitRecord:
 
     Attributes:
         epoch: 0 for the commit that creates the table, then one more for each refresh.
-        vector: {input table: Delta version} the rows reflect, after this commit.
+        vector: {input table: its commit} that the rows reflect, after this commit.
         offsets: {topic: {partition: next offset}} the rows reflect, after this commit (event logs only).
         stream_times: {topic: {partition: microseconds}}: the largest event time seen, per partition (event logs only).
         fingerprint: hash of the definition that produced the rows.
@@ -32,10 +56,12 @@ class CommitRecord:
         inserted: rows inserted (a changed row counts here and in `deleted`).
         deleted: rows deleted.
         digest: order-free 128-bit hash of the visible rows after this commit, 32 hex digits, and `:count`.
+        table: the identity of the table, given when it is made.
+        nonce: a random mark of this commit alone, given by the store.
     """
 
     epoch: int
-    vector: dict[str, int] = field(default_factory=dict)
+    vector: dict[str, TableVersion] = field(default_factory=dict)
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     stream_times: dict[str, dict[str, int]] = field(default_factory=dict)
     fingerprint: str = ""
@@ -45,35 +71,61 @@ class CommitRecord:
     inserted: int = 0
     deleted: int = 0
     digest: str = ""
+    table: str = ""
+    nonce: str = ""
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The vector's version numbers, for people to read."""
+        return {name: at.version for name, at in self.vector.items()}
 
     @property
     def rows(self) -> int:
         """The number of visible rows of the table after this commit."""
         return int(self.digest.partition(":")[2] or 0)
 
+    @property
+    def sealed(self) -> bool:
+        """False for a record of format 1, whose commit has no checksum."""
+        return bool(self.nonce)
+
+    def identified(self, table: str) -> CommitRecord:
+        """This record for one commit of one table: with that table's identity, and a mark that no other commit has."""
+        return replace(self, table=table, nonce=secrets.token_hex(8))
+
     def to_json(self) -> str:
-        """The text for `userMetadata`."""
-        return json.dumps({_MARK: {"format": FORMAT, **asdict(self)}}, sort_keys=True, separators=(",", ":"))
+        """The text for `userMetadata`, with an empty checksum: `delta.entry` fills it in."""
+        return json.dumps({_MARK: {"crc": EMPTY, "format": FORMAT, **asdict(self)}}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | None) -> CommitRecord | None:
         """The record in a commit's `userMetadata`; None when the commit is not one of ours.
 
         Raises:
-            CorruptState: it is ours, but of a format that this version does not read.
+            CorruptState: it is ours, but is broken, or of a format that this version does not read.
         """
         if not text:
             return None
         try:
-            body: dict[str, Any] = json.loads(text)[_MARK]
+            body: dict[str, Any] = dict(json.loads(text)[_MARK])
         except (ValueError, KeyError, TypeError):
             return None
-        if body.pop("format", None) != FORMAT:
+        found = body.pop("format", None)
+        if found not in (1, FORMAT):
             raise CorruptState(
                 "a commit was written by another version of Strandline",
                 hint="see the 'Stored state' lines of CHANGELOG.md",
             )
-        return cls(**body)
+        body.pop("crc", None)
+        try:
+            body["vector"] = {name: _version(value, found) for name, value in body["vector"].items()}
+            return cls(**body)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise CorruptState("the record of a commit is broken") from error
+
+
+def _version(value: Any, record_format: int) -> TableVersion:
+    return TableVersion(int(value)) if record_format == 1 else TableVersion(**value)
 
 
 @dataclass(frozen=True)
@@ -82,3 +134,8 @@ class Head:
 
     version: int
     record: CommitRecord
+
+    @property
+    def at(self) -> TableVersion:
+        """What a vector says of this head. The nonce is that of the record: compaction above it changes no rows."""
+        return TableVersion(self.version, self.record.table, self.record.nonce)

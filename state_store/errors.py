@@ -5,6 +5,8 @@
     ├── StoreError
     │   ├── TableMissing              store.table_missing         stop
     │   ├── VersionGone               store.version_gone          restore
+    │   ├── ForeignWrite              store.foreign_write         stop
+    │   ├── InputReplaced             store.input_replaced        restore
     │   ├── CommitConflict            store.commit_conflict       retry
     │   ├── WriterBusy                store.writer_busy           retry
     │   ├── VectorMismatch            store.vector_mismatch       retry
@@ -86,6 +88,19 @@ class VersionGone(StoreError):
     """A version or its files were removed (vacuum, log cleanup). Restore: rebuild the reader from a snapshot."""
 
     code = "store.version_gone"
+    action = Action.RESTORE
+
+
+class ForeignWrite(StoreError):
+    """Another tool changed rows of a table that Strandline maintains. Stop: rebuild the table from its inputs."""
+
+    code = "store.foreign_write"
+
+
+class InputReplaced(StoreError):
+    """An input is not the one that a table was computed from: it went back, or was made anew. Rebuild the table."""
+
+    code = "store.input_replaced"
     action = Action.RESTORE
 
 

@@ -33,19 +33,33 @@ def replace(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush a folder to disk, so that new and removed names survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that nothing names yet, and flush it; a broken write leaves nothing behind."""
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def sync_file(path: Path) -> None:
+    """Flush to disk what another process, or a library, has written."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
+def sync_folder(folder: Path) -> None:
+    """Flush a folder to disk, so that new and removed names survive a power cut."""
+    sync_file(folder)
+
+
 def _temporary(path: Path, data: bytes) -> Path:
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    with temporary.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    write_new(temporary, data)
     return temporary

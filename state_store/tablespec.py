@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from state_store.columns import STATE
+from state_store.columns import FILE, POSITION, STATE
 
 # Readers can resume, and tables be restored, from versions up to this age. A month: longer than any holiday's outage;
 # Delta's default for removed files is 7 days, after which it refuses to read the changelog even if the files remain.
@@ -49,6 +49,16 @@ class TableSpec:
     def ddl(self) -> str:
         """The stored columns as a Spark schema."""
         return ", ".join(f"{quoted(name)} {spark_type}" for name, spark_type in self.stored)
+
+    @property
+    def placed_ddl(self) -> str:
+        """The stored columns and the place of a row, as a Spark schema."""
+        return f"{self.ddl}, `{FILE}` STRING, `{POSITION}` BIGINT"
+
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """The columns of which the log holds each file's smallest and largest value: readers ask for keys."""
+        return self.key if self.storage == "keyed" else self.visible
 
     @property
     def properties(self) -> dict[str, str]:

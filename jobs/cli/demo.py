@@ -19,8 +19,8 @@ from jobs.session.apply import apply, pipeline_of, read_text
 from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
 from jobs.sql.syntax import InsertValues
-from state_store import reader
 from state_store.columns import VERSION, WEIGHT
+from state_store.delta import reader
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:

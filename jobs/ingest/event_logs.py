@@ -21,7 +21,7 @@ from jobs.model import types as t
 from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
 from state_store.commits import CommitRecord
 from state_store.failpoints import failpoint
-from state_store.table import Table
+from state_store.spark.table import Table
 from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:

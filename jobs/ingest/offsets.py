@@ -22,7 +22,7 @@ Offsets = dict[str, dict[str, int]]
 
 def committed_offsets(source: Source, lake: Lake) -> dict[str, int]:
     """{partition: next offset} that the source's event log holds; empty before its first commit."""
-    from state_store.reader import head
+    from state_store.delta.reader import head
 
     found = head(lake.table(tables.event_log(source)))
     return {} if found is None else dict(found.record.offsets.get(source.topic, {}))

@@ -23,7 +23,7 @@ from jobs.model.definitions import Definition, Source
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import Maintained, read_from_outside
 from jobs.run.tallies import Tallies
-from state_store import reader
+from state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

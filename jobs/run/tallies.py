@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobs.model.report import TableReport
-from state_store import reader
+from state_store.delta import reader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ class Tallies:
             inserted=tally.inserted,
             deleted=tally.deleted,
             seconds=round(tally.seconds, 3),
-            vector=record.vector,
+            vector=record.versions,
             offsets=record.offsets,
             mode=record.mode,
             reason=record.reason,

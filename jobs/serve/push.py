@@ -29,8 +29,8 @@ from jobs.serve.pushdown import natural_order, order_by, row_by_row
 from jobs.serve.resolve import resolve
 from jobs.serve.results import LiveRows, Tombstone
 from jobs.serve.values import python_rows
-from state_store import reader
 from state_store.columns import VERSION, WEIGHT
+from state_store.delta import reader
 from state_store.errors import TableMissing
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from state_store import reader
+from state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ def version_of(relation: Relation, lake: Lake) -> int | None:
 
 
 def rows(relation: Relation, columns: Sequence[str], lake: Lake, predicate: str | None = None) -> pa.Table:
-    """The newest version's rows that meet the predicate, with these columns (see `state_store.reader.scan`)."""
+    """The newest version's rows that meet the predicate, with these columns (see `state_store.delta.reader.scan`)."""
     version = version_of(relation, lake)
     if version is None:
         return nothing(relation, columns)

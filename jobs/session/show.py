@@ -9,7 +9,7 @@ from jobs.serve.format import Table, cell
 from jobs.serve.results import Document, Rows
 from jobs.session.catalog_changes import described
 from jobs.session.define.view_options import TOPIC_OPTIONS
-from state_store import reader
+from state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -122,7 +122,7 @@ def _state(name: str, lake: Lake) -> dict[str, Any]:
         "version": head.version,
         "epoch": record.epoch,
         "rows": record.rows,
-        "vector": record.vector,
+        "vector": record.versions,
         "offsets": record.offsets,
         "digest": record.digest,
         "mode": record.mode,

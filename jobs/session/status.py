@@ -10,7 +10,7 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SourceError
 from jobs.serve.results import Rows
-from state_store import reader
+from state_store.delta import reader
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -86,6 +86,6 @@ def _versions_behind(table: str, inputs: tuple[str, ...], lake: Lake) -> tuple[i
     behind = 0
     for name in inputs:
         source = reader.head(lake.table(name))
-        seen = head.record.vector.get(name, -1) if head else -1
+        seen = head.record.versions.get(name, -1) if head else -1
         behind += max(source.version - seen, 0) if source else 0
     return behind, "versions"

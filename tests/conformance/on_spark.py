@@ -24,10 +24,10 @@ from jobs.model import tables
 from jobs.model.settings import SparkSettings
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import Maintained, maintained
-from state_store import reader
 from state_store.commits import CommitRecord, Head
+from state_store.delta import reader
 from state_store.layout import Lake
-from state_store.table import Table
+from state_store.spark.table import Table
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
 from tests.conformance.decode_inputs import InputDecoder

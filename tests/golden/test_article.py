@@ -22,7 +22,7 @@ from jobs.model.settings import Settings
 from jobs.model.stage import inputs_of
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
-from state_store import reader
+from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
 from tests.support.duck_lake import DuckLake

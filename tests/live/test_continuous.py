@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from state_store import reader
+from state_store.delta import reader
 from state_store.layout import Lake
 
 COMMAND = str(Path(sys.executable).with_name("strandline"))

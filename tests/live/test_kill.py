@@ -20,7 +20,7 @@ import duckdb
 import pytest
 
 from infra.kafka.broker import KafkaBroker
-from state_store import reader
+from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support.invariants import assert_correct
 

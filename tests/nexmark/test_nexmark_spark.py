@@ -18,7 +18,7 @@ from jobs.model.settings import Settings
 from jobs.run.pipeline import drain
 from jobs.session.apply import apply
 from jobs.session.interpreter import Interpreter
-from state_store import reader
+from state_store.delta import reader
 from tests.nexmark.expected import EXPECTED
 from tests.nexmark.maintained_views import GENERATOR, from_scratch, statements, with_amendments
 from tests.support.rule_harness import multiset

@@ -19,10 +19,10 @@ from jobs.model.relation import Relation
 from jobs.model.stage import LatestStage, Stage
 from jobs.model.stage_columns import spec_of_input, visible_columns
 from jobs.model.view_options import ErrorPolicy
-from state_store import reader
 from state_store.commits import CommitRecord
+from state_store.delta import reader
 from state_store.layout import Lake
-from state_store.table import Table
+from state_store.spark.table import Table
 from tests.support.aggregate_cases import BEGIN
 from tests.support.rule_harness import append_log, multiset, output
 

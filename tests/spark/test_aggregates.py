@@ -47,7 +47,8 @@ def test_every_function_on_both_engines(spark: SparkSession) -> None:
             rows = bench.query(f'SELECT * FROM "{side}_{each.alias}"')
             session.createDataFrame(rows, ", ".join([*kinds, *weight])).createOrReplaceTempView(name)
         kinds = [f"`{name}` {kind.spark()}" for name, kind in stored]
-        session.createDataFrame(before, ", ".join(kinds)).createOrReplaceTempView("self_old")
+        stored_rows = session.createDataFrame(before, ", ".join(kinds))
+        stored_rows.selectExpr("*", "'a file' AS __file", "0L AS __position").createOrReplaceTempView("self_old")
         shown = ", ".join(f"`{name}`" for name in ("k", *CALLS, "__exists"))
         by_spark = session.sql(f"SELECT {shown} FROM ({text})").collect()
         by_duckdb = bench.query(f"SELECT {shown.replace('`', chr(34))} FROM settled")

@@ -14,7 +14,7 @@ from jobs.model.stage import AggregateStage
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
 from jobs.sql.from_text import parse_expression
-from state_store import reader
+from state_store.delta import reader
 from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 from tests.support.rule_harness import Output, call, core, mapped, output
 

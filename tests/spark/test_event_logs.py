@@ -12,7 +12,7 @@ from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from jobs.ingest.produce import insert_rows
 from jobs.model.settings import Settings
-from state_store import reader
+from state_store.delta import reader
 from state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, USERS, fill
 from tests.support.drain_sources import WRITER, drain, rows_of, small_epochs

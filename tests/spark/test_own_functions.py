@@ -14,7 +14,7 @@ from jobs.model.errors import FunctionFailed, ViewsStopped, revive
 from jobs.model.settings import FunctionSettings, Settings
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
-from state_store import reader
+from state_store.delta import reader
 from tests.support.python_function_stage import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, function
 
 ROWS = [(1, 1, "fig", 2), (2, 1, "pear", -1), (3, 1, None, None), (4, 2, "kiwi", 3), (5, 2, "plum", 1)]

@@ -14,7 +14,7 @@ from jobs.model.errors import PipelineMissing
 from jobs.model.settings import IngestSettings, Settings
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
-from state_store import reader
+from state_store.delta import reader
 from state_store.errors import StrandlineError
 from tests.support.invariants import assert_correct
 

@@ -20,11 +20,11 @@ from jobs.model.errors import RefreshFailed
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage, Core, Input, MapStage, Output
 from jobs.model.stage_columns import spec_of_input
-from state_store import reader
-from state_store.commits import CommitRecord
+from state_store.commits import CommitRecord, TableVersion
+from state_store.delta import reader
 from state_store.errors import NegativeWeight
 from state_store.layout import Lake
-from state_store.table import Table
+from state_store.spark.table import Table
 from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 from tests.support.aggregate_cases import BEGIN, CALLS, LOG, grouped
 from tests.support.rule_harness import call, core, mapped, output, parse
@@ -112,7 +112,7 @@ def test_a_stream_view_appends_and_says_what_it_reflects(bench: Bench) -> None:
     assert (second.from_vector, second.to_vector) == ({LOG.name: 1}, {LOG.name: 2})
     head = reader.head(bench.lake.table("big"))
     assert head is not None
-    assert (head.version, head.record.vector, head.record.epoch) == (second.version, {LOG.name: 2}, 2)
+    assert (head.version, head.record.versions, head.record.epoch) == (second.version, {LOG.name: 2}, 2)
     names = ", ".join(name for name, _ in META_COLUMNS)
     assert bench.rows(stage) == bench.duckdb(LOG, f"SELECT v * 2, {names} FROM history WHERE v > 1")
 
@@ -161,7 +161,7 @@ def test_queries_that_feed_one_stream_keep_a_vector_entry_each(bench: Bench) -> 
         bench.refresh(negative, vector_prefix="two")
     head = reader.head(path)
     assert head is not None
-    assert head.record.vector == {"one/events": 1, "two/events": 1}
+    assert head.record.versions == {"one/events": 1, "two/events": 1}
     assert (head.record.fingerprint, head.record.offsets) == ("stream", {"topic": {"0": 5}})
     assert sorted(row[0] for row in bench.rows(positive)) == [-1, 1]
 
@@ -189,7 +189,9 @@ def test_a_row_taken_away_that_is_not_there_stops_the_view_and_stores_nothing(be
     bench.refresh(stage, upto={"t": 0})
     Table(bench.spark, bench.lake.table("by_k"), spec_of_input(Relation("by_k", (), "append"))).advance(
         CommitRecord(
-            epoch=reader.head(bench.lake.table("by_k")).record.epoch + 1, vector={"t": there}, fingerprint="f1"
+            epoch=reader.head(bench.lake.table("by_k")).record.epoch + 1,
+            vector={"t": TableVersion(there)},
+            fingerprint="f1",
         )
     )
     before = bench.versions("by_k")

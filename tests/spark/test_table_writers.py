@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from state_store import deltalog, reader
 from state_store.commits import CommitRecord
+from state_store.delta import log, reader
 from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, VectorMismatch
 from state_store.layout import Lake
-from state_store.table import Table
+from state_store.spark.table import Table
 from tests.spark.table_model import SPEC, Key, Model, Row, settled_frame
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def test_an_epoch_that_does_not_follow_the_head_is_refused(model: Model, spark: SparkSession) -> None:
     before = model.head
-    settled = settled_frame(spark, {(7, "x"): (None, (1, None, 1))})
+    settled = settled_frame(model.table, {(7, "x"): (None, (1, None, 1))})
     for epoch in (before.record.epoch, before.record.epoch + 2):
         record = CommitRecord(epoch=epoch)
         calls: list[Callable[[], Any]] = [
@@ -57,7 +57,7 @@ def test_of_two_writers_with_one_plan_only_the_first_commits(
         "merge": {(1, "b"): ((2, None, 1), None)},
     }
     files = set(model.table.path.glob("epoch-*"))
-    settled = None if way == "advance" else settled_frame(spark, changes[way])
+    settled = None if way == "advance" else settled_frame(model.table, changes[way])
     with pytest.raises(CommitConflict):
         _ = late.advance(record) if settled is None else late.apply(settled, record)
     assert set(model.table.path.glob("epoch-*")) == files
@@ -68,32 +68,31 @@ def test_a_table_may_be_dropped_and_made_again_in_one_session(spark: SparkSessio
     for _ in range(2):
         table = Table(spark, lake.table("t"), SPEC)
         table.ensure(CommitRecord(epoch=0))
-        table.apply(settled_frame(spark, {(1, "a"): (None, (1, None, 1))}), CommitRecord(epoch=1))
-        table.apply(settled_frame(spark, {(1, "a"): ((1, None, 1), (2, None, 1))}), CommitRecord(epoch=2))
+        table.apply(settled_frame(table, {(1, "a"): (None, (1, None, 1))}), CommitRecord(epoch=1))
+        table.apply(settled_frame(table, {(1, "a"): ((1, None, 1), (2, None, 1))}), CommitRecord(epoch=2))
         assert [r["v"] for r in table.read(2).collect()] == [2]
         assert [r["v"] for r in table.changes(1, 2).orderBy("__weight").collect()] == [1, 2]
         shutil.rmtree(table.path)
 
 
 def test_two_tables_commit_in_parallel_threads_each_with_its_own_record(spark: SparkSession, lake: Lake) -> None:
-    """MERGE takes its metadata from the session: two at once must not mix them up."""
     from concurrent.futures import ThreadPoolExecutor
 
     def work(name: str) -> Table:
         table = Table(spark, lake.table(name), replace(SPEC, name=name))
         table.ensure(CommitRecord(epoch=0))
         table.apply(
-            settled_frame(spark, {(n, "a"): (None, (1, None, 1)) for n in range(6)}), CommitRecord(epoch=1, writer=name)
+            settled_frame(table, {(n, "a"): (None, (1, None, 1)) for n in range(6)}), CommitRecord(epoch=1, writer=name)
         )
         for n in range(3):
             changes: dict[Key, tuple[Row | None, Row | None]] = {(n, "a"): ((1, None, 1), None)}
-            table.apply(settled_frame(spark, changes), CommitRecord(epoch=n + 2, writer=name))
+            table.apply(settled_frame(table, changes), CommitRecord(epoch=n + 2, writer=name))
         return table
 
     with ThreadPoolExecutor(2) as pool:
         for table in pool.map(work, ["left", "right"]):
-            commits = [deltalog.read_commit(table.path, version) for version in range(1, 5)]
-            assert [c.operation for c in commits] == ["WRITE", "MERGE", "MERGE", "MERGE"]
+            commits = [log.read_commit(table.path, version) for version in range(1, 5)]
+            assert [c.operation for c in commits] == ["WRITE"] * 4
             assert [(c.record.epoch, c.record.writer) for c in commits if c.record] == [
                 (epoch, table.spec.name) for epoch in range(1, 5)
             ]

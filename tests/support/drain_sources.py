@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.ingest import event_logs, source
 from jobs.model.settings import IngestSettings, Settings
-from state_store import reader
+from state_store.delta import reader
 from state_store.layout import Lake
 
 if TYPE_CHECKING:

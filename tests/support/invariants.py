@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Source, View
-from state_store import changelog, reader
+from state_store import changelog
+from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support import oracle
 

@@ -25,8 +25,8 @@ from jobs.query.clauses.logical import relations_of
 from jobs.query.clauses.read import query_of
 from jobs.query.recompute.select import recompute_sql
 from jobs.query.recompute.text import FrozenJoin
-from state_store import reader
 from state_store.columns import STATE
+from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support.rule_harness import comparable
 
@@ -121,7 +121,7 @@ def expected(lake: Lake, catalog: Catalog, name: str) -> Rows:
     columns = [column.name for column in definition.columns]
     head = reader.head(lake.table(name))
     assert head is not None, f"{name} has no commit"
-    vector = flat_vector(lake, head.record.vector)
+    vector = flat_vector(lake, head.record.versions)
     total: Rows = Counter()
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
@@ -138,7 +138,7 @@ def flat_vector(lake: Lake, vector: Mapping[str, int]) -> dict[str, int]:
         if "__stage_" in name or name.startswith("shared__"):
             head = reader.head(lake.table(name))
             assert head is not None
-            flat |= flat_vector(lake, head.record.vector)
+            flat |= flat_vector(lake, head.record.versions)
         else:
             flat[name] = version
     return flat

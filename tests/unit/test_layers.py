@@ -72,4 +72,4 @@ def test_only_orchestration_knows_dagster(file: str) -> None:
 
 def test_the_store_knows_nothing_of_sql() -> None:
     assert _refused("state_store/x.py", ["import sqlglot"]) == ["import sqlglot"]
-    assert _refused("jobs/sql/x.py", ["import sqlglot", "from state_store import reader"]) == []
+    assert _refused("jobs/sql/x.py", ["import sqlglot", "from state_store.delta import reader"]) == []

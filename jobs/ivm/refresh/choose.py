@@ -15,7 +15,7 @@ from jobs.ivm.rules.aggregate import recomputed
 from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
 from jobs.model.stage_columns import storage_of
 from jobs.model.view_options import Refresh
-from state_store.deltalog import read_commit
+from state_store.delta.log import read_commit
 from state_store.digest import Digest
 
 if TYPE_CHECKING:

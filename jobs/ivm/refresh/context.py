@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from state_store import reader
+from state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from jobs.functions.python.register import Library
-    from state_store.commits import Head
+    from state_store.commits import Head, TableVersion
     from state_store.layout import Lake
 
 
@@ -74,6 +74,17 @@ class Heads:
         if name not in self._known:
             self._known[name] = reader.head(self._lake.table(name))
         return self._known[name]
+
+    def at(self, name: str, version: int) -> TableVersion | None:
+        """What a vector says of that version of a table; None when the table has not come so far, or is not there.
+
+        Raises:
+            VersionGone: the log no longer reaches back to it.
+        """
+        head = self.find(name)
+        if head is None or version > head.version:
+            return None
+        return head.at if version == head.version else reader.version_at(self._lake.table(name), version)
 
     def moved(self, name: str, head: Head) -> None:
         """Note a commit of this refresh."""

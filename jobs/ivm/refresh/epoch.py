@@ -12,6 +12,7 @@ from jobs.ivm.refresh import choose
 from jobs.ivm.refresh.span import Span
 from jobs.model.errors import RefreshFailed
 from jobs.model.stage import inputs_of
+from state_store.errors import InputReplaced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from jobs.ivm.refresh.context import Heads, Owner, RunContext
     from jobs.model.stage import Stage
     from jobs.model.view_options import Refresh
-    from state_store.commits import CommitRecord, Head
+    from state_store.commits import CommitRecord, Head, TableVersion
 
 Mode = Literal["none", "full", "delta", "advance"]
 
@@ -87,11 +88,11 @@ class Epoch:
 
     def done(self, mode: Mode, reason: str, committed: Head | None) -> StageResult:
         """The result of the refresh, with the commit that it made."""
-        before = self.head.record.vector
-        record = committed.record if committed else replace(self.record, vector=before, inserted=0, deleted=0)
+        before = self.head.record
+        record = committed.record if committed else replace(before, inserted=0, deleted=0)
         version = committed.version if committed else None
         return StageResult(
-            self.stage.table, before, record.vector, mode, reason, record.inserted, record.deleted, version
+            self.stage.table, before.versions, record.versions, mode, reason, record.inserted, record.deleted, version
         )
 
 
@@ -108,13 +109,22 @@ def spans_of(stage: Stage, owner: Owner, heads: Heads, head: Head, upto: Mapping
     Args:
         head: of the stage's table.
         upto: versions to stop at, in place of a head.
+
+    Raises:
+        InputReplaced: an input is not the one that the table was computed from.
+        VersionGone: the input's log no longer reaches back to the recorded version.
     """
-    vector, spans = head.record.vector, []
+    spans = []
     for name, relation in {each.relation.name: each.relation for each in inputs_of(stage)}.items():
         newest = heads.find(name)
         assert newest is not None
         entry = owner.entry(name)
-        spans.append(Span(relation, entry, vector.get(entry), upto.get(name, newest.version), newest))
+        before = head.record.vector.get(entry)
+        if before is not None:
+            _check_same(stage, name, before, heads.at(name, before.version))
+        reached = heads.at(name, upto[name]) if name in upto else newest.at
+        assert reached is not None
+        spans.append(Span(relation, entry, before.version if before else None, reached, newest))
     return tuple(spans)
 
 
@@ -128,7 +138,7 @@ def planned(
     """
     if owner.owns_table:
         _check_fingerprint(stage, head, owner.fingerprint)
-    vector = head.record.vector
+    vector = head.record.versions
     if all(span.after is not None and span.after >= span.upto for span in spans):
         at = ", ".join(f"'{span.relation.name}' is at version {span.after} still" for span in spans)
         return StageResult(stage.table, vector, vector, "none", at)
@@ -137,13 +147,29 @@ def planned(
     record = replace(
         head.record,
         epoch=head.record.epoch + 1,
-        vector={**vector, **{span.entry: span.upto for span in spans}},
+        vector={**head.record.vector, **{span.entry: span.reached for span in spans}},
         fingerprint=owner.fingerprint if owner.owns_table else head.record.fingerprint,
         writer=context.writer,
         mode=choice.mode,
         reason=choice.reason,
     )
     return Epoch(stage, head, spans, record, first, choice.few_changes)
+
+
+def _check_same(stage: Stage, name: str, recorded: TableVersion, found: TableVersion | None) -> None:
+    if found is not None and recorded.same(found):
+        return
+    if found is None:
+        seen = f"'{name}' no longer has its version {recorded.version}: a part of its log was lost, or it went back"
+    elif recorded.table and found.table and recorded.table != found.table:
+        seen = f"'{name}' was removed and made anew"
+    else:
+        seen = f"version {recorded.version} of '{name}' is another commit now: the old one was lost"
+    raise InputReplaced(
+        f"the rows of '{stage.table}' were computed from another history: {seen}",
+        where=stage.table,
+        hint=f"type: DROP it and create it again, so that '{stage.table}' is computed anew",
+    )
 
 
 def _check_fingerprint(stage: Stage, head: Head, fingerprint: str) -> None:

@@ -13,7 +13,7 @@ from jobs.ivm.refresh.memory_tables import ALWAYS, FROM, TO, quoted
 from jobs.ivm.refresh.runtime import Runtime
 from jobs.ivm.rules.delta_join import relations
 from jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
-from state_store.columns import EXISTS, OLD
+from state_store.columns import EXISTS, FILE, OLD, POSITION
 from state_store.commits import CommitRecord, Head
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class DuckDbRuntime(Runtime[str]):
             parts.append(f"{name} AS ({self._side(side, each)})")
         if storage_of(self._stage) == "keyed":
             none = "" if stored else " AND FALSE"
-            parts.append(f"self_old AS ({self._table.at(self._since)}{none})")
+            placed = self._table.at(self._since, None, f"NULL::VARCHAR AS {FILE}", f"rowid AS {POSITION}")
+            parts.append(f"self_old AS ({placed}{none})")
         return f"WITH {', '.join(parts)} SELECT * FROM ({text})" if parts else text
 
     def keep(self, name: str, settled: str) -> None:

@@ -16,7 +16,7 @@ from jobs.ivm.rules.stored import spec_of
 from jobs.model.stage_columns import spec_of_input
 from state_store.columns import EXISTS, STATE, VERSION, WEIGHT
 from state_store.digest import Digest
-from state_store.table import Table
+from state_store.spark.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,7 +73,7 @@ class SparkRuntime(Runtime["DataFrame"]):
     def _stored(self, *, stored: bool) -> DataFrame:
         """The rows before the epoch. Those of an empty table are no plan at all: Spark then leaves the joins out."""
         if not stored or Digest.parse(self._head.record.digest).count == 0:
-            return self._session.createDataFrame([], self._table.spec.ddl)
+            return self._session.createDataFrame([], self._table.spec.placed_ddl)
         return self._table.read(self._head.version)
 
     def _side(self, side: Side, each: Input) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jobs.model.relation import Relation
-    from state_store.commits import Head
+    from state_store.commits import Head, TableVersion
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,20 @@ class Span:
 
     Attributes:
         entry: the relation's name in the version vector.
-        head: of the relation's table; at or after `upto`.
+        reached: the last version, as the vector will say it.
+        head: of the relation's table; at or after `reached`.
     """
 
     relation: Relation
     entry: str
     after: int | None
-    upto: int
+    reached: TableVersion
     head: Head
+
+    @property
+    def upto(self) -> int:
+        """The number of the last version."""
+        return self.reached.version
 
     @property
     def lag(self) -> int:

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 from jobs.engines.arrays import has_map
 from jobs.engines.engine import Engine
-from jobs.ivm.rules.settled import PRESENT, columns
+from jobs.ivm.rules.settled import PRESENT, columns, old_row
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model.stage import Stage
 from jobs.model.stage_columns import key_names, key_path
-from state_store.columns import EXISTS, OLD, STATE
+from state_store.columns import EXISTS, STATE
 
 
 def difference(stage: Stage, fresh: str, engine: Engine) -> str:
@@ -57,9 +57,8 @@ def settled(stage: Stage, engine: Engine) -> str:
     """
     stored = stored_columns(stage)
     parts = [_column(stage, name, engine) for name, _ in stored]
-    row = engine.struct([(name, f"__o.{engine.name(name)}") for name, _ in stored])
     parts.append(f"COALESCE(__n.{PRESENT}, FALSE) AS {EXISTS}")
-    parts.append(f"CASE WHEN __o.{PRESENT} THEN {row} END AS {OLD}")
+    parts.append(old_row(stage, engine))
     return f"""SELECT
     {columns(parts)}
   FROM __n FULL JOIN __o ON {_same_key(stage, engine)}{_where_differs(stage, engine)}"""

@@ -6,10 +6,10 @@ A rule's text reads these and gives one row per touched key:
                insertion, −1 a retraction) and `__step` INT. Of one body key the last row by (step, weight) is its
                state after the epoch: rows of an earlier step may be retracted in a later one
     body_new   all rows of the body, where a rule asks for them
-    self_old   the stored rows before the epoch, with `__state`
+    self_old   the stored rows before the epoch, with `__state`, and their places: `__file`, `__position`
 
     settled    the stored columns of the new row | `__exists`: false when the key is deleted (the other columns then
-               hold only the key) | `__old`: struct of the row stored before, NULL when the key was absent
+               hold only the key) | `__old`: struct of the row stored before and its place, NULL when the key was absent
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jobs.functions.render import lower
 from jobs.ivm.rules.stored import state_type, stored_columns
 from jobs.model.stage import Output, Stage
 from jobs.model.stage_columns import key_names, key_path
-from state_store.columns import OLD, STATE
+from state_store.columns import FILE, OLD, POSITION, STATE
 
 PRESENT = "__present"
 STEP = "__step"
@@ -68,8 +68,8 @@ def same_key(stage: Stage, engine: Engine, stored_as: str = "__o") -> str:
 
 
 def old_row(stage: Stage, engine: Engine) -> str:
-    """The column `__old`."""
-    names = [name for name, _ in stored_columns(stage)]
+    """The column `__old`: the stored row with its place, by which the commit finds it."""
+    names = [*(name for name, _ in stored_columns(stage)), FILE, POSITION]
     row = engine.struct([(name, f"__o.{engine.name(name)}") for name in names])
     return f"CASE WHEN __o.{PRESENT} THEN {row} END AS {OLD}"
 

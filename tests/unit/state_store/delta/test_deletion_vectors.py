@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_store.deletion_vectors import deleted_rows
+from state_store.delta.deletion_vectors import deleted_rows
 from state_store.errors import CorruptState, VersionGone
 
 # The protocol's own example of a vector's file name.
@@ -87,14 +87,14 @@ POSITIONS = st.sets(st.integers(0, 300_000) | st.integers(2**32, 2**32 + 200_000
 @given(POSITIONS, st.booleans())
 def test_positions_are_read_back(folder: Path, positions: list[int], runs: bool) -> None:
     descriptor = _write(folder, _content(positions, runs), len(positions))
-    assert deleted_rows(folder, descriptor).tolist() == positions
+    assert list(deleted_rows(folder, descriptor)) == positions
 
 
 @pytest.mark.parametrize("runs", [True, False])
 @pytest.mark.parametrize("positions", [range(5000), range(0, 400_000, 3), range(65_530, 65_540)])
 def test_dense_blocks_are_read_back(folder: Path, positions: Sequence[int], runs: bool) -> None:
     descriptor = _write(folder, _content(positions, runs), len(positions))
-    assert deleted_rows(folder, descriptor).tolist() == list(positions)
+    assert list(deleted_rows(folder, descriptor)) == list(positions)
 
 
 def test_an_example_of_deltas_own_tests_inline_in_the_log(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_an_example_of_deltas_own_tests_inline_in_the_log(tmp_path: Path) -> Non
         "sizeInBytes": 44,
         "cardinality": 6,
     }
-    assert deleted_rows(tmp_path, descriptor).tolist() == [3, 4, 7, 11, 18, 29]
+    assert list(deleted_rows(tmp_path, descriptor)) == [3, 4, 7, 11, 18, 29]
 
 
 def test_a_vector_that_is_gone_says_so(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from state_store import changelog, deltalog
+from state_store import changelog
 from state_store.columns import STATE
-from state_store.commits import Head
+from state_store.commits import CommitRecord, Head, TableVersion
+from state_store.delta import log
 from state_store.errors import CorruptState, StoreError, VersionGone
 
 if TYPE_CHECKING:
@@ -28,17 +29,34 @@ def head(path: Path) -> Head | None:
 
     Raises:
         CorruptState: the newest commit is broken, or no commit left in the log is ours.
+        ForeignWrite: another tool changed rows since our newest commit.
     """
-    newest = deltalog.newest_version(path)
-    if newest is None:
-        return None
-    for version in range(newest, -1, -1):
+    newest = log.newest_version(path)
+    return None if newest is None else Head(newest, _record_at(path, newest))
+
+
+def version_at(path: Path, version: int) -> TableVersion:
+    """What a vector says of one version of a table.
+
+    Raises:
+        TableMissing: there is no table.
+        VersionGone: the log no longer holds the version, or does not hold it yet.
+        CorruptState, ForeignWrite: as of `head`.
+    """
+    return Head(version, _record_at(path, version)).at
+
+
+def _record_at(path: Path, version: int) -> CommitRecord:
+    """Our newest record at or below a version; what stands above it changes no rows."""
+    for number in range(version, -1, -1):
         try:
-            record = deltalog.read_commit(path, version).record
+            commit = log.read_ours(path, number)
         except VersionGone:
+            if number == version:
+                raise
             break
-        if record is not None:
-            return Head(newest, record)
+        if commit.record is not None:
+            return commit.record
     raise CorruptState(
         f"no commit of '{path.name}' says where the table stands", where=str(path), hint="was it made by another tool?"
     )
@@ -110,17 +128,17 @@ def read_changes(path: Path, after: int | None = None, upto: int | None = None) 
     """
     import pyarrow as pa
 
-    from state_store import feed
+    from state_store.delta import feed
 
-    newest = deltalog.newest_version(path)
+    newest = log.newest_version(path)
     if newest is None:
-        raise deltalog.missing(path)
+        raise log.missing(path)
     first, last = (0 if after is None else after + 1), (newest if upto is None else upto)
     if last > newest:
         raise _not_yet(path, last, newest)
     visible = schema(path, last)
     with _typed(path):
-        parts = [feed.changes_of(path, deltalog.read_commit(path, n), visible) for n in range(first, last + 1)]
+        parts = [feed.changes_of(path, log.read_commit(path, n), visible) for n in range(first, last + 1)]
     return changelog.consolidate(pa.concat_tables([feed.changelog_schema(visible).empty_table(), *parts]))
 
 
@@ -146,9 +164,9 @@ def _full_schema(table: DeltaTable) -> pa.Schema:
 def _open(path: Path, version: int | None) -> DeltaTable:
     from deltalake import DeltaTable
 
-    newest = deltalog.newest_version(path)
+    newest = log.newest_version(path)
     if newest is None:
-        raise deltalog.missing(path)
+        raise log.missing(path)
     if version is not None and version > newest:
         raise _not_yet(path, version, newest)
     with _typed(path):

@@ -11,13 +11,16 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from state_store import deltalog, reader, staging
-from state_store.columns import VERSION, WEIGHT
+from state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from state_store.commits import CommitRecord, Head
+from state_store.delta import log, reader
+from state_store.delta.commit import Rows, commit
+from state_store.delta.entry import rebuild_hint
+from state_store.delta.snapshot import read_snapshot
+from state_store.delta.staging import Staged, data_file, stage
 from state_store.digest import Digest
-from state_store.epoch import Epoch
 from state_store.errors import CorruptState, NegativeWeight, VectorMismatch, VersionGone
-from state_store.tablespec import TableSpec, quoted
+from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +28,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from state_store.delta.log import Commit
+    from state_store.spark.rows import TableFiles
+
+# One file per epoch while epochs are small: every file is a task for later reads. Above this, several tasks write the
+# files in parallel.
+_ROWS_PER_FILE = 500_000
 
 
 class Table:
@@ -42,9 +52,10 @@ class Table:
 
     def ensure(self, record: CommitRecord) -> Head:
         """Create the table, empty, at version 0 with `record`, unless it exists; returns its head."""
-        if deltalog.newest_version(self.path) is None:
+        if log.newest_version(self.path) is None:
             first = replace(record, epoch=0, mode="create", inserted=0, deleted=0, digest=str(Digest()))
-            deltalog.create_table(self.path, self._schema.json(), self.spec.properties, first)
+            made = first.identified(log.new_table_id())
+            log.create_table(self.path, self._schema.json(), self.spec.properties, made)
         return self.head()
 
     def head(self) -> Head:
@@ -56,24 +67,24 @@ class Table:
         """
         head = reader.head(self.path)
         if head is None:
-            raise deltalog.missing(self.path)
+            raise log.missing(self.path)
         return head
 
     def read(self, version: int) -> DataFrame:
-        """All stored columns of the rows at `version`.
+        """All stored columns of the rows at `version`, and their places: `__file` STRING and `__position` BIGINT.
 
         Raises:
             VersionGone: the version is not there, or is older than the table's retention.
         """
         self._check_version(version)
         with self._gone(version):
-            return self.spark.read.format("delta").option("versionAsOf", version).load(str(self.path))
+            return self._files.rows(read_snapshot(self.path, version))
 
     def changes(self, after: int | None, upto: int) -> DataFrame:
-        """The changes in the versions after `after`, up to and including `upto`: stored columns and `__weight` BIGINT.
+        """The changes in the versions after `after`, up to and including `upto`.
 
-        Without `after`, the rows at `upto`, each with weight 1. The changes are not
-        consolidated: a row may have +1 and −1. Those of a keyed table have their commit too: `_commit_version` BIGINT.
+        Stored columns, `__weight` BIGINT and `_commit_version` BIGINT. Without `after`, the rows at `upto`, each with
+        weight 1. The changes of several commits are not consolidated: a row may have +1 and −1.
 
         Raises:
             VersionGone: the log or a file no longer reaches back to `after`, or `upto` is not there yet.
@@ -83,17 +94,16 @@ class Table:
 
         self._check_version(upto)
         if after is None:
-            rows = self.read(upto).withColumn(WEIGHT, F.lit(1).cast("bigint"))
-            return rows if self.spec.storage == "append" else rows.withColumn(VERSION, F.lit(upto).cast("bigint"))
+            weight, version = F.lit(1).cast("bigint").alias(WEIGHT), F.lit(upto).cast("bigint").alias(VERSION)
+            return self.read(upto).drop(FILE, POSITION).select("*", weight, version)
         if after > upto:
             raise VersionGone(
                 f"'{self.spec.name}' is at version {upto}, but version {after} was read before: it was made anew",
                 where=str(self.path),
                 hint="drop the views that read it and create them again",
             )
-        if self.spec.storage == "append":
-            return self._added_rows(after, upto).withColumn(WEIGHT, F.lit(1).cast("bigint"))
-        return self._change_feed(after, upto)
+        with self._gone(after + 1):
+            return self._files.changes([self._commit(version) for version in range(after + 1, upto + 1)])
 
     def append(self, rows: DataFrame, record: CommitRecord) -> Head:
         """Insert rows (the stored columns, in any order), in one commit. `rows` is computed once.
@@ -122,7 +132,7 @@ class Table:
             CommitConflict: another writer committed first.
         """
         head = self._next(record)
-        return self._epoch(head, replace(record, inserted=0, deleted=0, digest=head.record.digest)).add(None)
+        return commit(self.path, head, replace(record, inserted=0, deleted=0, digest=head.record.digest), Rows())
 
     def apply(self, settled: DataFrame, record: CommitRecord) -> Head | None:
         """Commit the settled rows of the touched keys; None, and no commit, when no row changes.
@@ -134,31 +144,43 @@ class Table:
             VectorMismatch: the head is not the epoch before `record`'s.
             NegativeWeight: more rows would be deleted than there are.
             CommitConflict: another writer committed first.
+            CorruptState: a row stored before is not where the frame says.
         """
-        from state_store.settle import measured
+        from state_store.spark.settle import measured
 
         head = self._next(record)
         with measured(settled, self.spec, self._schema) as changes:
-            if not changes.written and not changes.gone:
+            if not changes.written and not changes.retracted:
                 return None
             digest = Digest.parse(head.record.digest) + changes.digest
             if digest.count < 0:
                 raise NegativeWeight(f"'{self.spec.name}' would have {digest.count} rows", where=str(self.path))
-            record = replace(record, inserted=changes.inserted, deleted=changes.deleted, digest=str(digest))
-            return self._epoch(head, record).settle(changes)
+            retracted = {data_file(self.path, url): places for url, places in changes.retracted.items()}
+            staged = None
+            if changes.written:
+                rows = changes.rows.coalesce(-(-changes.written // _ROWS_PER_FILE))
+                staged = stage(rows, self.path, record.epoch, self.spec.indexed)
+        record = replace(record, inserted=changes.inserted, deleted=changes.deleted, digest=str(digest))
+        return commit(self.path, head, record, Rows(staged, retracted))
 
-    def _staged(self, rows: DataFrame, record: CommitRecord) -> staging.Staged:
-        from state_store.settle import conformed, row_totals
+    def _staged(self, rows: DataFrame, record: CommitRecord) -> Staged:
+        from state_store.spark.settle import conformed, row_totals
 
         totals = row_totals(self.spec, self._schema)
-        return staging.stage(conformed(rows, self._schema), self.path, record.epoch, totals)
+        return stage(conformed(rows, self._schema), self.path, record.epoch, self.spec.indexed, totals)
 
-    def _add(self, head: Head, record: CommitRecord, staged: staging.Staged) -> Head:
-        from state_store.settle import lane_digest
+    def _add(self, head: Head, record: CommitRecord, staged: Staged) -> Head:
+        from state_store.spark.settle import lane_digest
 
         count = int(staged.totals["rows"])
         digest = Digest.parse(head.record.digest) + lane_digest(staged.totals, "new", count)
-        return self._epoch(head, replace(record, inserted=count, deleted=0, digest=str(digest))).add(staged)
+        return commit(self.path, head, replace(record, inserted=count, deleted=0, digest=str(digest)), Rows(staged))
+
+    @cached_property
+    def _files(self) -> TableFiles:
+        from state_store.spark.rows import TableFiles
+
+        return TableFiles(self.spark, self.path, self._schema)
 
     @cached_property
     def _schema(self) -> StructType:
@@ -167,14 +189,6 @@ class Table:
         schema = StructType.fromDDL(self.spec.ddl)
         assert isinstance(schema, StructType)
         return schema
-
-    @cached_property
-    def _merge_session(self) -> SparkSession:
-        # MERGE takes its metadata from the session's settings only, and views refresh in parallel threads.
-        return self.spark.newSession()
-
-    def _epoch(self, head: Head, record: CommitRecord) -> Epoch:
-        return Epoch(self.path, self.spec, self._schema, head, record, lambda: self._merge_session)
 
     def _next(self, record: CommitRecord) -> Head:
         head = self.head()
@@ -186,44 +200,21 @@ class Table:
             )
         return head
 
-    def _added_rows(self, after: int, upto: int) -> DataFrame:
-        """The rows of the files that the commits added: an append table needs no change feed."""
-        files: list[Path] = []
-        for version in range(after + 1, upto + 1):
-            commit = deltalog.read_commit(self.path, version)
-            if not commit.only_adds:
-                raise CorruptState(
-                    f"version {version} of '{self.spec.name}' takes rows away, but its rows are only ever added",
-                    where=str(self.path),
-                    hint="restore the table from history",
-                )
-            files += [file.path for file in commit.added]
-        lost = next((file for file in files if not file.exists()), None)
-        if lost is not None:
-            raise VersionGone(f"a file of '{self.spec.name}' is gone: {lost.name}", where=str(self.path))
-        if not files:
-            return self.spark.createDataFrame([], self._schema)
-        return self.spark.read.schema(self._schema).parquet(*map(str, files))
-
-    def _change_feed(self, after: int, upto: int) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        if after == upto:
-            nothing = self.spark.createDataFrame([], self._schema).withColumn(WEIGHT, F.lit(1).cast("bigint"))
-            return nothing.withColumn(VERSION, F.lit(upto).cast("bigint"))
-        for version in range(after + 1, upto + 1):
-            deltalog.read_commit(self.path, version)  # a gap in the log must be an error, not a shorter answer
-        source = self.spark.read.format("delta").option("readChangeFeed", "true")
-        with self._gone(after + 1):
-            feed = source.option("startingVersion", after + 1).option("endingVersion", upto).load(str(self.path))
-        inserted = F.col("_change_type").isin("insert", "update_postimage")
-        weight = F.when(inserted, F.lit(1)).otherwise(F.lit(-1)).cast("bigint").alias(WEIGHT)
-        return feed.select(*(quoted(field.name) for field in self._schema.fields), weight, VERSION)
+    def _commit(self, version: int) -> Commit:
+        """One commit; a gap in the log is an error, not a shorter answer."""
+        found = log.read_ours(self.path, version)
+        if self.spec.storage == "append" and not found.only_adds:
+            raise CorruptState(
+                f"version {version} of '{self.spec.name}' takes rows away, but its rows are only ever added",
+                where=str(self.path),
+                hint=rebuild_hint(self.spec.name),
+            )
+        return found
 
     def _check_version(self, version: int) -> None:
-        newest = deltalog.newest_version(self.path)
+        newest = log.newest_version(self.path)
         if newest is None:
-            raise deltalog.missing(self.path)
+            raise log.missing(self.path)
         if version > newest:
             raise VersionGone(
                 f"version {version} of '{self.spec.name}' is not there; the newest is {newest}", where=str(self.path)
@@ -231,14 +222,16 @@ class Table:
 
     @contextmanager
     def _gone(self, version: int) -> Iterator[None]:
-        """Turns Delta's refusal to read `version` into VersionGone."""
+        """Turns Spark's words for a missing file into VersionGone."""
         from pyspark.errors import AnalysisException
 
         try:
             yield
         except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
             raise VersionGone(
-                f"version {version} of '{self.spec.name}' cannot be read: {error.getCondition() or 'see the cause'}",
+                f"a file of '{self.spec.name}' is gone, which version {version} needs",
                 where=str(self.path),
-                hint="rebuild from the table as it is now",
+                hint=rebuild_hint(self.spec.name),
             ) from error

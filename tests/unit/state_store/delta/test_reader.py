@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
+from deltalake import DeltaTable, Schema, write_deltalake
 
-from state_store import deltalog, reader
-from state_store.commits import CommitRecord, Head
-from state_store.errors import CorruptState, TableMissing, VersionGone
+from state_store.commits import CommitRecord, Head, TableVersion
+from state_store.delta import log, reader
+from state_store.delta.log_upkeep import make_checkpoint
+from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
 from state_store.tablespec import TableSpec
+from tests.support.arrow_table import ArrowTable, Row
 
 STATE = pa.struct([("__n", pa.int64())])
 SCHEMA = pa.schema([("k", pa.string()), ("tags", pa.map_(pa.string(), pa.int64())), ("__state", STATE)])
@@ -27,28 +29,31 @@ def _rows(*rows: tuple[str, dict[str, int] | None, int]) -> pa.Table:
 
 
 def _record(epoch: int) -> CommitRecord:
-    return CommitRecord(epoch=epoch, vector={"log": epoch * 10}, mode="delta")
+    return CommitRecord(epoch=epoch, vector={"log": TableVersion(epoch * 10, "a table", "a commit")}, mode="delta")
 
 
-def _commit(path: Path, rows: pa.Table, epoch: int | None, **options: Any) -> None:
-    metadata = {"userMetadata": _record(epoch).to_json()} if epoch is not None else None
-    write_deltalake(path, rows, mode="append", commit_properties=CommitProperties(custom_metadata=metadata), **options)
+def _commit(path: Path, rows: pa.Table, epoch: int, gone: Callable[[Row], bool] | None = None) -> Head:
+    return ArrowTable(path, SCHEMA, SPEC).apply(rows.to_pylist(), gone, _record(epoch))
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     """Version 0: empty. Version 1: a and b."""
     path = tmp_path / "tables" / "t"
-    # Deletion vectors are Spark's to write; this library changes rows by rewriting files.
-    properties = {k: v for k, v in SPEC.properties.items() if "DeletionVectors" not in k}
-    assert deltalog.create_table(path, Schema.from_arrow(SCHEMA).to_json(), properties, _record(0))
+    ArrowTable(path, SCHEMA, SPEC).create(_record(0))
     _commit(path, _rows(("a", {"x": 1}, 1), ("b", None, 2)), 1)
     return path
 
 
-def _update(path: Path, epoch: int, **updates: str) -> None:
-    properties = CommitProperties(custom_metadata={"userMetadata": _record(epoch).to_json()})
-    DeltaTable(path).update(updates, predicate="k = 'a'", commit_properties=properties)
+def _update(path: Path, epoch: int, tags: dict[str, int], n: int) -> None:
+    _commit(path, _rows(("a", tags, n)), epoch, lambda row: row["k"] == "a")
+
+
+def _head(path: Path) -> tuple[int, int, dict[str, int]]:
+    """Version, epoch and vector."""
+    head = reader.head(path)
+    assert head is not None
+    return head.version, head.record.epoch, head.record.versions
 
 
 def test_there_is_no_head_without_a_table(tmp_path: Path) -> None:
@@ -59,8 +64,10 @@ def test_there_is_no_head_without_a_table(tmp_path: Path) -> None:
 
 def test_a_new_table_is_empty_and_its_head_is_the_creating_record(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    assert deltalog.create_table(path, Schema.from_arrow(SCHEMA).to_json(), SPEC.properties, _record(0))
-    assert reader.head(path) == Head(0, _record(0))
+    assert reader.head(path) is None
+    made = ArrowTable(path, SCHEMA, SPEC).create(_record(0))
+    assert reader.head(path) == made
+    assert _head(path) == (0, 0, {"log": 0})
     assert reader.read_rows(path).num_rows == 0
     assert DeltaTable(path).protocol().reader_features == ["deletionVectors"]
 
@@ -68,34 +75,53 @@ def test_a_new_table_is_empty_and_its_head_is_the_creating_record(tmp_path: Path
 def test_creating_a_table_twice_leaves_the_first(tmp_path: Path) -> None:
     path = tmp_path / "t"
     text = Schema.from_arrow(SCHEMA).to_json()
-    assert deltalog.create_table(path, text, SPEC.properties, _record(0))
-    assert not deltalog.create_table(path, text, SPEC.properties, CommitRecord(epoch=0, writer="late"))
-    assert reader.head(path) == Head(0, _record(0))
+    first, late = (_record(0).identified(identity) for identity in ("first", "late"))
+    assert log.create_table(path, text, SPEC.properties, first)
+    assert not log.create_table(path, text, SPEC.properties, late)
+    assert reader.head(path) == Head(0, first)
     assert [p.name for p in (path / "_delta_log").iterdir()] == [f"{0:020d}.json"]
 
 
 def test_the_head_is_the_newest_version_with_the_newest_record_at_or_below_it(table: Path) -> None:
-    assert reader.head(table) == Head(1, _record(1))
+    for epoch in (2, 3):
+        _commit(table, _rows((str(epoch), None, epoch)), epoch)
+    before = reader.head(table)
+    assert before is not None
     DeltaTable(table).optimize.compact()
-    _commit(table, _rows(("c", None, 1)), None)
-    head = reader.head(table)
-    assert head is not None
-    assert head.version > 1
-    assert head.record == _record(1)
+    assert reader.head(table) == Head(4, before.record)
+    assert reader.version_at(table, 4) == TableVersion(4, before.record.table, before.record.nonce)
+
+
+@pytest.mark.parametrize("change", ["append", "delete", "restore"])
+def test_another_tool_that_changes_rows_is_found_out(table: Path, change: str) -> None:
+    _commit(table, _rows(("c", None, 1)), 2)
+    theirs = DeltaTable(table)
+    if change == "append":
+        write_deltalake(theirs, _rows(("d", None, 1)), mode="append")
+    elif change == "delete":
+        theirs.delete("k = 'a'")
+    else:
+        theirs.restore(1)
+    with pytest.raises(ForeignWrite, match="version 3 of 't' is not ours") as found:
+        reader.head(table)
+    assert found.value.hint is not None
+    assert "restore" not in found.value.hint
 
 
 def test_the_head_is_found_from_a_checkpoint_on_and_without_its_hint(table: Path) -> None:
     for epoch in range(2, 7):
         _commit(table, _rows((str(epoch), None, epoch)), epoch)
         if epoch == 4:
-            DeltaTable(table).create_checkpoint()
+            make_checkpoint(table, 4)
     hint = table / "_delta_log" / "_last_checkpoint"
     assert json.loads(hint.read_text())["version"] == 4
-    assert reader.head(table) == Head(6, _record(6))
-    hint.write_text('{"vers')
-    assert reader.head(table) == Head(6, _record(6))
+    assert DeltaTable(table).version() == 6
+    assert _head(table) == (6, 6, {"log": 60})
+    for content in (hint.read_text().replace("4", "3", 1), '{"vers'):
+        hint.write_text(content)
+        assert _head(table) == (6, 6, {"log": 60})
     hint.unlink()
-    assert reader.head(table) == Head(6, _record(6))
+    assert _head(table) == (6, 6, {"log": 60})
 
 
 @pytest.mark.parametrize("content", ["", '{"commitInfo": {"timest'])
@@ -107,7 +133,7 @@ def test_a_torn_commit_is_an_error_not_a_version(table: Path, content: str) -> N
 
 def test_a_table_of_another_tool_has_no_head(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "t", pa.table({"k": ["a"]}))
-    with pytest.raises(CorruptState, match="no commit of 't'"):
+    with pytest.raises(ForeignWrite):
         reader.head(tmp_path / "t")
 
 
@@ -158,7 +184,7 @@ def test_a_data_file_that_is_gone_or_broken_is_a_typed_error(table: Path) -> Non
 
 
 def test_changes_are_the_visible_rows_with_weights_old_before_new(table: Path) -> None:
-    _update(table, 2, tags="MAP(['y'], [7])")
+    _update(table, 2, {"y": 7}, 1)
     changes = reader.read_changes(table)
     listed = [(r["_commit_version"], r["__weight"], r["k"], r["tags"]) for r in changes.to_pylist()]
     assert listed == [(1, 1, "a", [("x", 1)]), (1, 1, "b", None), (2, -1, "a", [("x", 1)]), (2, 1, "a", [("y", 7)])]
@@ -166,7 +192,7 @@ def test_changes_are_the_visible_rows_with_weights_old_before_new(table: Path) -
 
 
 def test_a_commit_that_changes_only_state_brings_no_change(table: Path) -> None:
-    _update(table, 2, __state="named_struct('__n', 99)")
+    _update(table, 2, {"x": 1}, 99)
     assert reader.read_rows(table, columns=["__state"], predicate="k = 'a'").to_pylist() == [{"__state": {"__n": 99}}]
     assert reader.read_changes(table, 1).num_rows == 0
 
@@ -184,7 +210,7 @@ def test_changes_between_two_versions(table: Path) -> None:
 def test_a_gap_in_the_log_is_an_error_not_a_shorter_changelog(table: Path) -> None:
     for epoch in (2, 3):
         _commit(table, _rows((str(epoch), None, epoch)), epoch)
-    DeltaTable(table).create_checkpoint()
+    make_checkpoint(table, 3)
     (table / "_delta_log" / f"{2:020d}.json").unlink()
     with pytest.raises(VersionGone, match="version 2"):
         reader.read_changes(table, 1)
@@ -196,10 +222,10 @@ def test_the_log_may_not_name_files_outside_the_table(table: Path) -> None:
         action = {"add": {"path": name, "dataChange": True, "size": 1, "partitionValues": {}, "modificationTime": 0}}
         (table / "_delta_log" / f"{2:020d}.json").write_text(json.dumps(action))
         with pytest.raises(CorruptState, match="outside the table"):
-            deltalog.read_commit(table, 2)
+            log.read_commit(table, 2)
 
 
 def test_the_size_of_a_version_is_that_of_its_files(table: Path) -> None:
     size = reader.size_bytes(table, 1)
-    assert size == sum(f.stat().st_size for f in table.glob("*.parquet"))
+    assert size == sum(f.stat().st_size for f in table.glob("epoch-*/*.parquet"))
     assert reader.size_bytes(table, 0) == 0

@@ -1,7 +1,10 @@
-"""The changes that a settled frame makes: the rows to store, their numbers, and what to add to the digest.
+"""The changes that a settled frame makes: the rows to store, the places of those that go, what to add to the digest.
 
 A settled frame has one row per touched key: the stored columns of the new row, `__exists` (false: the key is deleted,
-and the other columns hold only the key) and `__old`, the row stored before as a struct (NULL: the key was absent).
+and the other columns hold only the key) and `__old`, the row stored before as a struct with its place (NULL: the key
+was absent).
+
+Places are never collected one by one: Spark's tasks make a bitmap of 4 KiB for each run of 32,768 rows of a file.
 """
 
 from __future__ import annotations
@@ -12,17 +15,20 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from pyroaring import BitMap64
 from pyspark.sql import functions as F
 
-from state_store.columns import EXISTS, OLD, STATE
+from state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
 from state_store.digest import Digest
-from state_store.row_hash import lanes, same
+from state_store.spark.row_hash import lanes, same
+from state_store.spark.rows import RUN
 from state_store.tablespec import TableSpec, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
     from pyspark.sql.types import DataType, StructType
 
 _HALF = 0xFFFFFFFF
@@ -33,17 +39,16 @@ class Changes:
     """The changes of a settled frame, compared with the stored rows.
 
     Attributes:
-        rows: the keys whose stored row changes: the stored columns and `__exists`. Valid inside `measured`.
-        written: rows to store. `fresh`: those of them whose key was absent.
-        gone: keys to delete.
+        rows: the rows to store. Valid inside `measured`.
+        written: their number.
+        retracted: {data file as a URL: positions of the stored rows that go}.
         inserted, deleted: visible rows inserted and deleted.
         digest: what to add to the table's digest.
     """
 
     rows: DataFrame
     written: int
-    fresh: int
-    gone: int
+    retracted: Mapping[str, BitMap64]
     inserted: int
     deleted: int
     digest: Digest
@@ -70,22 +75,43 @@ def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
     equal = {name: same(new[name], old[name], data_type) for name, data_type in types.items()}
     visible_equal = reduce(and_, (equal[name] for name in spec.visible), F.lit(True))
     changed = (exists | had) & ~(exists & had & visible_equal & equal.get(STATE, F.lit(True)))
+    replaced = had & changed
     totals = {
         "written": exists & changed,
-        "fresh": exists & ~had,
-        "gone": had & ~exists,
         "inserted": exists & ~(had & visible_equal),
         "deleted": had & ~(exists & visible_equal),
     }
     sums = [F.count_if(condition).alias(name) for name, condition in totals.items()]
     sums += _lane_sums(_visible(new, types, spec), exists, "new")
     sums += _lane_sums(_visible(old, types, spec), had, "old")
-    row = kept.agg(*sums).collect()[0].asDict()
-    counts = {name: int(row[name]) for name in totals}
-    deleted = lane_digest(row, "old", counts["deleted"])
-    digest = lane_digest(row, "new", counts["inserted"]) + Digest(-deleted.first, -deleted.second, -deleted.count)
-    rows = kept.where(changed).select(*_stored(schema), exists.alias(EXISTS))
-    return Changes(rows=rows, digest=digest, **counts)
+    # Spark's functions count the places of a bitmap from 1.
+    place = F.when(replaced, F.col(OLD).getField(POSITION) + 1)
+    file = F.when(replaced, F.col(OLD).getField(FILE)).alias("file")
+    grouped = kept.groupBy(file, F.bitmap_bucket_number(place).alias("run"))
+    parts = grouped.agg(F.bitmap_construct_agg(F.bitmap_bit_position(place)).alias("places"), *sums).collect()
+    row = {name: sum(part[name] or 0 for part in parts) for name in [*totals, *_lane_names("new"), *_lane_names("old")]}
+    deleted = lane_digest(row, "old", row["deleted"])
+    return Changes(
+        rows=kept.where(changed & exists).select(*_stored(schema)),
+        written=row["written"],
+        retracted=_positions(parts),
+        inserted=row["inserted"],
+        deleted=row["deleted"],
+        digest=lane_digest(row, "new", row["inserted"]) + Digest(-deleted.first, -deleted.second, -deleted.count),
+    )
+
+
+def _positions(parts: Sequence[Row]) -> dict[str, BitMap64]:
+    """{file: positions}, from the bitmaps of runs of its rows."""
+    found: dict[str, BitMap64] = {}
+    for part in parts:
+        if part["file"] is not None:
+            bits = np.unpackbits(np.frombuffer(part["places"], np.uint8), bitorder="little")
+            first = (part["run"] - 1) * RUN
+            found.setdefault(part["file"], BitMap64()).update(
+                BitMap64((np.flatnonzero(bits) + first).astype(np.uint64))
+            )
+    return found
 
 
 def row_totals(spec: TableSpec, schema: StructType) -> list[Column]:
@@ -117,8 +143,10 @@ def _visible(columns: Mapping[str, Column], types: Mapping[str, DataType], spec:
 
 def _lane_sums(pair: tuple[Column, Column], present: Column, prefix: str) -> list[Column]:
     """Sums of the 32-bit halves: a sum of whole lanes would overflow, which is an error in Spark."""
-    sums = []
-    for number, lane in enumerate(pair):
-        halves = {"low": lane.bitwiseAND(F.lit(_HALF)), "high": F.shiftrightunsigned(lane, 32)}
-        sums += [F.sum(F.when(present, half)).alias(f"{prefix}_{name}{number}") for name, half in halves.items()]
-    return sums
+    halves = [half for lane in pair for half in (lane.bitwiseAND(F.lit(_HALF)), F.shiftrightunsigned(lane, 32))]
+    named = zip(halves, _lane_names(prefix), strict=True)
+    return [F.sum(F.when(present, half)).alias(name) for half, name in named]
+
+
+def _lane_names(prefix: str) -> list[str]:
+    return [f"{prefix}_{half}{number}" for number in (0, 1) for half in ("low", "high")]

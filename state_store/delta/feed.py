@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
-from state_store.deletion_vectors import deleted_rows
+from state_store.delta.deletion_vectors import deleted_rows
+from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from state_store.deltalog import Commit, DataFile
+    from state_store.delta.log import Commit, DataFile
 
 _CHANGE_TYPE = "_change_type"
 _INSERTIONS = ("insert", "update_postimage")
@@ -89,7 +90,10 @@ def _compared(
 def _present(table: Path, file: DataFile | None, rows: int) -> NDArray[np.bool_]:
     present = np.full(rows, file is not None)
     if file is not None and file.deletion_vector is not None:
-        present[deleted_rows(table, file.deletion_vector)] = False
+        gone = deleted_rows(table, file.deletion_vector)
+        if gone and gone.max() >= rows:
+            raise CorruptState(f"a deletion vector of '{table.name}' names rows that are not there", where=str(table))
+        present[np.array(gone.to_array(), np.int64)] = False
     return present
 
 

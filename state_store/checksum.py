@@ -1,0 +1,35 @@
+"""Checksums that stand inside the bytes that they cover, as eight hex digits behind a mark.
+
+The digits count as zeros in their own sum. CRC-32 notices every flipped bit and every burst of up to 32 bits.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Final
+
+EMPTY: Final = "00000000"
+"""The digits before the sum is known."""
+
+
+def sealed(data: bytes, mark: re.Pattern[bytes]) -> bytes:
+    """The data with its checksum in the first group of the mark, where the zeros of `EMPTY` are.
+
+    Raises:
+        ValueError: the mark is not there.
+    """
+    return _with(data, mark, f"{zlib.crc32(_with(data, mark, EMPTY)):08x}")
+
+
+def intact(data: bytes, mark: re.Pattern[bytes]) -> bool:
+    """True if the checksum behind the mark is that of the data; false also where there is no mark."""
+    found = mark.search(data)
+    return found is not None and found[1] == f"{zlib.crc32(_with(data, mark, EMPTY)):08x}".encode()
+
+
+def _with(data: bytes, mark: re.Pattern[bytes], digits: str) -> bytes:
+    found = mark.search(data)
+    if found is None:
+        raise ValueError(mark.pattern)
+    return data[: found.start(1)] + digits.encode() + data[found.end(1) :]

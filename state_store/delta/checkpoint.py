@@ -1,0 +1,157 @@
+"""Checkpoints: all actions that still count at one version, in one Parquet file, so that opening a table stays cheap.
+
+    _delta_log/<version, 20 digits>.checkpoint.parquet      written and flushed first
+    _delta_log/_last_checkpoint                             names it: see `hint`
+
+What counts: the protocol, the table, the last transaction of each application, the live files, and for the recovery
+horizon the files that were removed (another tool's vacuum keeps those). A checkpoint that does not read back is passed
+over: the commits are still there.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from state_store.checksum import EMPTY, intact, sealed
+from state_store.delta.hint import write_hint
+from state_store.files import create
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from state_store.delta.entry import Action
+
+log = logging.getLogger("strandline.store")
+
+_TEXTS: Final = pa.map_(pa.string(), pa.string())
+_VECTOR: Final = pa.struct(
+    {
+        "storageType": pa.string(),
+        "pathOrInlineDv": pa.string(),
+        "offset": pa.int32(),
+        "sizeInBytes": pa.int32(),
+        "cardinality": pa.int64(),
+    }
+)
+_SCHEMA: Final = pa.schema(
+    {
+        "txn": pa.struct({"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()}),
+        "add": pa.struct(
+            {
+                "path": pa.string(),
+                "partitionValues": _TEXTS,
+                "size": pa.int64(),
+                "modificationTime": pa.int64(),
+                "dataChange": pa.bool_(),
+                "stats": pa.string(),
+                "tags": _TEXTS,
+                "deletionVector": _VECTOR,
+            }
+        ),
+        "remove": pa.struct(
+            {
+                "path": pa.string(),
+                "deletionTimestamp": pa.int64(),
+                "dataChange": pa.bool_(),
+                "extendedFileMetadata": pa.bool_(),
+                "partitionValues": _TEXTS,
+                "size": pa.int64(),
+                "deletionVector": _VECTOR,
+            }
+        ),
+        "metaData": pa.struct(
+            {
+                "id": pa.string(),
+                "name": pa.string(),
+                "description": pa.string(),
+                "format": pa.struct({"provider": pa.string(), "options": _TEXTS}),
+                "schemaString": pa.string(),
+                "partitionColumns": pa.list_(pa.string()),
+                "configuration": _TEXTS,
+                "createdTime": pa.int64(),
+            }
+        ),
+        "protocol": pa.struct(
+            {
+                "minReaderVersion": pa.int32(),
+                "minWriterVersion": pa.int32(),
+                "readerFeatures": pa.list_(pa.string()),
+                "writerFeatures": pa.list_(pa.string()),
+            }
+        ),
+    }
+)
+_LIVE: Final = ("txn", "add", "metaData", "protocol")
+_CHECKSUM: Final = re.compile(rb"strandline-crc32:([0-9a-f]{8})")
+
+
+def write_checkpoint(file: Path, hint: Path, version: int, actions: Sequence[Action], removed: pa.Table) -> None:
+    """Write the checkpoint of `version` to `file`, and name it in `hint`.
+
+    Args:
+        actions: what is live: `txn`, `add`, `metaData` and `protocol` actions.
+        removed: the `remove` actions still to be kept, as of `removed_actions`.
+    """
+    rows = pa.concat_tables([as_rows(actions), removed])
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, _SCHEMA, compression="snappy", store_schema=False, write_page_checksum=True) as writer:
+        writer.write_table(rows)
+        # The footer holds such values as they are, so that they can be filled in afterwards.
+        writer.add_key_value_metadata({"checksum": f"strandline-crc32:{EMPTY}"})
+    data = sealed(sink.getvalue(), _CHECKSUM)
+    create(file, data)
+    files = sum("add" in action for action in actions)
+    write_hint(hint, version, actions=rows.num_rows, size=len(data), files=files)
+
+
+def as_rows(actions: Sequence[Action]) -> pa.Table:
+    """Actions as the rows of a checkpoint."""
+    return pa.Table.from_pylist([{**dict.fromkeys(_SCHEMA.names), **action} for action in actions], _SCHEMA)
+
+
+def live_actions(file: Path) -> list[Action] | None:
+    """The actions of a checkpoint but for the removals; None when it is not there or is broken."""
+    rows = _read(file, _LIVE)
+    if rows is None:
+        return None
+    found = rows.to_pylist(maps_as_pydicts="strict")
+    return [{name: _plain(body) for name, body in row.items() if body is not None} for row in found]
+
+
+def removed_actions(file: Path, since: int) -> pa.Table:
+    """The removals of a checkpoint, as its rows, of files removed at `since` (ms) or later; none if it is broken."""
+    rows = _read(file, ["remove"])
+    if rows is None:
+        return _SCHEMA.empty_table()
+    kept = rows.filter(pc.greater_equal(pc.struct_field(rows["remove"], "deletionTimestamp"), since))["remove"]
+    empty = {name: pa.nulls(len(kept), _SCHEMA.field(name).type) for name in _SCHEMA.names}
+    return pa.table({**empty, "remove": kept.cast(_SCHEMA.field("remove").type)}, schema=_SCHEMA)
+
+
+def _read(file: Path, columns: Sequence[str]) -> pa.Table | None:
+    try:
+        data = file.read_bytes()
+        if _CHECKSUM.search(data) and not intact(data, _CHECKSUM):
+            log.warning("the checkpoint %s fails its checksum, and is passed over", file)
+            return None
+        return pq.read_table(io.BytesIO(data), columns=list(columns), page_checksum_verification=True)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        log.warning("the checkpoint %s does not read back, and is passed over: %s", file, error)
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """An action's members without those that are absent."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items() if inner is not None}
+    return value

@@ -1,0 +1,162 @@
+"""The one way in which a version of a table comes about, whichever engine computed its rows.
+
+    files of new rows ──────────────┐
+    {file: positions that go} ──────┼─> flush ─> deletion vectors ─> one log entry, put if absent ─> checkpoint at times
+    record (vector, digest, …) ─────┘
+
+The entry is the commit: until its file has its name nothing of the epoch is seen, and afterwards all of it. Data,
+vectors and folders are flushed to disk before, the entry and its folder with it: a commit that was reported survives a
+power cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from state_store.commits import Head
+from state_store.delta import log
+from state_store.delta.deletion_vectors import deleted_rows, write_vectors
+from state_store.delta.entry import rebuild_hint
+from state_store.delta.log_upkeep import make_checkpoint
+from state_store.delta.snapshot import read_snapshot
+from state_store.delta.statistics import loosened, row_count
+from state_store.errors import CommitConflict, CorruptState
+from state_store.failpoints import failpoint
+from state_store.tablespec import CHECKPOINT_INTERVAL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyroaring import BitMap64
+
+    from state_store.commits import CommitRecord
+    from state_store.delta.entry import Action
+    from state_store.delta.snapshot import Snapshot
+    from state_store.delta.staging import Staged
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a commit changes.
+
+    Attributes:
+        staged: files of new rows below the table, which no commit names yet.
+        retracted: {data file, relative to the table: positions of rows that go}.
+    """
+
+    staged: Staged | None = None
+    retracted: Mapping[str, BitMap64] = field(default_factory=dict)
+
+
+def commit(path: Path, head: Head, record: CommitRecord, rows: Rows) -> Head:
+    """Make the version after `head`: some rows come, some go, and `record` says what the table reflects now.
+
+    Returns:
+        the new head, its record with the identity of the table and of this commit.
+
+    Raises:
+        CommitConflict: another writer made that version. Nothing of this one is left.
+        CorruptState: a row that goes is not there, or the log is broken.
+    """
+    version = head.version + 1
+    with _Files(rows.staged) as files:
+        before = read_snapshot(path, head.version) if rows.retracted or not head.record.table else None
+        made = record.identified(before.table_id if before else head.record.table)
+        actions = [log.commit_info("WRITE", made), _transaction(path, made)]
+        if rows.staged is not None:
+            actions += rows.staged.flushed()
+        if before is not None and rows.retracted:
+            actions += _retracted(path, before, rows.retracted, files)
+        failpoint("before-log-entry")
+    # From here on the files may be named: what goes wrong leaves them alone, and clean-up finds out.
+    if not log.write_commit(path, version, actions):
+        files.discard()
+        raise conflict(path, head)
+    failpoint("after-log-entry")
+    if version % CHECKPOINT_INTERVAL == 0:
+        make_checkpoint(path, version)
+    return Head(version, made)
+
+
+class _Files:
+    """The files of a commit that nothing names yet: removed when it comes to nothing."""
+
+    def __init__(self, staged: Staged | None) -> None:
+        self._staged = staged
+        self.vectors: Path | None = None
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.discard()
+
+    def discard(self) -> None:
+        if self._staged is not None:
+            self._staged.discard()
+        if self.vectors is not None:
+            self.vectors.unlink(missing_ok=True)
+
+
+def _transaction(path: Path, record: CommitRecord) -> Action:
+    """Delta's own guard against a commit made twice, for tools that look at it."""
+    return {"txn": {"appId": f"strandline/{path.name}", "version": record.epoch, "lastUpdated": log.now_ms()}}
+
+
+def _retracted(path: Path, before: Snapshot, retracted: Mapping[str, BitMap64], files: _Files) -> list[Action]:
+    """The actions that take rows away; a file that is left without rows goes whole."""
+    live = {unquote(name): body for name, body in before.files.items()}
+    vectors: dict[str, BitMap64] = {}
+    actions: list[Action] = []
+    for name, positions in retracted.items():
+        body = live.get(name)
+        if body is None:
+            raise _not_there(path, f"no file '{name}' belongs to it")
+        gone = _merged(path, body, positions)
+        actions.append({"remove": _removal(body)})
+        if len(gone) < row_count(body):
+            vectors[name] = gone
+    if not vectors:
+        return actions
+    written = write_vectors(path, vectors)
+    files.vectors = written.path
+    for name, descriptor in written.descriptors.items():
+        kept = {**live[name], "dataChange": True, "modificationTime": log.now_ms(), "deletionVector": descriptor}
+        actions.append({"add": {**kept, "stats": loosened(live[name]["stats"])}})
+    return actions
+
+
+def _merged(path: Path, body: Mapping[str, Any], positions: BitMap64) -> BitMap64:
+    """The positions gone from a file after this commit."""
+    if not positions or positions.max() >= row_count(body):
+        raise _not_there(path, f"'{body['path']}' has no such rows")
+    if body.get("deletionVector") is None:
+        return positions
+    before = deleted_rows(path, body["deletionVector"])
+    if not before.isdisjoint(positions):
+        raise _not_there(path, f"rows of '{body['path']}' were deleted before")
+    return before | positions
+
+
+def _removal(body: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: body[name] for name in ("path", "partitionValues", "size", "deletionVector", "tags") if name in body}
+    return {**kept, "deletionTimestamp": log.now_ms(), "dataChange": True, "extendedFileMetadata": True}
+
+
+def _not_there(path: Path, why: str) -> CorruptState:
+    return CorruptState(
+        f"rows of '{path.name}' that go are not there: {why}", where=str(path), hint=rebuild_hint(path.name)
+    )
+
+
+def conflict(path: Path, head: Head) -> CommitConflict:
+    """The error of a writer that was not the first to commit after `head`."""
+    return CommitConflict(
+        f"another writer has committed to '{path.name}' since version {head.version}",
+        where=str(path),
+        hint="run the refresh again; two pipelines must not write one table",
+    )

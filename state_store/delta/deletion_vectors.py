@@ -1,0 +1,130 @@
+"""Deletion vectors: the deleted rows of a data file, as Delta's protocol stores them.
+
+A vector is a set of row positions in a 64-bit Roaring bitmap, in a file beside the data or in the log itself:
+
+    deletion_vector_<uuid>.bin      0x01 | for each vector: size (4 bytes) | content | CRC-32 of the content
+    content                         magic (4 bytes) | the bitmap in Roaring's portable form
+
+Sizes and checksums are big-endian, the content little-endian.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID, uuid4
+
+from pyroaring import BitMap64
+
+from state_store.errors import CorruptState, VersionGone
+from state_store.files import write_new
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_MAGIC: Final = struct.pack("<i", 1681511377)
+"""The mark of Delta's 64-bit bitmap in Roaring's portable form."""
+_FILE_FORMAT: Final = b"\x01"
+
+_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_TO_B85: Final = str.maketrans(_Z85, _B85)
+_TO_Z85: Final = str.maketrans(_B85, _Z85)
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """A file of vectors that no commit names yet.
+
+    Attributes:
+        descriptors: {data file: the `deletionVector` of its action}.
+    """
+
+    path: Path
+    descriptors: Mapping[str, Mapping[str, Any]]
+
+
+def write_vectors(table: Path, vectors: Mapping[str, BitMap64]) -> VectorFile:
+    """Write the vectors of several data files into one file below the table, and flush it."""
+    name = uuid4()
+    data, descriptors = bytearray(_FILE_FORMAT), {}
+    for file, positions in vectors.items():
+        content = _MAGIC + positions.serialize()
+        descriptors[file] = {
+            "storageType": "u",
+            "pathOrInlineDv": base64.b85encode(name.bytes).decode().translate(_TO_Z85),
+            "offset": len(data),
+            "sizeInBytes": len(content),
+            "cardinality": len(positions),
+        }
+        data += struct.pack(">i", len(content)) + content + struct.pack(">I", zlib.crc32(content))
+    path = table / f"deletion_vector_{name}.bin"
+    write_new(path, bytes(data))
+    return VectorFile(path, descriptors)
+
+
+def deleted_rows(table: Path, descriptor: Mapping[str, Any]) -> BitMap64:
+    """The positions of the rows that a vector deletes.
+
+    Args:
+        descriptor: the `deletionVector` of an action in the log.
+
+    Raises:
+        VersionGone: the vector's file is gone.
+        CorruptState: the vector is broken, or lies outside the table.
+    """
+    try:
+        positions = _decoded(_bytes(table, descriptor))
+        expected = int(descriptor["cardinality"])
+    except FileNotFoundError as error:
+        raise VersionGone(f"a deletion vector of '{table.name}' is gone", where=str(table)) from error
+    except (struct.error, ValueError, KeyError, TypeError, OSError, MemoryError) as error:
+        raise CorruptState(f"a deletion vector of '{table.name}' does not read back", where=str(table)) from error
+    if len(positions) != expected:
+        raise CorruptState(f"a deletion vector of '{table.name}' has lost rows", where=str(table))
+    return positions
+
+
+def vector_file(table: Path, descriptor: Mapping[str, Any]) -> Path | None:
+    """The file that holds a vector; None for one that is in the log itself."""
+    if descriptor["storageType"] == "i":
+        return None
+    text = str(descriptor["pathOrInlineDv"])
+    prefix, name = text[:-20], UUID(bytes=_z85(text[-20:]))
+    folder = table / prefix if prefix.isalnum() else table
+    return folder / f"deletion_vector_{name}.bin"
+
+
+def _bytes(table: Path, descriptor: Mapping[str, Any]) -> bytes:
+    size = int(descriptor["sizeInBytes"])
+    match descriptor["storageType"]:
+        case "i":
+            return _z85(str(descriptor["pathOrInlineDv"]))[:size]
+        case "u":
+            file = vector_file(table, descriptor)
+            assert file is not None
+            with file.open("rb") as opened:
+                opened.seek(int(descriptor.get("offset") or 0))
+                (stored,) = struct.unpack(">i", opened.read(4))
+                if stored != size:
+                    raise CorruptState(f"a deletion vector of '{table.name}' has another size", where=str(file))
+                content, checksum = opened.read(size), opened.read(4)
+            if struct.unpack(">I", checksum)[0] != zlib.crc32(content):
+                raise CorruptState(f"a deletion vector of '{table.name}' fails its checksum", where=str(file))
+            return content
+        case other:
+            raise CorruptState(f"a deletion vector of '{table.name}' lies elsewhere (type '{other}')", where=str(table))
+
+
+def _z85(text: str) -> bytes:
+    return base64.b85decode(text.translate(_TO_B85))
+
+
+def _decoded(content: bytes) -> BitMap64:
+    if content[:4] != _MAGIC:
+        raise ValueError(content[:4])
+    return BitMap64.deserialize(content[4:])

@@ -1,0 +1,68 @@
+"""The bytes of a log entry: one JSON action a line, and a checksum over all of them.
+
+    {"commitInfo": {…, "userMetadata": "{\\"strandline\\":{\\"crc\\":\\"1f2e3d4c\\", …}}"}}
+    {"txn": …}  {"add": …}  {"remove": …}
+
+The checksum stands in our record. So a flipped bit anywhere in an entry of ours is noticed, also in the name of a file.
+Entries of other writers have none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from state_store.checksum import intact, sealed
+from state_store.commits import CommitRecord
+from state_store.errors import CorruptState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Action = dict[str, Any]
+
+ENGINE: Final = "Strandline"
+"""`engineInfo` of our commits: a second mark, so that a broken record is not taken for a foreign commit."""
+
+# The record is JSON inside JSON, so its quotes are escaped.
+_CHECKSUM: Final = re.compile(rb'\{\\"strandline\\":\{\\"crc\\":\\"([0-9a-f]{8})\\"')
+
+
+def encode(actions: Sequence[Action]) -> bytes:
+    """The entry of these actions, of which the first carries the record."""
+    return sealed("".join(f"{json.dumps(action, separators=(',', ':'))}\n" for action in actions).encode(), _CHECKSUM)
+
+
+def decode(data: bytes, file: Path) -> tuple[list[Action], CommitRecord | None]:
+    """The actions of an entry, and our record; None when the entry is another writer's.
+
+    Raises:
+        CorruptState: the entry is not as it was written.
+    """
+    try:
+        actions = [json.loads(line) for line in data.splitlines() if line.strip()]
+    except ValueError as error:
+        raise _corrupt(file, "is not JSON") from error
+    if not actions or not all(isinstance(action, dict) for action in actions):
+        raise _corrupt(file, "is not a list of actions" if actions else "is empty")
+    info: Any = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    if not isinstance(info, dict):
+        raise _corrupt(file, "does not say what it is")
+    record = CommitRecord.from_json(info.get("userMetadata"))
+    if record is None and str(info.get("engineInfo", "")).startswith(ENGINE):
+        raise _corrupt(file, "has lost its record")
+    if record is not None and record.sealed and not intact(data, _CHECKSUM):
+        raise _corrupt(file, "fails its checksum")
+    return actions, record
+
+
+def _corrupt(file: Path, what: str) -> CorruptState:
+    table = file.parent.parent.name
+    return CorruptState(f"a commit of '{table}' {what}", where=str(file), hint=rebuild_hint(table))
+
+
+def rebuild_hint(table: str) -> str:
+    """The way out of a broken table."""
+    return f"restore the lake's folder from a backup, or drop '{table}' and create it again"

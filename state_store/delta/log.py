@@ -1,0 +1,250 @@
+"""Delta's log without a JVM: the newest version, the actions of one commit, and the commit that creates a table.
+
+    _delta_log/<version, 20 digits>.json                  one commit: see `entry`
+    _delta_log/<version, 20 digits>.checkpoint.parquet    everything up to a version: see `checkpoint`
+    _delta_log/_last_checkpoint                           where the newest of those is
+
+Reading a commit takes 0.1 ms, opening the table several; and a head is read before and after every epoch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from state_store.delta.entry import ENGINE, Action, decode, encode
+from state_store.delta.hint import hinted_version
+from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
+from state_store.files import create
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from state_store.commits import CommitRecord
+
+_LOG: Final = "_delta_log"
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """The absolute path of a data file, and the `deletionVector` of its deleted rows."""
+
+    path: Path
+    deletion_vector: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit: the files that it adds to the table and removes from it.
+
+    Attributes:
+        timestamp: milliseconds since the epoch, by the writer's clock.
+        record: our record, or None when the commit is not one of ours.
+        added: data files that belong to the table after it, of commits that change rows (compaction does not).
+        removed: data files that belonged to it before. A file in both has a new deletion vector.
+        change_files: files that list the changes, if the commit wrote any; then `added` and `removed` are not needed.
+    """
+
+    version: int
+    timestamp: int
+    operation: str
+    record: CommitRecord | None
+    added: tuple[DataFile, ...]
+    removed: tuple[DataFile, ...]
+    change_files: tuple[Path, ...]
+
+    @property
+    def only_adds(self) -> bool:
+        """True if the commit deletes no row."""
+        return not self.removed and all(file.deletion_vector is None for file in self.added)
+
+    @property
+    def changes_rows(self) -> bool:
+        """False for compaction, and for a commit that says something about the table only."""
+        return bool(self.added or self.removed or self.change_files)
+
+
+def newest_version(path: Path) -> int | None:
+    """The newest version of the table at `path`; None when there is no table."""
+    version = hinted_version(hint_file(path))
+    if version is None:
+        return max(_versions(path, _COMMIT), default=None)
+    # Checkpoints are at most some tens of commits apart: looking for each file is cheaper than listing a long log.
+    while commit_file(path, version + 1).exists():
+        version += 1
+    return version
+
+
+def read_commit(path: Path, version: int) -> Commit:
+    """The commit of `version`.
+
+    Raises:
+        TableMissing: there is no table.
+        VersionGone: the log no longer holds the version, or does not hold it yet.
+        CorruptState: the commit is broken, or names a file outside the table.
+    """
+    actions, record = _read(path, version)
+    try:
+        return _commit(path, version, actions, record)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptState(
+            f"a commit of '{path.name}' does not read back", where=str(commit_file(path, version))
+        ) from error
+
+
+def read_ours(path: Path, version: int) -> Commit:
+    """The commit of `version`, which must be ours or change no rows; errors as of `read_commit`.
+
+    Raises:
+        ForeignWrite: another tool changed rows.
+    """
+    commit = read_commit(path, version)
+    if commit.record is None and commit.changes_rows:
+        raise ForeignWrite(
+            f"version {version} of '{path.name}' is not ours: another tool's {commit.operation or 'commit'} "
+            "changed its rows",
+            where=str(path),
+            hint=f"its rows no longer follow from its inputs: drop '{path.name}' and create it again",
+        )
+    return commit
+
+
+def read_actions(path: Path, version: int) -> list[Action]:
+    """The actions of the commit of `version`; errors as of `read_commit`."""
+    return _read(path, version)[0]
+
+
+def write_commit(path: Path, version: int, actions: Sequence[Action]) -> bool:
+    """Make `version`, flushed to disk; False, and nothing written, when it is there. `commit_info` is the first."""
+    return create(commit_file(path, version), encode(actions))
+
+
+def commit_info(operation: str, record: CommitRecord) -> Action:
+    """The action that says what a commit is, and carries its record."""
+    info = {"timestamp": now_ms(), "operation": operation, "operationParameters": {}, "engineInfo": ENGINE}
+    return {"commitInfo": {**info, "userMetadata": record.to_json()}}
+
+
+def create_table(path: Path, schema_json: str, properties: Mapping[str, str], record: CommitRecord) -> bool:
+    """Write version 0: the schema and no rows. Atomic; False when the table exists.
+
+    It is not left to a Delta library: Spark takes seconds for it, and delta-rs requires every reader to know the
+    VARIANT type as soon as deletion vectors are on.
+
+    Args:
+        schema_json: the schema in Delta's (and Spark's) JSON form.
+        record: its `table` is the identity of the table.
+    """
+    vectors = properties.get("delta.enableDeletionVectors") == "true"
+    protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 4}
+    if vectors:
+        features = ["appendOnly", "changeDataFeed", "deletionVectors", "invariants"]
+        protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+        protocol |= {"readerFeatures": ["deletionVectors"], "writerFeatures": features}
+    metadata = {
+        "id": record.table,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema_json,
+        "partitionColumns": [],
+        "configuration": dict(properties),
+        "createdTime": now_ms(),
+    }
+    (path / _LOG).mkdir(parents=True, exist_ok=True)
+    return write_commit(path, 0, [commit_info("CREATE TABLE", record), {"protocol": protocol}, {"metaData": metadata}])
+
+
+def new_table_id() -> str:
+    """The identity of a table that is made anew."""
+    return str(uuid.uuid4())
+
+
+def missing(path: Path) -> TableMissing:
+    """The error for a table that is not there."""
+    return TableMissing(
+        f"there is no table '{path.name}'", where=str(path), hint="run its pipeline once, or check the lake's root"
+    )
+
+
+def commit_file(path: Path, version: int) -> Path:
+    """The file of one commit."""
+    return path / _LOG / f"{version:020d}.json"
+
+
+def checkpoint_file(path: Path, version: int) -> Path:
+    """The file of the checkpoint of one version."""
+    return path / _LOG / f"{version:020d}.checkpoint.parquet"
+
+
+def hint_file(path: Path) -> Path:
+    """The file that names the last checkpoint."""
+    return path / _LOG / "_last_checkpoint"
+
+
+def checkpoints(path: Path, upto: int) -> list[int]:
+    """The versions up to `upto` that have a checkpoint, the newest first."""
+    return sorted((version for version in _versions(path, _CHECKPOINT) if version <= upto), reverse=True)
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def _versions(path: Path, name: re.Pattern[str]) -> list[int]:
+    try:
+        with os.scandir(path / _LOG) as entries:
+            return [int(found[1]) for entry in entries if (found := name.fullmatch(entry.name))]
+    except FileNotFoundError:
+        return []
+
+
+def _read(path: Path, version: int) -> tuple[list[Action], CommitRecord | None]:
+    file = commit_file(path, version)
+    try:
+        return decode(file.read_bytes(), file)
+    except FileNotFoundError:
+        if newest_version(path) is None:
+            raise missing(path) from None
+        raise VersionGone(
+            f"version {version} of '{path.name}' is not in its log", where=str(path), hint="read the table anew"
+        ) from None
+
+
+def _commit(path: Path, version: int, actions: list[Action], record: CommitRecord | None) -> Commit:
+    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    files: dict[str, list[DataFile]] = {"add": [], "remove": [], "cdc": []}
+    for action in actions:
+        for name, found in files.items():
+            body = action.get(name)
+            # A file that lists changes has the mark as well, always false: it is no data of the table.
+            if body and (name == "cdc" or body.get("dataChange", True)):
+                found.append(DataFile(inside(path, body["path"]), body.get("deletionVector")))
+    return Commit(
+        version=version,
+        timestamp=int(info.get("timestamp", 0)),
+        operation=str(info.get("operation", "")),
+        record=record,
+        added=tuple(files["add"]),
+        removed=tuple(files["remove"]),
+        change_files=tuple(file.path for file in files["cdc"]),
+    )
+
+
+def inside(path: Path, name: str) -> Path:
+    """The file that an action names. Ours are all below the table; a path outside it is refused.
+
+    Raises:
+        CorruptState: it is outside.
+    """
+    relative = Path(unquote(name))
+    if "://" in name or relative.is_absolute() or ".." in relative.parts:
+        raise CorruptState(f"the log of '{path.name}' names a file outside the table: '{name}'", where=str(path))
+    return path / relative

@@ -1,0 +1,42 @@
+"""Upkeep of the log: a checkpoint every now and then, so that opening a table costs the same at any age."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from state_store.delta import log
+from state_store.delta.checkpoint import as_rows, removed_actions, write_checkpoint
+from state_store.delta.snapshot import read_snapshot
+from state_store.errors import StoreError
+from state_store.failpoints import failpoint
+from state_store.tablespec import RECOVERY_HORIZON_DAYS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_log = logging.getLogger("strandline.store")
+
+_HORIZON_MS: Final = RECOVERY_HORIZON_DAYS * 86_400_000
+
+
+def make_checkpoint(path: Path, version: int) -> None:
+    """Write the checkpoint of `version`. A failure only makes the next start slower: the commits are still there."""
+    failpoint("before-checkpoint")
+    try:
+        live = read_snapshot(path, version).actions
+        hint = log.hint_file(path)
+        write_checkpoint(log.checkpoint_file(path, version), hint, version, live, _removed(path, version))
+    except (OSError, StoreError, pa.ArrowException) as error:
+        _log.warning("no checkpoint of '%s' at version %d: %s", path.name, version, error)
+    failpoint("after-checkpoint")
+
+
+def _removed(path: Path, version: int) -> pa.Table:
+    """The removals within the recovery horizon: those of the checkpoint before, and of the commits since."""
+    before = next(iter(log.checkpoints(path, upto=version - 1)), -1)
+    since = [action for number in range(before + 1, version + 1) for action in log.read_actions(path, number)]
+    kept = removed_actions(log.checkpoint_file(path, before), log.now_ms() - _HORIZON_MS)
+    return pa.concat_tables([kept, as_rows([action for action in since if "remove" in action])])

@@ -1,0 +1,92 @@
+"""The live files of a version of a table: the last checkpoint before it, and the commits since.
+
+    checkpoint(v)  ──>  files, table, protocol  ──commit v+1──> … ──commit n──>  snapshot of n
+
+A commit that removes a file and adds it again has given it another deletion vector.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from state_store.delta import log
+from state_store.delta.checkpoint import live_actions
+from state_store.errors import CorruptState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from state_store.delta.entry import Action
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table at one version.
+
+    Attributes:
+        files: {path as the log has it: the file's `add` action}.
+        transactions: {application: the `txn` action}.
+    """
+
+    version: int
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    transactions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def table_id(self) -> str:
+        """The identity that the table was given when it was made."""
+        return str(self.metadata["id"])
+
+    @property
+    def actions(self) -> list[Action]:
+        """What a checkpoint of it holds."""
+        live: list[Action] = [{"protocol": dict(self.protocol)}, {"metaData": dict(self.metadata)}]
+        live += [{"txn": dict(body)} for body in self.transactions.values()]
+        # In a checkpoint no file is news.
+        return live + [{"add": {**body, "dataChange": False}} for body in self.files.values()]
+
+    def after(self, version: int, actions: Sequence[Action]) -> Snapshot:
+        """The snapshot after the next commit."""
+        metadata, protocol = self.metadata, self.protocol
+        files, transactions = dict(self.files), dict(self.transactions)
+        for action in actions:
+            if "remove" in action:
+                files.pop(action["remove"]["path"], None)
+        for action in actions:
+            if "add" in action:
+                files[action["add"]["path"]] = action["add"]
+            metadata, protocol = action.get("metaData", metadata), action.get("protocol", protocol)
+            if "txn" in action:
+                transactions[action["txn"]["appId"]] = action["txn"]
+        return Snapshot(version, metadata, protocol, files, transactions)
+
+
+def read_snapshot(path: Path, version: int) -> Snapshot:
+    """The table at `version`.
+
+    Raises:
+        TableMissing: there is no table.
+        VersionGone: the log no longer holds the version, or does not hold it yet.
+        CorruptState: a commit since the last checkpoint is broken.
+    """
+    found = _from_checkpoint(path, version)
+    try:
+        for number in range(found.version + 1, version + 1):
+            found = found.after(number, log.read_actions(path, number))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptState(f"a commit of '{path.name}' does not read back", where=str(path)) from error
+    if "id" not in found.metadata:
+        raise CorruptState(f"the log of '{path.name}' says nothing about the table", where=str(path))
+    return found
+
+
+def _from_checkpoint(path: Path, version: int) -> Snapshot:
+    for number in log.checkpoints(path, upto=version):
+        actions = live_actions(log.checkpoint_file(path, number))
+        if actions is not None:
+            return Snapshot(-1).after(number, actions)
+    return Snapshot(-1)

@@ -1,0 +1,118 @@
+"""Statistics of a data file: its rows, and the smallest and largest values of some columns, from the Parquet footer.
+
+They stand in the action that adds the file, so that a reader of a few keys skips it unread. By Delta's protocol numbers
+are written as they are, dates and timestamps as ISO text, the latter rounded outwards to milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from state_store.errors import CorruptState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow.parquet as pq
+
+# A bound must be the value itself, so a long one is left out: it would make every log entry as long.
+_LONGEST_TEXT: Final = 128
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> str:
+    """The `stats` of an `add` action, as JSON text.
+
+    Args:
+        columns: names of stored columns, `__state.<field>` for a field of that struct. One whose values have no order
+            in the protocol, or no bounds in the footer, is left out.
+    """
+    smallest: dict[str, Any] = {}
+    largest: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    places = _places(footer)
+    for column in columns:
+        path = tuple(column.split(".")) if column in places else ()
+        bounds = _bounds(footer, places[column]) if path else None
+        if bounds is not None:
+            for kept, value in zip((smallest, largest, nulls), bounds, strict=True):
+                if value is not None:
+                    _put(kept, path, value)
+    text = {"numRecords": footer.num_rows, "minValues": smallest, "maxValues": largest, "nullCount": nulls}
+    return json.dumps(text, separators=(",", ":"))
+
+
+def row_count(action: Mapping[str, Any]) -> int:
+    """The rows of a data file, deleted ones included, by its `add` action.
+
+    Raises:
+        CorruptState: the action does not say.
+    """
+    try:
+        return int(json.loads(action["stats"])["numRecords"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptState(f"the log does not say how many rows '{action.get('path')}' has") from error
+
+
+def loosened(stats: str) -> str:
+    """The statistics of a file of which rows were deleted: the bounds still hold, and are no longer tight."""
+    return json.dumps({**json.loads(stats), "tightBounds": False}, separators=(",", ":"))
+
+
+def _places(footer: pq.FileMetaData) -> dict[str, int]:
+    """{path of a leaf column: its number}."""
+    return {footer.schema.column(number).path: number for number in range(footer.num_columns)}
+
+
+def _bounds(footer: pq.FileMetaData, place: int) -> tuple[Any, Any, int] | None:
+    """(smallest, largest, NULLs) over the row groups; the bounds are None when all values are NULL."""
+    lows, highs, nulls = [], [], 0
+    for chunk in _chunks(footer, place):
+        found = chunk.statistics
+        if found is None or found.null_count is None:
+            return None
+        nulls += found.null_count
+        if found.null_count == chunk.num_values:
+            continue
+        if not found.has_min_max:
+            return None
+        lows.append(found.min)
+        highs.append(found.max)
+    if not lows:
+        return None, None, nulls
+    low, high = _written(min(lows), upwards=False), _written(max(highs), upwards=True)
+    return None if low is None or high is None else (low, high, nulls)
+
+
+def _chunks(footer: pq.FileMetaData, place: int) -> Iterator[Any]:
+    return (footer.row_group(number).column(place) for number in range(footer.num_row_groups))
+
+
+def _written(value: Any, *, upwards: bool) -> Any:
+    """A bound as the protocol writes it; None for a value that has no such form."""
+    match value:
+        case bool() | bytes():
+            return None
+        case int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case str():
+            return value if len(value) <= _LONGEST_TEXT else None
+        case datetime():
+            plain = value.replace(microsecond=value.microsecond // 1000 * 1000, tzinfo=None)
+            if upwards and plain != value.replace(tzinfo=None):
+                plain += _MILLISECOND
+            return f"{plain.isoformat(timespec='milliseconds')}Z"
+        case date():
+            return value.isoformat()
+    return None
+
+
+def _put(kept: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for step in path[:-1]:
+        kept = kept.setdefault(step, {})
+    kept[path[-1]] = value

@@ -1,0 +1,1 @@
+"""Tables in a Spark session: rows, changes and commits, computed by Spark."""

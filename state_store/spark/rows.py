@@ -1,0 +1,185 @@
+"""Rows and changes of a table in Spark, read from the files that our log names.
+
+Delta's own reader computes a snapshot by Spark jobs for each new version, which costs more than an epoch; our log knows
+the files in a millisecond. Rows deleted in a file are left out by a join with its deletion vector, cut into runs:
+
+    rows (…, __file, __position)  ⟕  vectors (file, run, words)     run = position div 32,768; 512 words of 64 bits
+
+The changes of a commit follow from the same runs: a file that comes is its rows with weight +1, a file that goes its
+rows with −1, and one that gets another vector the rows by which the vectors differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+from pyspark.sql import functions as F
+
+from state_store.columns import FILE, POSITION, VERSION, WEIGHT
+from state_store.delta.deletion_vectors import deleted_rows
+from state_store.delta.staging import data_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from state_store.delta.log import Commit, DataFile
+    from state_store.delta.snapshot import Snapshot
+
+RUN: Final = 32_768
+"""The rows of a file that one bitmap covers: what one of Spark's own holds (`bitmap_construct_agg`)."""
+_VECTORS: Final = pa.schema(
+    {"file": pa.string(), "run": pa.int64(), "words": pa.list_(pa.int64()), VERSION: pa.int64(), WEIGHT: pa.int64()}
+)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of one file that a commit changes: those at `places`, or with `but` all others."""
+
+    file: str
+    places: BitMap64
+    version: int
+    weight: int
+    but: bool = False
+
+
+class TableFiles:
+    """The data files of one table, for one session.
+
+    Args:
+        schema: the stored columns.
+    """
+
+    def __init__(self, spark: SparkSession, path: Path, schema: StructType) -> None:
+        self._spark = spark
+        self._path = path
+        self._schema = schema
+
+    def rows(self, snapshot: Snapshot) -> DataFrame:
+        """The stored columns of all rows, and `__file` STRING, `__position` BIGINT.
+
+        Raises:
+            VersionGone: a deletion vector is gone; a data file that is gone is an AnalysisException.
+            CorruptState: a deletion vector is broken.
+        """
+        files = {unquote(name): body.get("deletionVector") for name, body in snapshot.files.items()}
+        if not files:
+            return self._none()
+        rows, urls = self._scan(files)
+        parts = [
+            _Part(urls[name], deleted_rows(self._path, vector), snapshot.version, -1)
+            for name, vector in files.items()
+            if vector is not None
+        ]
+        if not parts:
+            return rows
+        vectors = F.broadcast(self._vectors(parts)).alias("__v")
+        joined = rows.alias("__r").join(vectors, _same_run(), "left")
+        return joined.where(F.col("__v.words").isNull() | ~_contained()).select("__r.*")
+
+    def changes(self, commits: Iterable[Commit]) -> DataFrame:
+        """The changes of the commits, not consolidated: stored columns, `__weight` BIGINT, `_commit_version` BIGINT.
+
+        Raises: as `rows`.
+        """
+        parts = [part for commit in commits for part in self._parts(commit)]
+        if not parts:
+            marks = [F.lit(0).cast("bigint").alias(name) for name in (WEIGHT, VERSION)]
+            return self._none().select(*self._stored(), *marks)
+        rows, urls = self._scan({part.file for part in parts})
+        named = [replace(part, file=urls[part.file]) for part in parts]
+        some = [part for part in named if not part.but]
+        found = [self._all_but(rows, [part for part in named if part.but])] if len(some) < len(named) else []
+        if some:
+            vectors = F.broadcast(self._vectors(some)).alias("__v")
+            found.append(rows.alias("__r").join(vectors, _same_run()).where(_contained()))
+        selected = [each.select(*self._stored("__r."), f"__v.{WEIGHT}", f"__v.{VERSION}") for each in found]
+        return selected[0] if len(selected) == 1 else selected[0].unionAll(selected[1])
+
+    def _all_but(self, rows: DataFrame, parts: Sequence[_Part]) -> DataFrame:
+        """The rows of whole files but for some, with the marks of their parts."""
+        listed = self._spark.createDataFrame(
+            [(part.file, part.version, part.weight) for part in parts],
+            f"file STRING, {VERSION} BIGINT, {WEIGHT} BIGINT",
+        )
+        on = F.col(f"__r.{FILE}") == F.col("__v.file")
+        found = rows.alias("__r").join(F.broadcast(listed).alias("__v"), on)
+        some = [part for part in parts if part.places]
+        if not some:
+            return found
+        vectors = F.broadcast(self._vectors(some)).alias("__x")
+        same = _same_run("__x") & (F.col(f"__v.{VERSION}") == F.col(f"__x.{VERSION}"))
+        return found.join(vectors, same, "left").where(F.col("__x.words").isNull() | ~_contained("__x"))
+
+    def _parts(self, commit: Commit) -> list[_Part]:
+        """What a commit does to each file. No row is in two parts of one commit."""
+        before, after = ({self._name(file): file for file in files} for files in (commit.removed, commit.added))
+        parts = []
+        for name in before | after:
+            gone, there = (self._vector(files.get(name)) for files in (before, after))
+            if name in before and name in after:
+                marks = ((there - gone, -1), (gone - there, 1))
+                parts += [_Part(name, places, commit.version, weight) for places, weight in marks if places]
+            elif name in before:
+                parts.append(_Part(name, gone, commit.version, -1, but=True))
+            else:
+                parts.append(_Part(name, there, commit.version, 1, but=True))
+        return parts
+
+    def _name(self, file: DataFile) -> str:
+        return file.path.relative_to(self._path).as_posix()
+
+    def _vector(self, file: DataFile | None) -> BitMap64:
+        vector = None if file is None else file.deletion_vector
+        return BitMap64() if vector is None else deleted_rows(self._path, vector)
+
+    def _scan(self, names: Iterable[str]) -> tuple[DataFrame, dict[str, str]]:
+        """The rows of files with their places, and {file: the URL by which the rows call it}."""
+        scan = self._spark.read.schema(self._schema).parquet(*(str(self._path / name) for name in names))
+        # Spark lists a local file as file:///…, and calls it file:/… in its rows.
+        listed = [url.replace("file:///", "file:/", 1) for url in scan.inputFiles()]
+        urls = {data_file(self._path, url): url for url in listed}
+        place = [F.col("_metadata.file_path").alias(FILE), F.col("_metadata.row_index").alias(POSITION)]
+        return scan.select("*", *place), urls
+
+    def _vectors(self, parts: Sequence[_Part]) -> DataFrame:
+        table = pa.Table.from_pylist([row for part in parts for row in _runs(part)], _VECTORS)
+        return self._spark.createDataFrame(table)
+
+    def _none(self) -> DataFrame:
+        place = [F.lit(None).cast("string").alias(FILE), F.lit(None).cast("bigint").alias(POSITION)]
+        return self._spark.createDataFrame([], self._schema).select("*", *place)
+
+    def _stored(self, prefix: str = "") -> list[Column]:
+        return [F.col(f"{prefix}`{field.name.replace('`', '``')}`") for field in self._schema.fields]
+
+
+def _same_run(vectors: str = "__v") -> Column:
+    run = F.expr(f"__r.{POSITION} DIV {RUN}")
+    return (F.col(f"__r.{FILE}") == F.col(f"{vectors}.file")) & (run == F.col(f"{vectors}.run"))
+
+
+def _contained(vectors: str = "__v") -> Column:
+    """The condition that the row's bit is set in its run's bitmap."""
+    word = f"get({vectors}.words, CAST(__r.{POSITION} % {RUN} DIV 64 AS INT))"
+    return F.expr(f"shiftright({word}, CAST(__r.{POSITION} % 64 AS INT)) & 1 = 1")
+
+
+def _runs(part: _Part) -> Iterable[Mapping[str, Any]]:
+    """The positions of a part, at least one, as rows of `_VECTORS`."""
+    positions = np.array(part.places.to_array(), np.int64)
+    runs, firsts = np.unique(positions // RUN, return_index=True)
+    for run, places in zip(runs.tolist(), np.split(positions, firsts[1:]), strict=True):
+        bits = np.zeros(RUN, np.uint8)
+        bits[places - run * RUN] = 1
+        words = np.packbits(bits, bitorder="little").view(np.int64).tolist()
+        yield {"file": part.file, "run": run, "words": words, VERSION: part.version, WEIGHT: part.weight}
