@@ -12,9 +12,8 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport
-from jobs.run.orphans import end_orphan, noted_jvm
+from jobs.run.orphans import noted_jvm, sole_writer
 from state_store.layout import Lake
-from state_store.lock import writer_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,6 +34,7 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
     Raises:
         PipelineMissing: no definitions belong to that name.
         WriterBusy: another process runs the pipeline.
+        LockLost: the file of its lock was taken from under it.
         ViewsStopped: some views failed, the others are fresh.
         StrandlineError: a source failed; what was committed before stays, a rerun goes on from there.
     """
@@ -66,19 +66,20 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
 
     levels = maintained(definitions, catalog)
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
-    note = lake.lock(name).with_suffix(".jvm")
-    with writer_lock(lake.lock(name), writer):
-        end_orphan(note)
-        with _session(settings, spark) as session, noted_jvm(session, note):
-            from jobs.functions.python.register import Library
-            from jobs.ingest import source
-            from jobs.ivm.refresh.context import RunContext
-            from jobs.run.stream import PipelineStream
+    with (
+        sole_writer(lake, name, writer) as lock,
+        _session(settings, spark) as session,
+        noted_jvm(session, lock),
+    ):
+        from jobs.functions.python.register import Library
+        from jobs.ingest import source
+        from jobs.ivm.refresh.context import RunContext
+        from jobs.run.stream import PipelineStream
 
-            source.register(session)
-            functions = Library(catalog.functions.values(), settings.functions.modules)
-            context = RunContext(session, lake, writer, functions)
-            yield PipelineStream(context, settings, name, definitions, levels), began
+        source.register(session)
+        functions = Library(catalog.functions.values(), settings.functions.modules)
+        context = RunContext(session, lake, writer, functions)
+        yield PipelineStream(context, settings, name, definitions, levels, lock), began
 
 
 @contextmanager

@@ -105,9 +105,9 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
         return f"'{statement.name}' is not there"
     definition = catalog.get(statement.name)
     _check_kind(statement, definition)
-    from state_store.lock import writer_lock
+    from jobs.run.orphans import sole_writer
 
-    with writer_lock(lake.lock(definition.pipeline), f"drop/{os.getpid()}"):
+    with sole_writer(lake, definition.pipeline, f"drop/{os.getpid()}"):
         shared = _unshared(definition, catalog)
         gone = catalog.remove(definition.name)
         for table in (*table_paths(definition, lake), *(lake.table(name) for name in sorted(shared))):
