@@ -33,6 +33,7 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
 
     Raises:
         PipelineMissing: no definitions belong to that name.
+        CorruptState: the file of a definition that it needs is broken.
         WriterBusy: another process runs the pipeline.
         LockLost: the file of its lock was taken from under it.
         ViewsStopped: some views failed, the others are fresh.
@@ -57,6 +58,7 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
     began = time.monotonic()
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
+    catalog.check_pipeline(name)
     definitions = catalog.pipeline(name)
     if not definitions:
         missing = UnknownName.among("pipeline", name, catalog.pipelines())

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import NotSupported, SqlError
 from jobs.sql.syntax import CreateSource, CreateView, Drop, InsertSelect
+from state_store.layout import name_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from jobs.catalog.catalog import Catalog
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 Defining = CreateSource | CreateView | InsertSelect
-Outcome = Literal["created", "replaced", "unchanged"]
+Outcome = Literal["created", "replaced", "unchanged", "repaired"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
     Raises:
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
         SqlError: the definition is refused, or its formats cannot hold it; the catalog is unchanged.
+        CorruptState: the file of a definition that it needs is broken.
     """
     from jobs.session.define.analyze import define
 
@@ -64,6 +67,8 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
         from jobs.ingest.formats.format import check_source
 
         check_source(definition)
+    if definition.name in catalog.broken:
+        return _repair(definition, catalog, lake)
     existing = catalog.find(definition.name)
     if existing is None:
         catalog.add(definition)
@@ -76,6 +81,17 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
     return Change("replaced", definition)
 
 
+def _repair(definition: Definition, catalog: Catalog, lake: Lake) -> Change:
+    """Put a definition in the place of its broken file; it stays in its pipeline, as far as that is known."""
+    from jobs.session.repair import check_repaired
+
+    check_repaired(definition, catalog, lake)
+    pipeline = catalog.pipeline_of(catalog.broken[definition.name])
+    definition = replace(definition, pipeline=pipeline or definition.pipeline)
+    catalog.add(definition)
+    return Change("repaired", definition)
+
+
 def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None:
     """Create the topic of a source if absent. Raises SourceUnavailable: the broker does not answer."""
     from jobs.ingest.logs.open import open_log
@@ -86,7 +102,7 @@ def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None
 
 
 def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
-    """Forget a definition and delete its tables; the topic stays, as in ksqlDB.
+    """Forget a definition, whole or broken, and delete its tables; the topic stays, as in ksqlDB.
 
     Returns:
         The message for the user.
@@ -94,6 +110,7 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
     Raises:
         UnknownName: there is none of that name, and the statement does not say IF EXISTS.
         NameInUse: something else reads it.
+        CorruptState: a broken file may hold something that reads it.
         NotSupported: its kind differs from the statement's, or DELETE TOPIC.
         WriterBusy: its pipeline is running.
     """
@@ -101,51 +118,68 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
         raise NotSupported(
             "DELETE TOPIC is not supported yet", line=statement.line, column=statement.column, hint="leave it out"
         )
-    if statement.if_exists and catalog.find(statement.name) is None:
-        return f"'{statement.name}' is not there"
-    definition = catalog.get(statement.name)
-    _check_kind(statement, definition)
+    name = statement.name
+    if name not in catalog.broken:
+        if statement.if_exists and catalog.find(name) is None:
+            return f"'{name}' is not there"
+        _check_kind(statement, catalog.get(name))
+    with _stopped(name, catalog, lake):
+        shared = _unshared(name, catalog)
+        gone = catalog.remove(name)
+        for table in (*table_paths(name, lake), *(lake.table(each) for each in sorted(shared))):
+            _delete(table)
+    return "\n".join(f"'{each}' dropped" for each in gone)
+
+
+@contextmanager
+def _stopped(name: str, catalog: Catalog, lake: Lake) -> Iterator[None]:
+    """Hold the locks of the pipelines that may write the tables of `name`: of its own, or of all if its file is broken.
+
+    Raises:
+        WriterBusy: one is running.
+    """
     from jobs.run.orphans import sole_writer
 
-    with sole_writer(lake, definition.pipeline, f"drop/{os.getpid()}"):
-        shared = _unshared(definition, catalog)
-        gone = catalog.remove(definition.name)
-        for table in (*table_paths(definition, lake), *(lake.table(name) for name in sorted(shared))):
-            _delete(table)
-    return "\n".join(f"'{name}' dropped" for name in gone)
+    if name in catalog.broken:
+        pipelines = {*catalog.pipelines(), catalog.pipeline_of(catalog.broken[name])}
+    else:
+        pipelines = {catalog.get(name).pipeline}
+    with ExitStack() as locks:
+        for pipeline in sorted(each for each in pipelines if each is not None):
+            locks.enter_context(sole_writer(lake, pipeline, f"drop/{os.getpid()}"))
+        yield
 
 
 def _check_replacement(existing: Definition, lake: Lake) -> None:
     """Refuse to change what has rows in the lake (NotSupported): they were read with the former columns."""
-    if any((table / "_delta_log").exists() for table in table_paths(existing, lake)):
+    if any((table / "_delta_log").exists() for table in table_paths(existing.name, lake)):
         raise NotSupported(
             f"{described(existing)} has rows in the lake: changing it in place is not supported yet",
             hint="DROP it and CREATE it again: its topic is read from the beginning",
         )
 
 
-def table_paths(definition: Definition, lake: Lake) -> list[Path]:
-    """The tables of the lake that belong to this definition only, existing or not, in the order to drop them.
-
-    The rows go before the event log that they reflect, and that before its dead letters: after a kill in between, rows
-    that were left behind would seem to be ahead of a log that began anew.
-    """
-    if isinstance(definition, InsertQuery):
+def table_paths(name: str, lake: Lake) -> list[Path]:
+    """The tables in the lake that belong to this definition only, in the order to drop them."""
+    try:
+        there = [name_of(path.name) for path in lake.tables.iterdir()]
+    except FileNotFoundError:  # nothing has run yet
         return []
-    own = sorted(tables.own_tables(definition), key=lambda name: name != definition.name)
-    inner = [lake.tables.glob(pattern) for pattern in tables.inner_stages(definition)]
-    return [*map(lake.table, own), *chain.from_iterable(inner)]
+    return [lake.table(each) for each in tables.owned_by(name, there)]
 
 
-def _unshared(definition: Definition, catalog: Catalog) -> frozenset[str]:
-    """The shared tables that nothing reads once the definition is removed.
+def _unshared(name: str, catalog: Catalog) -> frozenset[str]:
+    """The shared tables that nothing reads once `name` is removed.
 
-    None of them when some plan cannot be made, as after a change of an input: keeping a table is safe.
+    None of them when some plan cannot be made, as after a change of an input, or is not known: keeping a table is safe.
     """
     from jobs.run.schedule import shared_tables
 
+    if catalog.broken:
+        return frozenset()
+    definition = catalog.get(name)
     try:
-        kept = [shared_tables(d, catalog) for d in catalog.pipeline(definition.pipeline) if d.name != definition.name]
+        kept = [shared_tables(d, catalog) for d in catalog.pipeline(definition.pipeline) if d.name != name]
         return shared_tables(definition, catalog).difference(*kept)
     except SqlError:
         return frozenset()
