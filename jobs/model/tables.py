@@ -20,6 +20,7 @@ from jobs.model.definitions import Definition, InsertQuery, Source
 _SHARED = "shared__"
 # After the name of a definition: the tables that belong to it.
 _BELOW = re.compile(r"__log|(__insert_[0-9]+)?(__stage_[0-9]+)?(__dead_letters)?")
+_MADE = re.compile(r"__(log|dead_letters|stage_[0-9]+|insert_[0-9]+)\Z")
 _INSERT_QUERY = re.compile(r"(.+)__insert_([0-9]+)", re.DOTALL)
 
 
@@ -79,6 +80,12 @@ def shared_stage(digest: str) -> str:
 def is_shared(table: str) -> bool:
     """True for the table of a stage that several views read."""
     return table.startswith(_SHARED)
+
+
+def is_made(name: str) -> bool:
+    """True for the names that only Strandline makes: of columns and relations inside rules, of shared stages, of all
+    that belongs to a definition. No definition may have one: it would own, or be, a table of another."""
+    return name.startswith("_") or is_shared(name) or _MADE.search(name) is not None
 
 
 def own_tables(definition: Definition) -> tuple[str, ...]:
