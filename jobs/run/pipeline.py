@@ -57,31 +57,35 @@ def follow(settings: Settings, name: str, stop: Event) -> RunReport:
 def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterator[tuple[PipelineStream, float]]:
     began = time.monotonic()
     lake = Lake(settings.lake)
-    catalog = Catalog(lake)
-    catalog.check_pipeline(name)
-    definitions = catalog.pipeline(name)
-    if not definitions:
-        missing = UnknownName.among("pipeline", name, catalog.pipelines())
-        raise PipelineMissing(missing.message, hint=missing.hint or "register one: strandline apply FILE.sql")
-    # Planning needs no session: a definition that cannot run is refused before a JVM starts.
-    from jobs.run.schedule import maintained
-
-    levels = maintained(definitions, catalog)
+    _definitions(name, Catalog(lake))  # no lock is made for a pipeline that is not there
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
-    with (
-        sole_writer(lake, name, writer) as lock,
-        _session(settings, spark) as session,
-        noted_jvm(session, lock),
-    ):
-        from jobs.functions.python.register import Library
-        from jobs.ingest import source
-        from jobs.ivm.refresh.context import RunContext
-        from jobs.run.stream import PipelineStream
+    with sole_writer(lake, name, writer) as lock:
+        # Read under the lock, which whoever replaces or drops a definition takes too: this is what stands.
+        catalog = Catalog(lake)
+        definitions = _definitions(name, catalog)
+        # Planning needs no session: a definition that cannot run is refused before a JVM starts.
+        from jobs.run.schedule import maintained
 
-        source.register(session)
-        functions = Library(catalog.functions.values(), settings.functions.modules)
-        context = RunContext(session, lake, writer, functions)
-        yield PipelineStream(context, settings, name, definitions, levels, lock), began
+        levels = maintained(definitions, catalog)
+        with _session(settings, spark) as session, noted_jvm(session, lock):
+            from jobs.functions.python.register import Library
+            from jobs.ingest import source
+            from jobs.ivm.refresh.context import RunContext
+            from jobs.run.stream import PipelineStream
+
+            source.register(session)
+            functions = Library(catalog.functions.values(), settings.functions.modules)
+            context = RunContext(session, lake, writer, functions)
+            yield PipelineStream(context, settings, name, definitions, levels, lock), began
+
+
+def _definitions(pipeline: str, catalog: Catalog) -> list[Definition]:
+    catalog.check_pipeline(pipeline)
+    definitions = catalog.pipeline(pipeline)
+    if not definitions:
+        missing = UnknownName.among("pipeline", pipeline, catalog.pipelines())
+        raise PipelineMissing(missing.message, hint=missing.hint or "register one: strandline apply FILE.sql")
+    return definitions
 
 
 @contextmanager

@@ -57,6 +57,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
 
     Raises:
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
+        WriterBusy: the pipeline of what it replaces is running.
         SqlError: the definition is refused, or its formats cannot hold it; the catalog is unchanged.
         CorruptState: the file of a definition that it needs is broken.
     """
@@ -75,9 +76,12 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
         return Change("created", definition)
     if existing == definition:
         return Change("unchanged", existing)
-    _check_replacement(existing, lake)
-    definition = replace(definition, pipeline=existing.pipeline)
-    catalog.replace(definition)
+    with _stopped(definition.name, catalog, lake):
+        definition = define(statement, catalog, pipeline)  # again: what it replaces may be another one by now
+        existing = catalog.get(definition.name)
+        _check_replacement(existing, lake)
+        definition = replace(definition, pipeline=existing.pipeline)
+        catalog.replace(definition)
     return Change("replaced", definition)
 
 
@@ -119,11 +123,11 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
             "DELETE TOPIC is not supported yet", line=statement.line, column=statement.column, hint="leave it out"
         )
     name = statement.name
-    if name not in catalog.broken:
-        if statement.if_exists and catalog.find(name) is None:
-            return f"'{name}' is not there"
-        _check_kind(statement, catalog.get(name))
     with _stopped(name, catalog, lake):
+        if name not in catalog.broken:
+            if statement.if_exists and catalog.find(name) is None:
+                return f"'{name}' is not there"
+            _check_kind(statement, catalog.get(name))
         shared = _unshared(name, catalog)
         gone = catalog.remove(name)
         for table in (*table_paths(name, lake), *(lake.table(each) for each in sorted(shared))):
@@ -133,21 +137,30 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
 
 @contextmanager
 def _stopped(name: str, catalog: Catalog, lake: Lake) -> Iterator[None]:
-    """Hold the locks of the pipelines that may write the tables of `name`: of its own, or of all if its file is broken.
+    """Hold the locks of the pipelines that may write the tables of `name`, with the catalog read under them.
 
     Raises:
         WriterBusy: one is running.
     """
     from jobs.run.orphans import sole_writer
 
-    if name in catalog.broken:
-        pipelines = {*catalog.pipelines(), catalog.pipeline_of(catalog.broken[name])}
-    else:
-        pipelines = {catalog.get(name).pipeline}
+    held: set[str] = set()
     with ExitStack() as locks:
-        for pipeline in sorted(each for each in pipelines if each is not None):
-            locks.enter_context(sole_writer(lake, pipeline, f"drop/{os.getpid()}"))
+        while waiting := _writers(name, catalog) - held:
+            for pipeline in sorted(waiting):
+                locks.enter_context(sole_writer(lake, pipeline, f"{name}/{os.getpid()}"))
+            held |= waiting
+            catalog.reload()
         yield
+
+
+def _writers(name: str, catalog: Catalog) -> set[str]:
+    """The pipelines that may write the tables of `name`: its own, or any if its file is broken."""
+    if name in catalog.broken:
+        owner = catalog.pipeline_of(catalog.broken[name])
+        return {*catalog.pipelines(), *([owner] if owner else [])}
+    found = catalog.find(name)
+    return {found.pipeline} if found else set()
 
 
 def _check_replacement(existing: Definition, lake: Lake) -> None:
