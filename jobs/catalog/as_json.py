@@ -36,7 +36,7 @@ def to_json(sequence: int, definition: Definition | Function) -> str:
     type_name = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
     values = {f.name: _plain(getattr(definition, f.name)) for f in fields(definition)}
     content = {"sequence": sequence, "type": type_name, "definition": values}
-    document = {"format": FORMAT, "crc": _checksum(content), **content}
+    document = {"format": FORMAT, "crc": checksum(content), **content}
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -55,7 +55,7 @@ def from_json(data: bytes, where: str) -> tuple[int, Definition | Function]:
                 where=where,
                 hint="use the version of Strandline that wrote it",
             )
-        if version != _WITHOUT_CHECKSUM and document.pop("crc") != _checksum(document):
+        if version != _WITHOUT_CHECKSUM and document.pop("crc") != checksum(document):
             raise CorruptState("the catalog file fails its checksum", where=where)
         cls = _CLASSES[document["type"]]
         values = {name: _value(name, value) for name, value in document["definition"].items()}
@@ -64,7 +64,7 @@ def from_json(data: bytes, where: str) -> tuple[int, Definition | Function]:
         raise CorruptState(f"the catalog file does not read back: {error}", where=where) from error
 
 
-def _checksum(content: Mapping[str, Any]) -> int:
+def checksum(content: Mapping[str, Any]) -> int:
     """The CRC-32 of the members' values: blanks and line ends of the file do not count."""
     return zlib.crc32(json.dumps(content, ensure_ascii=False, sort_keys=True).encode())
 

@@ -6,14 +6,15 @@ sees half a file. Reading takes no lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs.catalog import files
+from jobs.catalog import drops, files
 from jobs.catalog.as_json import to_json
 from jobs.catalog.broken import Broken
 from jobs.catalog.definitions import Definitions
+from jobs.catalog.drops import Drop
 from jobs.catalog.files import Content, Entry
 from jobs.catalog.lock import locked
 from jobs.functions.python.declared import calls
@@ -94,8 +95,13 @@ class Catalog(Definitions):
             self.get(definition.name)
             self._write(Entry(self._content.entries[definition.name].sequence, definition))
 
-    def remove(self, name: str) -> tuple[str, ...]:
-        """Remove `name` and the queries that insert into it, whole or broken, and return the removed names.
+    def remove(self, name: str, shared: Iterable[str] = ()) -> tuple[str, ...]:
+        """Drop `name` and the queries that insert into it, whole or broken, with their tables; the dropped names.
+
+        The writer's lock must be held. Killed at any moment, the drop has not begun, or the next change ends it.
+
+        Args:
+            shared: shared tables that nothing else reads.
 
         Raises:
             UnknownName: nothing of that name is defined.
@@ -104,11 +110,26 @@ class Catalog(Definitions):
         """
         with self._changing():
             removed = self._removed_with(name)
-            for each in removed:
-                self._path(each).unlink()
-            sync_folder(self._lake.catalog)
+            drops.begin(Drop(name, removed, tuple(sorted(shared))), self._lake)
+            self._finish_drops()
             self.reload()
             return removed
+
+    def finish_drops(self) -> tuple[str, ...]:
+        """End the drops of processes that were killed; the names that they dropped.
+
+        Another process that is dropping something is waited for.
+        """
+        if not drops.begun(self._lake):
+            return ()
+        with locked(self._lake.catalog):
+            return self._finish_drops()
+
+    def _finish_drops(self) -> tuple[str, ...]:
+        found = drops.begun(self._lake)
+        for drop in found:
+            drops.finish(drop, self._lake)
+        return tuple(name for drop in found for name in drop.removed)
 
     def _removed_with(self, name: str) -> tuple[str, ...]:
         """The names that go with `name`: the queries that insert into it, then itself. Raises as `remove`."""
@@ -154,6 +175,7 @@ class Catalog(Definitions):
     @contextmanager
     def _changing(self) -> Iterator[None]:
         with locked(self._lake.catalog):
+            self._finish_drops()
             self.reload()
             yield
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from jobs.catalog import drops
 from jobs.catalog.as_json import from_json
 from jobs.catalog.broken import Broken
 from jobs.model.definitions import Definition, Function, Source
@@ -50,13 +51,15 @@ class Content:
 
 
 def read(lake: Lake) -> Content:
-    """The content of a lake's catalog; a lake without one has an empty one."""
+    """The content of a lake's catalog, without what is being dropped; a lake without a catalog has an empty one."""
     entries, broken = _read_folder(lake.catalog)
     functions, broken_functions = _read_folder(lake.catalog / "functions", functions=True)
+    gone = {name for drop in drops.begun(lake) for name in drop.removed}
+    whole = (Entry(at, found) for at, found in entries if not isinstance(found, Function) and found.name not in gone)
     return Content(
-        _in_order(Entry(sequence, found) for sequence, found in entries if not isinstance(found, Function)),
+        _in_order(whole),
         {found.name: found for _, found in functions if isinstance(found, Function)},
-        broken,
+        {name: each for name, each in broken.items() if name not in gone},
         broken_functions,
     )
 

@@ -57,12 +57,11 @@ def follow(settings: Settings, name: str, stop: Event) -> RunReport:
 def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterator[tuple[PipelineStream, float]]:
     began = time.monotonic()
     lake = Lake(settings.lake)
-    _definitions(name, Catalog(lake))  # no lock is made for a pipeline that is not there
+    _loaded(name, lake)  # no lock is made for a pipeline that is not there
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
     with sole_writer(lake, name, writer) as lock:
         # Read under the lock, which whoever replaces or drops a definition takes too: this is what stands.
-        catalog = Catalog(lake)
-        definitions = _definitions(name, catalog)
+        catalog, definitions = _loaded(name, lake)
         # Planning needs no session: a definition that cannot run is refused before a JVM starts.
         from jobs.run.schedule import maintained
 
@@ -79,13 +78,16 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
             yield PipelineStream(context, settings, name, definitions, levels, lock), began
 
 
-def _definitions(pipeline: str, catalog: Catalog) -> list[Definition]:
+def _loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
+    """The catalog and the pipeline's definitions; drops that were killed are ended first."""
+    catalog = Catalog(lake)
+    catalog.finish_drops()
     catalog.check_pipeline(pipeline)
     definitions = catalog.pipeline(pipeline)
     if not definitions:
         missing = UnknownName.among("pipeline", pipeline, catalog.pipelines())
         raise PipelineMissing(missing.message, hint=missing.hint or "register one: strandline apply FILE.sql")
-    return definitions
+    return catalog, definitions
 
 
 @contextmanager

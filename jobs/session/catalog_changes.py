@@ -6,20 +6,17 @@ Defining the same again changes nothing, so a file can be run as often as one li
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from jobs.model import tables
+from jobs.catalog.drops import table_paths
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import NotSupported, SqlError
 from jobs.sql.syntax import CreateSource, CreateView, Drop, InsertSelect
-from state_store.layout import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from jobs.catalog.catalog import Catalog
     from jobs.model.settings import Settings
@@ -108,6 +105,8 @@ def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None
 def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
     """Forget a definition, whole or broken, and delete its tables; the topic stays, as in ksqlDB.
 
+    A drop of that name which was killed is ended.
+
     Returns:
         The message for the user.
 
@@ -123,15 +122,14 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
             "DELETE TOPIC is not supported yet", line=statement.line, column=statement.column, hint="leave it out"
         )
     name = statement.name
+    if name in catalog.finish_drops():
+        return f"'{name}' dropped"
     with _stopped(name, catalog, lake):
         if name not in catalog.broken:
             if statement.if_exists and catalog.find(name) is None:
                 return f"'{name}' is not there"
             _check_kind(statement, catalog.get(name))
-        shared = _unshared(name, catalog)
-        gone = catalog.remove(name)
-        for table in (*table_paths(name, lake), *(lake.table(each) for each in sorted(shared))):
-            _delete(table)
+        gone = catalog.remove(name, _unshared(name, catalog))
     return "\n".join(f"'{each}' dropped" for each in gone)
 
 
@@ -172,15 +170,6 @@ def _check_replacement(existing: Definition, lake: Lake) -> None:
         )
 
 
-def table_paths(name: str, lake: Lake) -> list[Path]:
-    """The tables in the lake that belong to this definition only, in the order to drop them."""
-    try:
-        there = [name_of(path.name) for path in lake.tables.iterdir()]
-    except FileNotFoundError:  # nothing has run yet
-        return []
-    return [lake.table(each) for each in tables.owned_by(name, there)]
-
-
 def _unshared(name: str, catalog: Catalog) -> frozenset[str]:
     """The shared tables that nothing reads once `name` is removed.
 
@@ -204,12 +193,3 @@ def _check_kind(statement: Drop, definition: Definition) -> None:
         raise NotSupported(
             f"{described(definition)} is no {statement.what.lower()}", line=statement.line, column=statement.column
         )
-
-
-def _delete(table: Path) -> None:
-    """Delete a table: its folder is renamed first, so a reader sees all of it or nothing."""
-    if not table.exists():
-        return
-    doomed = table.with_name(f".dropped-{os.getpid()}-{table.name}")
-    os.replace(table, doomed)
-    shutil.rmtree(doomed)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from jobs.catalog.drops import table_paths
 from jobs.ingest.logs.open import open_log
 from jobs.model.errors import NameInUse, NameTaken, NotSupported, SqlError, UnknownName
 from jobs.model.settings import Settings
 from jobs.serve.results import Message
-from jobs.session.catalog_changes import table_paths
 from jobs.session.interpreter import Interpreter
 from state_store.errors import WriterBusy
 from state_store.layout import Lake
