@@ -5,6 +5,7 @@ The lake is read when the location loads. After `strandline apply`, reload it (D
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -16,24 +17,24 @@ from orchestration.assets import pipeline_assets, topics
 from orchestration.launch import DrainClient
 from orchestration.roles import identifier
 from orchestration.translator import OWNERS, Translator
+from state_store.errors import CorruptState
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
+    from jobs.catalog.broken import Broken
     from jobs.model.settings import Settings
+
+log = logging.getLogger("strandline")
 
 
 def build(settings: Settings) -> dg.Definitions:
-    """The definitions of the lake that `settings` names.
-
-    Raises:
-        CorruptState: a definition in the catalog cannot be read.
-    """
+    """The definitions of the lake that `settings` names, without the pipelines that need a broken catalog file."""
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
-    pipelines = {name: catalog.pipeline(name) for name in catalog.pipelines()}
+    pipelines = {name: catalog.pipeline(name) for name in catalog.pipelines() if _is_whole(name, catalog)}
     everything = [definition for definitions in pipelines.values() for definition in definitions]
     translator = Translator(
-        everything,
+        catalog.definitions(),
         lake,
         on_kafka=settings.kafka.bootstrap_servers is not None,
         plan_of=lambda view: plan(view, catalog),
@@ -44,8 +45,9 @@ def build(settings: Settings) -> dg.Definitions:
         for name, definitions in pipelines.items()
         if (assets := pipeline_assets(name, definitions, translator, client)) is not None
     }
+    shown = [*topics(translator, everything), *map(_broken, catalog.broken.values())]
     return dg.Definitions(
-        assets=[*(topics(translator, everything) or [_nothing_yet(lake)]), *drained.values()],
+        assets=[*(shown or [_nothing_yet(lake)]), *drained.values()],
         jobs=[
             dg.define_asset_job(
                 f"drain_{identifier(name)}",
@@ -58,6 +60,21 @@ def build(settings: Settings) -> dg.Definitions:
         # seconds to start.
         executor=dg.in_process_executor,
     )
+
+
+def _is_whole(pipeline: str, catalog: Catalog) -> bool:
+    """True if no catalog file that the pipeline needs is broken; what is in the way is logged."""
+    try:
+        catalog.check_pipeline(pipeline)
+    except CorruptState as error:
+        log.warning("the pipeline '%s' is left out: %s", pipeline, error)
+        return False
+    return True
+
+
+def _broken(broken: Broken) -> dg.AssetSpec:
+    """The asset shown for a definition whose file is broken: it says how to mend it."""
+    return dg.AssetSpec(["broken", broken.name], description=str(broken.error()), owners=OWNERS)
 
 
 def _nothing_yet(lake: Lake) -> dg.AssetSpec:

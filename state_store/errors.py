@@ -9,6 +9,7 @@
     │   ├── InputReplaced             store.input_replaced        restore
     │   ├── CommitConflict            store.commit_conflict       retry
     │   ├── WriterBusy                store.writer_busy           retry
+    │   ├── LockLost                  store.lock_lost             retry
     │   ├── VectorMismatch            store.vector_mismatch       retry
     │   ├── NegativeWeight            store.negative_weight       stop
     │   └── CorruptState              store.corrupt               restore
@@ -115,6 +116,13 @@ class WriterBusy(StoreError):
     """Another process holds the writer's lock. Retry when it has ended."""
 
     code = "store.writer_busy"
+    action = Action.RETRY
+
+
+class LockLost(StoreError):
+    """The file of the writer's lock was removed or replaced while it was held. Retry: run again."""
+
+    code = "store.lock_lost"
     action = Action.RETRY
 
 

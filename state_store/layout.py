@@ -1,6 +1,6 @@
 """The layout of a lake: the path of everything in it. Nothing else joins paths.
 
-<lake>/catalog/<name>.json        definitions
+<lake>/catalog/<name>.json        definitions; functions/ holds those of users, dropping/ the drops not ended yet
 <lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages
 <lake>/topics/<topic>/            the local log
 <lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server
@@ -12,13 +12,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 
 def safe_name(name: str) -> str:
     """A file name for any SQL name: letters, digits, `_`, `-` and inner dots stay, the rest is percent-encoded."""
     encoded = quote(name, safe="")
     return encoded.replace(".", "%2E", 1) if encoded.startswith(".") else encoded
+
+
+def name_of(safe: str) -> str:
+    """The name that `safe_name` made a file name of."""
+    return unquote(safe)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """Definitions as JSON, the persisted form of the catalog.
 
-Format 1: `{"format": 1, "sequence": n, "type": "source"|"view"|"insert"|"function", "definition": {…}}`, where a column
-is `{"name", "type", "key"}` and a type is its text in SQL.
+Format 2: `{"format": 2, "crc": c, "sequence": n, "type": "source"|"view"|"insert"|"function", "definition": {…}}`. A
+column is `{"name", "type", "key"}`, a type is its text in SQL. `crc` is the CRC-32 of the members after it.
+
+Format 1 has no checksum. It is still read; a definition that changes is written in format 2.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -18,7 +21,8 @@ from jobs.model.types import SqlType
 from jobs.sql.types_text import parse_type
 from state_store.errors import CorruptState
 
-FORMAT = 1
+FORMAT = 2
+_WITHOUT_CHECKSUM = 1
 _CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery] | type[Function]] = {
     "source": Source,
     "view": View,
@@ -31,30 +35,38 @@ def to_json(sequence: int, definition: Definition | Function) -> str:
     """A definition and its place in the order of creation, as the text of a file."""
     type_name = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
     values = {f.name: _plain(getattr(definition, f.name)) for f in fields(definition)}
-    document = {"format": FORMAT, "sequence": sequence, "type": type_name, "definition": values}
+    content = {"sequence": sequence, "type": type_name, "definition": values}
+    document = {"format": FORMAT, "crc": checksum(content), **content}
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
-def from_json(text: str, where: str) -> tuple[int, Definition | Function]:
+def from_json(data: bytes, where: str) -> tuple[int, Definition | Function]:
     """The sequence number and the definition that `to_json` wrote.
 
     Raises:
-        CorruptState: the text is not such a document, or of a later format.
+        CorruptState: the data is not such a document, fails its checksum, or is of a later format.
     """
     try:
-        document = json.loads(text)
-        version = document["format"]
-        if version != FORMAT:
+        document = json.loads(data.decode())
+        version = document.pop("format")
+        if version not in (FORMAT, _WITHOUT_CHECKSUM):
             raise CorruptState(
                 f"the catalog file has format {version}, this Strandline reads {FORMAT}",
                 where=where,
                 hint="use the version of Strandline that wrote it",
             )
+        if version != _WITHOUT_CHECKSUM and document.pop("crc") != checksum(document):
+            raise CorruptState("the catalog file fails its checksum", where=where)
         cls = _CLASSES[document["type"]]
         values = {name: _value(name, value) for name, value in document["definition"].items()}
         return int(document["sequence"]), cls(**values)
-    except (ValueError, KeyError, TypeError, AttributeError, SqlError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SqlError) as error:
         raise CorruptState(f"the catalog file does not read back: {error}", where=where) from error
+
+
+def checksum(content: Mapping[str, Any]) -> int:
+    """The CRC-32 of the members' values: blanks and line ends of the file do not count."""
+    return zlib.crc32(json.dumps(content, ensure_ascii=False, sort_keys=True).encode())
 
 
 def _plain(value: Any) -> Any:

@@ -6,119 +6,84 @@ sees half a file. Reading takes no lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.catalog.as_json import from_json, to_json
+from jobs.catalog import drops, files
+from jobs.catalog.as_json import to_json
+from jobs.catalog.broken import Broken
+from jobs.catalog.definitions import Definitions
+from jobs.catalog.drops import Drop
+from jobs.catalog.files import Content, Entry
 from jobs.catalog.lock import locked
 from jobs.functions.python.declared import calls
-from jobs.model.definitions import Definition, Function, InsertQuery, Source
+from jobs.model import tables
+from jobs.model.definitions import Definition, Function, Source
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
 from state_store.files import replace, sync_folder
 from state_store.layout import Lake, safe_name
 
 
-@dataclass(frozen=True)
-class _Entry:
-    sequence: int
-    definition: Definition
-
-
-class Catalog:
+class Catalog(Definitions):
     """The definitions of one lake, as they were when it was loaded or last changed through this object."""
 
-    def __init__(self, lake: Lake) -> None:
-        """Load the definitions; a lake without a catalog has none.
-
-        Raises:
-            CorruptState: a file does not read back.
-        """
+    def __init__(self, lake: Lake, content: Content | None = None) -> None:
+        """Load the definitions, unless their content is given; a lake without a catalog has none."""
+        super().__init__(content or files.read(lake))
         self._lake = lake
-        self._entries: dict[str, _Entry] = {}
-        self._functions: dict[str, Function] = {}
-        self.reload()
 
     def reload(self) -> None:
         """Read the files again, to see what others defined."""
-        entries = []
-        for path in self._lake.catalog.glob("*.json"):
-            sequence, definition = from_json(path.read_text(encoding="utf-8"), where=str(path))
-            assert not isinstance(definition, Function)
-            entries.append(_Entry(sequence, definition))
-        entries.sort(key=lambda entry: entry.sequence)
-        self._entries = {entry.definition.name: entry for entry in entries}
-        self._functions = self._read_functions()
+        self._content = files.read(self._lake)
 
-    # --- reading ----------------------------------------------------------------------------------------------
+    def pipeline_of(self, broken: Broken) -> str | None:
+        """The pipeline that a broken file belongs to, as far as can be told; None if not."""
+        fed = tables.fed_stream(broken.name)
+        if fed is None:
+            return broken.pipeline(self._lake, self.pipelines())
+        if fed[0] in self.broken:
+            return self.pipeline_of(self.broken[fed[0]])
+        stream = self.find(fed[0])
+        return stream.pipeline if stream else None
 
-    def find(self, name: str) -> Definition | None:
-        """The definition of `name`, or None."""
-        entry = self._entries.get(name)
-        return entry.definition if entry else None
+    def check_pipeline(self, name: str) -> None:
+        """Check that no file is broken which a pipeline needs: its own definitions, what they read and call.
 
-    def get(self, name: str) -> Definition:
-        """The definition of `name`.
+        A broken file of which nobody can tell the pipeline may be all that a pipeline has which is not known otherwise.
 
         Raises:
-            UnknownName: nearest names proposed.
+            CorruptState: one is; the first of them.
         """
-        found = self.find(name)
-        if found is None:
-            raise UnknownName.among("stream, table or view", name, self.relations())
-        return found
+        definitions = self.pipeline(name)
+        for broken in self.broken.values():
+            owner = self.pipeline_of(broken)
+            read = any(not isinstance(d, Source) and broken.name in d.inputs for d in definitions)
+            if read or owner == name or (owner is None and not definitions):
+                raise broken.error()
+        for function in self.broken_functions.values():
+            if any(not isinstance(d, Source) and calls(d.query, function.name) for d in definitions):
+                raise function.error()
 
-    def names(self) -> tuple[str, ...]:
-        """All names, in the order of creation; queries that insert into streams are among them."""
-        return tuple(self._entries)
-
-    def relations(self) -> tuple[str, ...]:
-        """The names that a query can read: sources and views."""
-        return tuple(d.name for d in self.definitions() if not isinstance(d, InsertQuery))
-
-    def definitions(self) -> list[Definition]:
-        """All definitions, in the order of creation: none reads a later one."""
-        return [entry.definition for entry in self._entries.values()]
-
-    def pipeline(self, name: str) -> list[Definition]:
-        """The definitions of one pipeline, in the order of creation."""
-        return [d for d in self.definitions() if d.pipeline == name]
-
-    def pipelines(self) -> tuple[str, ...]:
-        """The names of the pipelines, in the order of their first definition."""
-        return tuple(dict.fromkeys(d.pipeline for d in self.definitions()))
-
-    def readers(self, name: str) -> tuple[str, ...]:
-        """The views and insert queries that read `name`."""
-        return tuple(d.name for d in self.definitions() if not isinstance(d, Source) and name in d.inputs)
-
-    def insert_queries(self, target: str) -> tuple[InsertQuery, ...]:
-        """The queries that insert into `target`, by number."""
-        return tuple(d for d in self.definitions() if isinstance(d, InsertQuery) and d.target == target)
-
-    @property
-    def functions(self) -> Mapping[str, Function]:
-        """The functions that users wrote, by upper-case name, in the order of names."""
-        return self._functions
-
-    def callers(self, function: str) -> tuple[str, ...]:
-        """The views and insert queries that call the function of that upper-case name."""
-        return tuple(d.name for d in self.definitions() if not isinstance(d, Source) and calls(d.query, function))
+    def supposing(self, definition: Definition | Function) -> Catalog:
+        """The catalog with this definition in place of the broken file of its name. Nothing is written."""
+        if isinstance(definition, Function):
+            return Catalog(self._lake, self._content.with_function(definition))
+        return Catalog(self._lake, self._content.with_entry(Entry(0, definition)))
 
     # --- changing ---------------------------------------------------------------------------------------------
 
     def add(self, definition: Definition) -> None:
-        """Add a definition, last in the order of creation.
+        """Add a definition, last in the order of creation; a broken file of that name is replaced.
 
         Raises:
             NameTaken: the name is defined already.
         """
         with self._changing():
-            if definition.name in self._entries:
+            if definition.name in self._content.entries:
                 raise NameTaken(f"'{definition.name}' is defined already", hint="drop it first, or use another name")
-            sequence = max((entry.sequence for entry in self._entries.values()), default=0) + 1
-            self._write(_Entry(sequence, definition))
+            sequence = max((entry.sequence for entry in self._content.entries.values()), default=0) + 1
+            self._write(Entry(sequence, definition))
 
     def replace(self, definition: Definition) -> None:
         """Replace a definition, which keeps its place in the order of creation.
@@ -128,41 +93,69 @@ class Catalog:
         """
         with self._changing():
             self.get(definition.name)
-            self._write(_Entry(self._entries[definition.name].sequence, definition))
+            self._write(Entry(self._content.entries[definition.name].sequence, definition))
 
-    def remove(self, name: str) -> tuple[str, ...]:
-        """Remove `name` and the queries that insert into it, and return the removed names.
+    def remove(self, name: str, shared: Iterable[str] = ()) -> tuple[str, ...]:
+        """Drop `name` and the queries that insert into it, whole or broken, with their tables; the dropped names.
+
+        The writer's lock must be held. Killed at any moment, the drop has not begun, or the next change ends it.
+
+        Args:
+            shared: shared tables that nothing else reads.
 
         Raises:
             UnknownName: nothing of that name is defined.
             NameInUse: something else reads it.
+            CorruptState: a broken file may hold something that reads it.
         """
         with self._changing():
-            self.get(name)
-            readers = self.readers(name)
-            if readers:
-                raise NameInUse(
-                    f"'{name}' is read by {', '.join(repr(r) for r in readers)}", hint="drop what reads it first"
-                )
-            removed = (*(query.name for query in self.insert_queries(name)), name)
-            for each in removed:
-                self._path(each).unlink()
-                del self._entries[each]
-            sync_folder(self._lake.catalog)
+            removed = self._removed_with(name)
+            drops.begin(Drop(name, removed, tuple(sorted(shared))), self._lake)
+            self._finish_drops()
+            self.reload()
             return removed
 
+    def finish_drops(self) -> tuple[str, ...]:
+        """End the drops of processes that were killed; the names that they dropped.
+
+        Another process that is dropping something is waited for.
+        """
+        if not drops.begun(self._lake):
+            return ()
+        with locked(self._lake.catalog):
+            return self._finish_drops()
+
+    def _finish_drops(self) -> tuple[str, ...]:
+        found = drops.begun(self._lake)
+        for drop in found:
+            drops.finish(drop, self._lake)
+        return tuple(name for drop in found for name in drop.removed)
+
+    def _removed_with(self, name: str) -> tuple[str, ...]:
+        """The names that go with `name`: the queries that insert into it, then itself. Raises as `remove`."""
+        if name not in self.broken:
+            self.get(name)
+        readers = self.readers(name)
+        if readers:
+            raise NameInUse(
+                f"'{name}' is read by {', '.join(repr(r) for r in readers)}", hint="drop what reads it first"
+            )
+        whole, broken = self.whole_queries(name), self.broken_queries(name)
+        return (*(query.name for query in whole), *(each.name for each in broken), name)
+
     def put_function(self, function: Function) -> None:
-        """Define a function, or change one that nothing calls.
+        """Define a function, or change one that nothing calls; a broken file of that name is replaced.
 
         Raises:
             NameInUse: views or insert queries call the existing one.
         """
         with self._changing():
-            self._check_uncalled(function.name)
+            if function.name not in self.broken_functions:
+                self._check_uncalled(function.name)
             path = self._function_path(function.name)
             path.parent.mkdir(exist_ok=True)
             replace(path, to_json(0, function).encode())
-            self._functions = self._read_functions()
+            self.reload()
 
     def remove_function(self, name: str) -> None:
         """Remove a function.
@@ -172,16 +165,17 @@ class Catalog:
             NameInUse: views or insert queries call it.
         """
         with self._changing():
-            if name not in self._functions:
-                raise UnknownName.among("function", name, self._functions)
+            if name not in self.broken_functions and name not in self.functions:
+                raise UnknownName.among("function", name, self.functions)
             self._check_uncalled(name)
             self._function_path(name).unlink()
             sync_folder(self._lake.catalog)
-            del self._functions[name]
+            self.reload()
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
         with locked(self._lake.catalog):
+            self._finish_drops()
             self.reload()
             yield
 
@@ -191,20 +185,12 @@ class Catalog:
             names = ", ".join(repr(caller) for caller in callers)
             raise NameInUse(f"the function {function} is called by {names}", hint="drop what calls it first")
 
-    def _read_functions(self) -> dict[str, Function]:
-        found = {}
-        for path in sorted(self._lake.catalog.glob("functions/*.json")):
-            _, function = from_json(path.read_text(encoding="utf-8"), where=str(path))
-            assert isinstance(function, Function)
-            found[function.name] = function
-        return found
-
     def _function_path(self, name: str) -> Path:
         return self._lake.catalog / "functions" / f"{safe_name(name)}.json"
 
     def _path(self, name: str) -> Path:
         return self._lake.catalog / f"{safe_name(name)}.json"
 
-    def _write(self, entry: _Entry) -> None:
+    def _write(self, entry: Entry) -> None:
         replace(self._path(entry.definition.name), to_json(entry.sequence, entry.definition).encode())
-        self._entries[entry.definition.name] = entry
+        self._content = self._content.with_entry(entry)

@@ -12,10 +12,16 @@ A view or query may have inner stages `v__stage_1`, …; a stage that several vi
 
 from __future__ import annotations
 
-from jobs.model.definitions import Definition, InsertQuery, Source, View
-from state_store.layout import safe_name
+import re
+from collections.abc import Iterable
+
+from jobs.model.definitions import Definition, InsertQuery, Source
 
 _SHARED = "shared__"
+# After the name of a definition: the tables that belong to it.
+_BELOW = re.compile(r"__log|(__insert_[0-9]+)?(__stage_[0-9]+)?(__dead_letters)?")
+_MADE = re.compile(r"__(log|dead_letters|stage_[0-9]+|insert_[0-9]+)\Z")
+_INSERT_QUERY = re.compile(r"(.+)__insert_([0-9]+)", re.DOTALL)
 
 
 def event_log(source: Source) -> str:
@@ -39,11 +45,31 @@ def inner_stage(view: str, number: int) -> str:
     return f"{view}__stage_{number}"
 
 
-def inner_stages(definition: Source | View) -> tuple[str, ...]:
-    """Patterns, as of folders' names, of the inner stages below a view, and below the queries into a stream."""
-    name = safe_name(definition.name)
-    below_queries = f"{name}__insert_[0-9]*__stage_[0-9]*"
-    return (f"{name}__stage_[0-9]*", below_queries) if isinstance(definition, View) else (below_queries,)
+def owned_by(name: str, names: Iterable[str]) -> list[str]:
+    """Those of `names` that are tables of the definition `name`, of whatever kind it is; in the order to delete them.
+
+    The rows go before the event log that they reflect, and that before its dead letters: after a kill in between, rows
+    that were left behind would seem to be ahead of a log that began anew.
+    """
+    owned = [each for each in names if each.startswith(name) and _BELOW.fullmatch(each, len(name))]
+    first = (name, log_below(name), dead_letters(name))
+    return sorted(owned, key=lambda each: (first.index(each) if each in first else len(first), each))
+
+
+def insert_query(stream: str, number: int) -> str:
+    """A query into a stream; the first is number 1, or later where a view's own branches come first."""
+    return f"{stream}__insert_{number}"
+
+
+def fed_stream(name: str) -> tuple[str, int] | None:
+    """The stream and the number in the name of a query into a stream; None for any other name."""
+    found = _INSERT_QUERY.fullmatch(name)
+    return (found[1], int(found[2])) if found else None
+
+
+def definition_of(table: str) -> str:
+    """The definition that a table which a query can name belongs to: a relation, an event log, rows kept aside."""
+    return table.removesuffix("__dead_letters").removesuffix("__log")
 
 
 def shared_stage(digest: str) -> str:
@@ -54,6 +80,12 @@ def shared_stage(digest: str) -> str:
 def is_shared(table: str) -> bool:
     """True for the table of a stage that several views read."""
     return table.startswith(_SHARED)
+
+
+def is_made(name: str) -> bool:
+    """True for the names that only Strandline makes: of columns and relations inside rules, of shared stages, of all
+    that belongs to a definition. No definition may have one: it would own, or be, a table of another."""
+    return name.startswith("_") or is_shared(name) or _MADE.search(name) is not None
 
 
 def own_tables(definition: Definition) -> tuple[str, ...]:

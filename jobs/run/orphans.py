@@ -1,73 +1,129 @@
 """Ends the JVM that a killed driver left behind, before the next run starts.
 
 A JVM does not notice at once that its driver was killed, and until then it may still commit. So a run notes its JVM
-beside the writer's lock, and the next holder of the lock ends that JVM before it reads any head.
+beside the writer's lock, with the lock's token, and the next holder of the lock ends that JVM before it reads any head.
+
+Only a JVM whose lock was really taken over is ended. One with another token is of a run that may still be at work, when
+the file of its lock was taken from under it. One of another host or boot is not known by its pid here.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import signal
 import time
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from state_store.errors import WriterBusy
+from state_store.files import replace
+from state_store.lock import writer_lock
+from state_store.process import Process, process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from state_store.layout import Lake
+    from state_store.lock import WriterLock
+
+log = logging.getLogger("strandline")
 
 # A killed JVM is gone within milliseconds; a machine that swaps may take seconds.
 _GONE_WITHIN_SECONDS = 20.0
 
 
-def _started(pid: int) -> str | None:
-    """The start time of a live process in clock ticks, which with the pid identifies it; None if there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else fields[19]
+@contextmanager
+def sole_writer(lake: Lake, pipeline: str, owner: str) -> Iterator[WriterLock]:
+    """Hold the pipeline's writer's lock, with no JVM of a dead run left.
+
+    Raises:
+        WriterBusy: another process writes the pipeline.
+    """
+    with writer_lock(lake.lock(pipeline), owner) as lock:
+        end_orphan(_note_of(lock), lock)
+        yield lock
 
 
-def end_orphan(note: Path) -> bool:
-    """End the JVM that `note` names, if it is still alive.
+def end_orphan(note: Path, lock: WriterLock) -> bool:
+    """End the JVM that `note` names, if it is still alive and the lock was taken over from its run.
 
     Returns:
         True when there was one.
 
     Raises:
-        WriterBusy: it does not die.
+        WriterBusy: it is alive and the lock was not taken over from its run, or it does not die.
     """
-    try:
-        pid_text, started = note.read_text().split()
-    except (OSError, ValueError):
+    found = _read(note)
+    if found is None:
         return False
-    pid = int(pid_text)
-    if _started(pid) != started:
+    jvm, token = found
+    if not jvm.is_local:
+        log.warning(
+            "the JVM %d noted in %s ran on host '%s' or in another boot: from here it is neither seen nor ended",
+            *(jvm.pid, note, jvm.host),
+        )
         return False
-    os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + _GONE_WITHIN_SECONDS
-    while _started(pid) == started:
-        if time.monotonic() > deadline:
-            raise WriterBusy(f"the JVM {pid} of a dead run does not end", where=str(note), hint=f"kill -9 {pid}")
-        time.sleep(0.05)
+    if not jvm.is_alive:
+        return False
+    if token != lock.taken_over:
+        raise WriterBusy(
+            f"the JVM {jvm.pid} of a run that did not hand over its lock is still alive",
+            where=str(note),
+            hint=f"wait for that run to end, and run again; if it is dead: kill {jvm.pid}",
+        )
+    _kill(jvm, note)
     return True
 
 
 @contextmanager
-def noted_jvm(spark: SparkSession, note: Path) -> Iterator[None]:
+def noted_jvm(spark: SparkSession, lock: WriterLock) -> Iterator[None]:
     """Keep a note of the session's JVM while the body runs."""
     jvm = spark.sparkContext._jvm  # noqa: SLF001 - the only way to the JVM's pid
     assert jvm is not None
-    pid = int(jvm.java.lang.ProcessHandle.current().pid())
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(f"{pid} {_started(pid) or 0}")
+    with noted(int(jvm.java.lang.ProcessHandle.current().pid()), lock):
+        yield
+
+
+@contextmanager
+def noted(pid: int, lock: WriterLock) -> Iterator[None]:
+    """Keep a note of that process, as the JVM of the lock's holder, while the body runs."""
+    note, found = _note_of(lock), process(pid)
+    assert found is not None
+    replace(note, json.dumps({"jvm": found.as_json(), "token": lock.token}).encode())
     try:
         yield
     finally:
-        note.unlink(missing_ok=True)
+        kept = _read(note)
+        # After the loss of the lock the note may be the next holder's.
+        if kept is not None and kept[1] == lock.token:
+            note.unlink(missing_ok=True)
+
+
+def _note_of(lock: WriterLock) -> Path:
+    return lock.path.with_suffix(".jvm")
+
+
+def _read(note: Path) -> tuple[Process, str] | None:
+    try:
+        content = json.loads(note.read_bytes())
+        found = Process.from_json(content["jvm"])
+        return (found, str(content["token"])) if found else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _kill(jvm: Process, note: Path) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # gone meanwhile, or of another user: then it is waited for
+        os.kill(jvm.pid, signal.SIGKILL)
+    deadline = time.monotonic() + _GONE_WITHIN_SECONDS
+    while jvm.is_alive:
+        if time.monotonic() > deadline:
+            raise WriterBusy(
+                f"the JVM {jvm.pid} of a dead run does not end", where=str(note), hint=f"kill -9 {jvm.pid}"
+            )
+        time.sleep(0.05)

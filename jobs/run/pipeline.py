@@ -12,9 +12,8 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport
-from jobs.run.orphans import end_orphan, noted_jvm
+from jobs.run.orphans import noted_jvm, sole_writer
 from state_store.layout import Lake
-from state_store.lock import writer_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +33,9 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
 
     Raises:
         PipelineMissing: no definitions belong to that name.
+        CorruptState: the file of a definition that it needs is broken.
         WriterBusy: another process runs the pipeline.
+        LockLost: the file of its lock was taken from under it.
         ViewsStopped: some views failed, the others are fresh.
         StrandlineError: a source failed; what was committed before stays, a rerun goes on from there.
     """
@@ -56,20 +57,16 @@ def follow(settings: Settings, name: str, stop: Event) -> RunReport:
 def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterator[tuple[PipelineStream, float]]:
     began = time.monotonic()
     lake = Lake(settings.lake)
-    catalog = Catalog(lake)
-    definitions = catalog.pipeline(name)
-    if not definitions:
-        missing = UnknownName.among("pipeline", name, catalog.pipelines())
-        raise PipelineMissing(missing.message, hint=missing.hint or "register one: strandline apply FILE.sql")
-    # Planning needs no session: a definition that cannot run is refused before a JVM starts.
-    from jobs.run.schedule import maintained
-
-    levels = maintained(definitions, catalog)
+    _loaded(name, lake)  # no lock is made for a pipeline that is not there
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
-    note = lake.lock(name).with_suffix(".jvm")
-    with writer_lock(lake.lock(name), writer):
-        end_orphan(note)
-        with _session(settings, spark) as session, noted_jvm(session, note):
+    with sole_writer(lake, name, writer) as lock:
+        # Read under the lock, which whoever replaces or drops a definition takes too: this is what stands.
+        catalog, definitions = _loaded(name, lake)
+        # Planning needs no session: a definition that cannot run is refused before a JVM starts.
+        from jobs.run.schedule import maintained
+
+        levels = maintained(definitions, catalog)
+        with _session(settings, spark) as session, noted_jvm(session, lock):
             from jobs.functions.python.register import Library
             from jobs.ingest import source
             from jobs.ivm.refresh.context import RunContext
@@ -78,7 +75,19 @@ def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterat
             source.register(session)
             functions = Library(catalog.functions.values(), settings.functions.modules)
             context = RunContext(session, lake, writer, functions)
-            yield PipelineStream(context, settings, name, definitions, levels), began
+            yield PipelineStream(context, settings, name, definitions, levels, lock), began
+
+
+def _loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
+    """The catalog and the pipeline's definitions; drops that were killed are ended first."""
+    catalog = Catalog(lake)
+    catalog.finish_drops()
+    catalog.check_pipeline(pipeline)
+    definitions = catalog.pipeline(pipeline)
+    if not definitions:
+        missing = UnknownName.among("pipeline", pipeline, catalog.pipelines())
+        raise PipelineMissing(missing.message, hint=missing.hint or "register one: strandline apply FILE.sql")
+    return catalog, definitions
 
 
 @contextmanager

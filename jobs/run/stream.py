@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from state_store.errors import StrandlineError
     from state_store.layout import Lake
+    from state_store.lock import WriterLock
 
 log = logging.getLogger("strandline")
 
@@ -49,6 +50,7 @@ class PipelineStream:
     pipeline: str
     definitions: Sequence[Definition]
     levels: Sequence[Sequence[Maintained]]
+    lock: WriterLock
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)
     micro_batches: int = 0
@@ -80,6 +82,7 @@ class PipelineStream:
                 if query is not None and not query.isActive:
                     query.awaitTermination()
                     return
+                self.lock.check()
                 heads = self._foreign_heads()
                 if heads != foreign:
                     foreign = heads
@@ -90,7 +93,8 @@ class PipelineStream:
                 query.stop()
 
     def refresh(self) -> None:
-        """One refresh of all views from their recorded vectors to the present heads."""
+        """One refresh of all views from their recorded vectors to the present heads. Raises LockLost."""
+        self.lock.check()
         stopped = frozenset(self.failures)
         done = refresh_all(self.context, self.levels, stopped)
         for result in done.stages:
@@ -104,6 +108,7 @@ class PipelineStream:
             self._take_in(rows)
 
     def _take_in(self, rows: DataFrame) -> None:
+        self.lock.check()
         began = time.monotonic()
         # The rows' own session: Spark clones it for the query, and a frame cannot leave its session.
         taken = event_logs.ingest(rows.sparkSession, rows, self.sources, self.lake, self.context.writer)

@@ -24,6 +24,7 @@ def readable(table: exp.Table, catalog: Catalog) -> Relation:
 
     Raises:
         UnknownName: there is none; the nearest names are proposed.
+        CorruptState: the file of its definition is broken.
         NotSupported: it is a function or a path and not a name, or its alias renames columns.
     """
     line, column = position_of(table)
@@ -31,6 +32,7 @@ def readable(table: exp.Table, catalog: Catalog) -> Relation:
         raise NotSupported("FROM takes the name of a stream, table or view", line=line, column=column)
     if table.args.get("alias") is not None and table.args["alias"].columns:
         raise NotSupported("an alias with a list of columns is not supported yet", line=line, column=column)
+    catalog.find(tables.definition_of(table.name))  # one whose file is broken is not unknown
     found = _known(catalog).get(table.name)
     if found is None:
         raise UnknownName.among("stream, table or view", table.name, _known(catalog), line=line, column=column)

@@ -9,6 +9,7 @@ from jobs.model.errors import NameTaken, UnknownName
 from jobs.serve.format import Table, cell
 from jobs.serve.results import Document
 from jobs.session.define.function import function_of
+from jobs.session.repair import check_repaired_function
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,7 +47,8 @@ def register(statement: CreateFunction, catalog: Catalog, allowed: Collection[st
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
         NameInUse: views call the existing one.
     """
-    existing = catalog.functions.get(statement.name)
+    broken = statement.name in catalog.broken_functions
+    existing = None if broken else catalog.functions.get(statement.name)
     if existing is not None and statement.if_not_exists:
         return FunctionChange("unchanged", existing)
     made = function_of(statement, allowed)
@@ -59,8 +61,10 @@ def register(statement: CreateFunction, catalog: Catalog, allowed: Collection[st
             column=statement.column,
             hint=f"DESCRIBE FUNCTION {made.name} shows how; or say CREATE OR REPLACE",
         )
+    if broken:
+        check_repaired_function(made, catalog)
     catalog.put_function(made)
-    return FunctionChange("created" if existing is None else "replaced", made)
+    return FunctionChange("repaired" if broken else "created" if existing is None else "replaced", made)
 
 
 def drop(statement: DropFunction, catalog: Catalog) -> str:
@@ -70,7 +74,7 @@ def drop(statement: DropFunction, catalog: Catalog) -> str:
         UnknownName: there is none of that name, and the statement does not say IF EXISTS.
         NameInUse: views call it.
     """
-    if statement.if_exists and statement.name not in catalog.functions:
+    if statement.if_exists and statement.name not in {*catalog.functions, *catalog.broken_functions}:
         return f"'{statement.name}' is not there"
     catalog.remove_function(statement.name)
     return f"'{statement.name}' dropped"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.serve.format import Table, cell
 from jobs.serve.results import Document, Rows
@@ -72,7 +73,10 @@ def explanation(statement: Explain, catalog: Catalog) -> str:
 def _relations(catalog: Catalog, wanted: Callable[[Source | View], bool]) -> Rows:
     names = ("name", "kind", "pipeline", "topic", "key_format", "value_format", "reads")
     found = (d for d in catalog.definitions() if not isinstance(d, InsertQuery) and wanted(d))
-    return Rows(names, [_relation(d) for d in found])
+    # The kind of a definition is in its file: a broken one is listed wherever it may belong.
+    broken = [each for each in catalog.broken.values() if not each.number]
+    lost = [(each.name, "broken", catalog.pipeline_of(each), None, None, None, None) for each in broken]
+    return Rows(names, [*(_relation(d) for d in found), *lost])
 
 
 def _relation(definition: Source | View) -> tuple[object, ...]:
@@ -85,9 +89,11 @@ def _relation(definition: Source | View) -> tuple[object, ...]:
 
 def _queries(catalog: Catalog) -> Rows:
     kept = (d for d in catalog.definitions() if not isinstance(d, Source))
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (d.name, d.target if isinstance(d, InsertQuery) else d.name, d.pipeline, list(d.inputs), d.query) for d in kept
     ]
+    broken = [(each, tables.fed_stream(each.name)) for each in catalog.broken.values()]
+    rows += [(each.name, fed[0], catalog.pipeline_of(each), None, "broken") for each, fed in broken if fed]
     return Rows(("name", "writes", "pipeline", "reads", "query"), rows)
 
 
@@ -109,6 +115,7 @@ def _functions(catalog: Catalog) -> Rows:
 
     rows = [(name, "aggregate") for name in FUNCTIONS] + [(name, "scalar") for name in SCALARS]
     rows += [(f.name, "python aggregate" if f.aggregate else "python scalar") for f in catalog.functions.values()]
+    rows += [(name, "broken") for name in catalog.broken_functions]
     return Rows(("name", "kind"), sorted(rows))
 
 

@@ -16,15 +16,16 @@ from state_store.layout import Lake
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jobs.catalog.broken import Broken
     from jobs.ingest.logs.log import Log
     from jobs.model.settings import Settings
 
 _NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit")
-_Row = tuple[str, str, str, int | None, int | None, int | None, int | None, str]
+_Row = tuple[str | None, str, str, int | None, int | None, int | None, int | None, str]
 
 
 def status(settings: Settings) -> Rows:
-    """One row for each table of each pipeline.
+    """One row for each table of each pipeline, and one for each definition whose file is broken.
 
     `lag` counts what the table does not reflect yet: events of the topic for an event log, versions of its inputs for a
     view. It is null when the broker does not answer.
@@ -36,7 +37,12 @@ def status(settings: Settings) -> Rows:
     for pipeline in catalog.pipelines():
         for definition in catalog.pipeline(pipeline):
             rows += _rows(definition, lake, log)
+    rows += [_broken(each, catalog.pipeline_of(each)) for each in catalog.broken.values()]
     return Rows(_NAMES, rows)
+
+
+def _broken(broken: Broken, pipeline: str | None) -> _Row:
+    return (pipeline, broken.name, "broken", None, None, None, None, "")
 
 
 def _rows(definition: Definition, lake: Lake, log: Log) -> Iterator[_Row]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs.catalog.catalog import Catalog, _Entry
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.files import Entry
 from state_store.layout import Lake
 
 
@@ -20,5 +21,5 @@ class MemoryCatalog(Catalog):
     def _changing(self) -> Iterator[None]:
         yield
 
-    def _write(self, entry: _Entry) -> None:
-        self._entries[entry.definition.name] = entry
+    def _write(self, entry: Entry) -> None:
+        self._content = self._content.with_entry(entry)

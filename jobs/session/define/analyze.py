@@ -45,7 +45,8 @@ def _meaning(definition: Definition) -> Definition:
 def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
     if isinstance(statement, InsertSelect):
         return insert_query_of(statement, catalog)
-    existing = catalog.find(statement.name)
+    # A definition whose file is broken is registered again, as a new one.
+    existing = None if statement.name in catalog.broken else catalog.find(statement.name)
     _check_source(statement, existing)
     if existing is not None and statement.if_not_exists:
         return existing

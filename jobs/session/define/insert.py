@@ -25,8 +25,11 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
 
     It belongs to the pipeline of the stream, whatever the statement's pipeline: a table has one writer.
 
+    One whose file is broken gets its number back: its rows are known by it.
+
     Raises:
         SqlError: with line and column of the fault, where they are known.
+        CorruptState: the file of another query into the stream is broken.
     """
     target = _target(statement, catalog)
     query = read_query(statement.query, catalog, kind="stream")
@@ -46,20 +49,27 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
         sql=statement.sql,
         fingerprint=fingerprint(query),
     )
-    for each in catalog.insert_queries(target.name):
+    for each in catalog.whole_queries(target.name):
         if each.fingerprint == made.fingerprint:
             return each
+    broken = next((each for each in catalog.broken_queries(target.name) if each.holds(made.fingerprint)), None)
+    if broken is not None:
+        return _numbered(made, broken.number, catalog)
     for source in inputs:
         _check_chain(target.name, source, catalog)
-    made = replace(made, number=_free_number(target, catalog))
-    identified = bool(relation_of(plan(made, catalog).stages[-1]).identity)
-    readers = catalog.readers(target.name)
-    if not identified and readers:
+    made = _numbered(made, _free_number(target, catalog), catalog)
+    readers = () if made.identified else catalog.readers(target.name)
+    if readers:
         raise NotSupported(
             f"the query gives several rows for one event; '{readers[0]}' tells rows of '{target.name}' apart by events",
             hint=f"insert before anything reads '{target.name}'",
         )
-    return replace(made, identified=identified)
+    return made
+
+
+def _numbered(made: InsertQuery, number: int, catalog: Catalog) -> InsertQuery:
+    made = replace(made, number=number)
+    return replace(made, identified=bool(relation_of(plan(made, catalog).stages[-1]).identity))
 
 
 def _free_number(target: Source | View, catalog: Catalog) -> int:

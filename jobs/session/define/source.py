@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
+from jobs.model import tables
 from jobs.model.definitions import Column, Source
 from jobs.model.errors import InvalidQuery
 from jobs.model.types import BaseType
 from jobs.query.clauses.select_list import RESERVED
 from jobs.session.define.options import source_options
 from jobs.sql.syntax import CreateSource, DeclaredColumn
-
-# Tables of the lake that belong to a definition have its name and one of these endings.
-_DERIVED = re.compile(r"__(log|dead_letters|stage_\d+|insert_\d+)\Z")
 
 
 def source_of(statement: CreateSource, pipeline: str) -> Source:
@@ -56,10 +52,10 @@ def check_name(name: str) -> None:
     Raises:
         InvalidQuery: it is one that Strandline makes itself.
     """
-    if name.startswith("_") or _DERIVED.search(name):
+    if tables.is_made(name):
         raise InvalidQuery(
             f"'{name}' is a name that Strandline makes itself",
-            hint="use one that does not begin with _ or end in __log, __dead_letters, __stage_1, __insert_1",
+            hint="take one without _ or shared__ before it and __log, __dead_letters, __stage_1 or __insert_1 after it",
         )
 
 

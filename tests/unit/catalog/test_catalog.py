@@ -161,5 +161,30 @@ def test_a_file_that_does_not_read_back_is_corrupt_state(lake: Lake, text: str) 
     lake.catalog.mkdir(parents=True)
     (lake.catalog / "s.json").write_text(text)
     with pytest.raises(CorruptState) as caught:
-        Catalog(lake)
+        Catalog(lake).find("s")
     assert "s.json" in str(caught.value.where)
+    assert caught.value.hint
+
+
+def test_the_format_without_a_checksum_is_read_and_written_anew_as_the_present_one(lake: Lake) -> None:
+    catalog = Catalog(lake)
+    catalog.add(source("s"))
+    path = lake.catalog / "s.json"
+    old = json.loads(path.read_text())
+    assert old.pop("crc")
+    path.write_text(json.dumps({**old, "format": 1}))
+    assert Catalog(lake).definitions() == [source("s")]
+    catalog.replace(source("s", "other"))
+    assert json.loads(path.read_text())["format"] == 2
+
+
+def test_a_definition_that_was_registered_again_goes_before_its_readers(lake: Lake) -> None:
+    catalog = Catalog(lake)
+    for definition in (source("s"), view("v", "s"), view("w", "v")):
+        catalog.add(definition)
+    (lake.catalog / "v.json").write_bytes(b"")
+    (lake.catalog / "s.json").write_bytes(b"")
+    catalog.reload()
+    catalog.add(view("v", "s"))
+    catalog.add(source("s"))
+    assert catalog.names() == Catalog(lake).names() == ("s", "v", "w")

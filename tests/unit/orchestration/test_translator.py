@@ -249,3 +249,14 @@ def test_quoted_names_load_too(settings: Settings, lake: Lake) -> None:
     catalog.add(replace(CHECKINS, name="Check Ins!", pipeline="my-pipe.v2", topic="a.b-c/d"))
     keys = {node.key.path[0] for node in build(settings).get_repository_def().asset_graph.asset_nodes}
     assert keys == {"topics", "logs", "dead_letters"}
+
+
+def test_a_broken_definition_leaves_the_other_pipelines_and_is_shown(settings: Settings, lake: Lake) -> None:
+    catalog = Catalog(lake)
+    for definition in EVERYTHING:
+        catalog.add(definition)
+    (lake.catalog / "checkins.json").write_bytes(b"")
+    repository = build(settings).get_repository_def()
+    shown = {node.key.to_user_string(): node.description or "" for node in repository.asset_graph.asset_nodes}
+    assert "strandline apply" in shown["broken/checkins"]
+    assert "drain_reports" in {job.name for job in repository.get_all_jobs()}

@@ -1,46 +1,112 @@
-"""A JVM that outlived its driver is ended before the next run reads a head."""
+"""A JVM that outlived its driver is ended before the next run reads a head; no other process is.
+
+The JVM is a process that sleeps, noted as a run notes its JVM.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jobs.run.orphans import _started, end_orphan
+from jobs.model.settings import Settings
+from jobs.run.orphans import end_orphan, noted, sole_writer
+from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
+from state_store.errors import LockLost, WriterBusy
+from state_store.layout import Lake
+from state_store.lock import writer_lock
+
+_KILLED_RUN = """
+import os, signal, sys
+from pathlib import Path
+from jobs.run.orphans import noted, sole_writer
+from state_store.layout import Lake
+
+with sole_writer(Lake(Path(sys.argv[1])), "p", "run/1") as lock, noted(int(sys.argv[2]), lock):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 @pytest.fixture
-def sleeper() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+def jvm() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    yield child
+    child.kill()
+    child.wait()
 
 
-def test_a_living_orphan_is_killed(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    note = tmp_path / "x.jvm"
-    note.write_text(f"{sleeper.pid} {_started(sleeper.pid)}")
-    assert end_orphan(note)
-    assert sleeper.wait(timeout=5) == -9
+def _note(lake: Lake) -> Path:
+    return lake.lock("p").with_suffix(".jvm")
 
 
-def test_another_process_with_the_same_pid_is_left_alone(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    """Pids are used again: only pid and start time together name a process."""
-    note = tmp_path / "x.jvm"
-    note.write_text(f"{sleeper.pid} 1")
-    try:
-        assert not end_orphan(note)
-        assert sleeper.poll() is None
-    finally:
-        sleeper.kill()
-        sleeper.wait()
+def _killed_run(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
+    done = subprocess.run([sys.executable, "-c", _KILLED_RUN, str(lake.root), str(jvm.pid)], check=False)
+    assert done.returncode == -9
+    assert _note(lake).exists()
 
 
-@pytest.mark.parametrize("text", ["", "not a note", "999999999 5"])
-def test_a_note_that_names_nobody_is_no_orphan(text: str, tmp_path: Path) -> None:
-    note = tmp_path / "x.jvm"
-    note.write_text(text)
-    assert not end_orphan(note)
+@pytest.mark.kill
+def test_the_jvm_of_a_killed_run_is_ended_by_the_next(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
+    _killed_run(lake, jvm)
+    with sole_writer(lake, "p", "run/2"):
+        assert jvm.wait(timeout=5) == -9
 
 
-def test_without_a_note_there_is_no_orphan(tmp_path: Path) -> None:
-    assert not end_orphan(tmp_path / "none.jvm")
+@pytest.mark.kill
+@pytest.mark.parametrize(("field", "value"), [("started", "1"), ("host", "elsewhere"), ("boot", "another")])
+def test_another_process_with_the_same_pid_is_left_alone(
+    lake: Lake, jvm: subprocess.Popen[bytes], field: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Pids are used again: only pid, start time, boot and host together name a process."""
+    _killed_run(lake, jvm)
+    note = json.loads(_note(lake).read_bytes())
+    note["jvm"][field] = value
+    _note(lake).write_text(json.dumps(note))
+    with sole_writer(lake, "p", "run/2"):
+        assert jvm.poll() is None
+    assert ("neither seen nor ended" in caplog.text) is (field != "started")
+
+
+def test_the_jvm_of_a_run_whose_lock_was_taken_away_is_not_ended(
+    lake: Lake, settings: Settings, jvm: subprocess.Popen[bytes]
+) -> None:
+    """The second run gets a lock on a new file; it stops, and the first one notices its loss."""
+    list(Interpreter(settings, "p").run("CREATE STREAM s (id INT);"))
+    with sole_writer(lake, "p", "run/1") as first, noted(jvm.pid, first):
+        lake.lock("p").unlink()
+        with pytest.raises(WriterBusy, match=f"the JVM {jvm.pid} .* still alive"):
+            drain(settings, "p")
+        assert jvm.poll() is None
+        with pytest.raises(LockLost):
+            first.check()
+    assert not _note(lake).exists()
+
+
+def test_a_run_that_lost_its_lock_leaves_the_note_of_the_next_alone(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
+    with sole_writer(lake, "p", "run/1") as first:
+        with noted(jvm.pid, first):
+            lake.lock("p").unlink()
+            _note(lake).unlink()
+            with sole_writer(lake, "p", "run/2") as second:
+                inner = noted(jvm.pid, second)
+                inner.__enter__()
+        assert _note(lake).exists()
+        inner.__exit__(None, None, None)
+    assert not _note(lake).exists()
+
+
+@pytest.mark.parametrize("text", ["", "not a note", "999999999 5", "[]", '{"jvm": {"pid": 7}, "token": "x"}'])
+def test_a_note_that_names_nobody_is_no_orphan(text: str, lake: Lake) -> None:
+    with writer_lock(lake.lock("p"), "run/1") as lock:
+        _note(lake).write_text(text)
+        assert not end_orphan(_note(lake), lock)
+
+
+def test_without_a_note_there_is_no_orphan(lake: Lake) -> None:
+    with writer_lock(lake.lock("p"), "run/1") as lock:
+        assert not end_orphan(_note(lake), lock)

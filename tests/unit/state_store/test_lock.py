@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from state_store.errors import Action, WriterBusy
+from state_store.errors import Action, LockLost, WriterBusy
 from state_store.lock import writer_lock
 
 _HOLD = """
@@ -83,3 +84,74 @@ def test_the_lock_is_released_after_an_error_and_names_nobody(tmp_path: Path) ->
     assert path.read_bytes() == b""
     with writer_lock(path, "second"):
         assert b"second" in path.read_bytes()
+
+
+def test_a_holder_notices_that_its_file_was_removed_or_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.lock"
+    with writer_lock(path, "first") as lock:
+        lock.check()
+        path.unlink()
+        with pytest.raises(LockLost, match="'tickets'") as error:
+            lock.check()
+        assert error.value.action is Action.RETRY
+        path.write_text("")
+        with pytest.raises(LockLost):
+            lock.check()
+
+
+def test_a_file_that_was_replaced_after_it_was_opened_is_not_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is taken away between open and flock: what is locked then is nobody's lock."""
+    path, opened = tmp_path / "tickets.lock", os.open
+
+    def slow(name: Path, flags: int, mode: int = 0o777) -> int:
+        descriptor = opened(name, flags, mode)
+        if removals:
+            removals.pop()
+            path.unlink()
+        return descriptor
+
+    removals = [1, 2]
+    monkeypatch.setattr(os, "open", slow)
+    with writer_lock(path, "first") as lock:
+        lock.check()
+        with pytest.raises(WriterBusy), writer_lock(path, "second"):
+            pytest.fail("the lock was given twice")
+    assert removals == []
+
+
+def test_only_a_holder_that_died_hands_its_token_over(tmp_path: Path) -> None:
+    path = tmp_path / "tickets.lock"
+    with writer_lock(path, "first") as first:
+        assert first.taken_over is None
+    child = _holder(path)
+    token = json.loads(path.read_bytes())["token"]
+    child.kill()
+    child.wait()
+    with writer_lock(path, "second") as second:
+        assert second.taken_over == token
+        path.unlink()
+        with writer_lock(path, "third") as third:
+            assert third.taken_over is None
+
+
+@pytest.mark.parametrize("place", ["host", "boot"])
+def test_a_pid_of_another_host_or_boot_is_not_believed(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "tickets.lock"
+    with writer_lock(path, "run tickets.sql"):
+        note = json.loads(path.read_bytes())
+        note["process"][place] = "elsewhere"
+        path.write_text(json.dumps(note))
+        with pytest.raises(WriterBusy, match="on another host or in another boot") as error, writer_lock(path, "me"):
+            pytest.fail("two writers hold the lock")
+        assert "kill" not in str(error.value.hint)
+
+
+@pytest.mark.parametrize("note", [b"", b"[]", b"null", b"{", b'{"process": {"pid": 1}}', b"\xff"])
+def test_a_note_that_names_nobody_is_another_process(tmp_path: Path, note: bytes) -> None:
+    path = tmp_path / "tickets.lock"
+    with writer_lock(path, "run tickets.sql"):
+        path.write_bytes(note)
+        with pytest.raises(WriterBusy, match="by another process"), writer_lock(path, "me"):
+            pytest.fail("two writers hold the lock")

@@ -13,6 +13,7 @@ from tests.unit.session.define.defined import view
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
+        ("CREATE STREAM shared__v AS SELECT * FROM readings", InvalidQuery, "makes itself"),
         ("CREATE STREAM v AS SELECT * FROM reedings", UnknownName, "unknown stream, table or view 'reedings'"),
         ("CREATE STREAM v AS SELECT sensr FROM readings", UnknownName, "unknown column 'sensr'"),
         ("CREATE STREAM v AS SELECT x.sensor FROM readings r", UnknownName, "unknown stream, table or alias 'x'"),

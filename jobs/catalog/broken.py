@@ -1,0 +1,92 @@
+"""A definition whose file does not read back: what its name and its remains still tell.
+
+A broken file stops its own pipeline and what reads it. Registering the definition again, or dropping it, mends the
+catalog.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobs.model import tables
+from state_store.delta import reader
+from state_store.errors import CorruptState, StoreError
+from state_store.layout import Lake
+
+_PIPELINE = re.compile(rb'"pipeline": ("(?:[^"\\]|\\.)*")')
+
+
+@dataclass(frozen=True)
+class Broken:
+    """One broken file.
+
+    Attributes:
+        name: of the definition, from the file's name.
+        content: the file's bytes; empty when it cannot be read at all.
+        reason: one sentence.
+        remedy: what to type, where the file itself says it: one of a later format.
+        function: True for a function that a user wrote.
+    """
+
+    name: str
+    path: Path
+    content: bytes
+    reason: str
+    remedy: str | None = None
+    function: bool = False
+
+    @property
+    def number(self) -> int:
+        """The number of a query into a stream; 0 for any other definition."""
+        fed = tables.fed_stream(self.name)
+        return fed[1] if fed and not self.function else 0
+
+    def error(self) -> CorruptState:
+        """The error for all that needs the definition, with what to type."""
+        fed = tables.fed_stream(self.name)
+        kind, dropped = ("function", f"DROP FUNCTION {self.name}") if self.function else ("definition", "DROP it")
+        if fed:
+            dropped = f"DROP the stream '{fed[0]}'"
+        return CorruptState(
+            f"the {kind} of '{self.name}' is broken: {self.reason}",
+            where=str(self.path),
+            hint=self.remedy or f"register it again: strandline apply FILE.sql, or its CREATE OR REPLACE; or {dropped}",
+        )
+
+    def may_mention(self, name: str) -> bool:
+        """True unless the file is whole enough to show that it does not mention `name`, in any case of letters."""
+        text = self.content.decode(errors="replace").casefold()
+        word = re.escape(json.dumps(name, ensure_ascii=False)[1:-1].casefold())
+        # A definition mentions each name that it reads at least twice, so one wrong byte does not hide it.
+        return not text.rstrip().endswith("}") or re.search(rf"(?<!\w){word}(?!\w)", text) is not None
+
+    def holds(self, value: str) -> bool:
+        """True if `value` stands in the file as a JSON text: a fingerprint found there was not made by chance."""
+        return json.dumps(value, ensure_ascii=False).encode() in self.content
+
+    def pipeline(self, lake: Lake, pipelines: Collection[str]) -> str | None:
+        """The pipeline that it belonged to, as far as can be told; None if not.
+
+        Args:
+            pipelines: those of the other definitions.
+
+        The last commit of its table names the pipeline that wrote it. Without one, the file's own word counts if there
+        is such a pipeline.
+        """
+        for table in (self.name, tables.log_below(self.name)):
+            try:
+                head = reader.head(lake.table(table))
+            except StoreError:
+                continue
+            if head is not None and "/" in head.record.writer:
+                return head.record.writer.rpartition("/")[0]
+        said = _PIPELINE.search(self.content)
+        try:
+            pipeline = str(json.loads(said[1])) if said else None
+        except ValueError:
+            return None
+        return pipeline if pipeline in pipelines else None

@@ -1,0 +1,135 @@
+"""The definitions of a lake as one reads them: by name, by pipeline, by who reads whom.
+
+Whatever needs a definition whose file is broken raises a CorruptState that says what to type; the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from jobs.catalog.broken import Broken
+from jobs.catalog.files import Content
+from jobs.functions.python.declared import calls
+from jobs.model import tables
+from jobs.model.definitions import Definition, Function, InsertQuery, Source, View
+from jobs.model.errors import UnknownName
+
+
+class Definitions:
+    """The definitions that files hold, and the broken files beside them."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+
+    def find(self, name: str) -> Definition | None:
+        """The definition of `name`, or None. Raises CorruptState: its file is broken."""
+        if name in self.broken:
+            raise self.broken[name].error()
+        entry = self._content.entries.get(name)
+        return entry.definition if entry else None
+
+    def get(self, name: str) -> Definition:
+        """The definition of `name`.
+
+        Raises:
+            UnknownName: nearest names proposed.
+            CorruptState: its file is broken.
+        """
+        found = self.find(name)
+        if found is None:
+            raise UnknownName.among("stream, table or view", name, self.relations())
+        return found
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of creation; queries that insert into streams are among them."""
+        return tuple(self._content.entries)
+
+    def relations(self) -> tuple[str, ...]:
+        """The names that a query can read: sources and views."""
+        return tuple(d.name for d in self.definitions() if not isinstance(d, InsertQuery))
+
+    def definitions(self) -> list[Definition]:
+        """All definitions whose files are whole, in the order of creation: none reads a later one."""
+        return [entry.definition for entry in self._content.entries.values()]
+
+    def pipeline(self, name: str) -> list[Definition]:
+        """The definitions of one pipeline, in the order of creation."""
+        return [d for d in self.definitions() if d.pipeline == name]
+
+    def pipelines(self) -> tuple[str, ...]:
+        """The names of the pipelines, in the order of their first definition."""
+        return tuple(dict.fromkeys(d.pipeline for d in self.definitions()))
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """The views and insert queries that read `name`. Raises CorruptState: a broken file may hold one more."""
+        self._check_unmentioned(name)
+        return tuple(d.name for d in _queries(self.definitions()) if name in d.inputs)
+
+    def insert_queries(self, target: str) -> tuple[InsertQuery, ...]:
+        """The queries that insert into `target`, by number. Raises CorruptState: the file of one is broken."""
+        for each in self.broken_queries(target):
+            raise each.error()
+        return self.whole_queries(target)
+
+    def whole_queries(self, target: str) -> tuple[InsertQuery, ...]:
+        """The queries that insert into `target` and whose files are whole, by number."""
+        found = (d for d in self.definitions() if isinstance(d, InsertQuery) and d.target == target)
+        return tuple(sorted(found, key=lambda query: query.number))
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The functions that users wrote, by upper-case name, in the order of names.
+
+        Looking for one whose file is broken raises CorruptState.
+        """
+        return _Functions(self._content)
+
+    def callers(self, function: str) -> tuple[str, ...]:
+        """The views and insert queries that call the function of that upper-case name. Raises as `readers`."""
+        self._check_unmentioned(function)
+        return tuple(d.name for d in _queries(self.definitions()) if calls(d.query, function))
+
+    # --- broken files -----------------------------------------------------------------------------------------
+
+    @property
+    def broken(self) -> Mapping[str, Broken]:
+        """The definitions whose files are broken, by name."""
+        return self._content.broken
+
+    @property
+    def broken_functions(self) -> Mapping[str, Broken]:
+        """The functions whose files are broken, by upper-case name."""
+        return self._content.broken_functions
+
+    def broken_queries(self, target: str) -> tuple[Broken, ...]:
+        """The broken files of queries that insert into `target`, by number."""
+        found = (each for each in self.broken.values() if each.name == tables.insert_query(target, each.number))
+        return tuple(sorted(found, key=lambda each: each.number))
+
+    def _check_unmentioned(self, name: str) -> None:
+        own = {name, *(each.name for each in self.broken_queries(name))}  # a query does not read what it feeds
+        for each in self.broken.values():
+            if each.name not in own and each.may_mention(name):
+                raise each.error()
+
+
+class _Functions(Mapping[str, Function]):
+    """The functions whose files are whole; another one is not there, or broken."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+
+    def __getitem__(self, name: str) -> Function:
+        if name in self._content.broken_functions:
+            raise self._content.broken_functions[name].error()
+        return self._content.functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content.functions)
+
+    def __len__(self) -> int:
+        return len(self._content.functions)
+
+
+def _queries(definitions: Iterable[Definition]) -> Iterator[View | InsertQuery]:
+    return (d for d in definitions if not isinstance(d, Source))

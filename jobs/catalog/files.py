@@ -1,0 +1,108 @@
+"""The files of a catalog: read one by one, so that one that is broken hides no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from jobs.catalog import drops
+from jobs.catalog.as_json import from_json
+from jobs.catalog.broken import Broken
+from jobs.model.definitions import Definition, Function, Source
+from state_store.errors import CorruptState
+from state_store.layout import Lake, name_of
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A definition and its place in the order of creation."""
+
+    sequence: int
+    definition: Definition
+
+
+@dataclass(frozen=True)
+class Content:
+    """All that the files of a catalog hold.
+
+    Attributes:
+        entries: by name, in the order of creation; none reads a later one.
+        functions: by upper-case name, in the order of names.
+        broken: definitions whose file does not read back, by name.
+        broken_functions: the same of functions.
+    """
+
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    broken: Mapping[str, Broken] = field(default_factory=dict)
+    broken_functions: Mapping[str, Broken] = field(default_factory=dict)
+
+    def with_entry(self, entry: Entry) -> Content:
+        """The same with this definition, in place of the one of its name or of its broken file."""
+        name = entry.definition.name
+        entries = {**self.entries, name: entry}
+        return replace(self, entries=_in_order(entries.values()), broken=_without(self.broken, name))
+
+    def with_function(self, function: Function) -> Content:
+        """The same with this function, in place of the one of its name or of its broken file."""
+        functions = {**self.functions, function.name: function}
+        return replace(self, functions=functions, broken_functions=_without(self.broken_functions, function.name))
+
+
+def read(lake: Lake) -> Content:
+    """The content of a lake's catalog, without what is being dropped; a lake without a catalog has an empty one."""
+    entries, broken = _read_folder(lake.catalog)
+    functions, broken_functions = _read_folder(lake.catalog / "functions", functions=True)
+    gone = {name for drop in drops.begun(lake) for name in drop.removed}
+    whole = (Entry(at, found) for at, found in entries if not isinstance(found, Function) and found.name not in gone)
+    return Content(
+        _in_order(whole),
+        {found.name: found for _, found in functions if isinstance(found, Function)},
+        {name: each for name, each in broken.items() if name not in gone},
+        broken_functions,
+    )
+
+
+def _read_folder(
+    folder: Path, *, functions: bool = False
+) -> tuple[list[tuple[int, Definition | Function]], dict[str, Broken]]:
+    """The definitions of a folder with their places, and the broken files by name."""
+    whole, broken = [], {}
+    for path in sorted(folder.glob("*.json")):
+        name, data = name_of(path.stem), b""
+        try:
+            data = path.read_bytes()
+            sequence, found = from_json(data, where=str(path))
+            if found.name != name or isinstance(found, Function) != functions:
+                raise CorruptState(f"the catalog file holds '{found.name}'", where=str(path))
+            whole.append((sequence, found))
+        except FileNotFoundError:
+            continue  # dropped since the folder was listed
+        except CorruptState as error:
+            broken[name] = Broken(name, path, data, error.message, error.hint, function=functions)
+        except OSError as error:
+            broken[name] = Broken(name, path, data, f"the catalog file cannot be read: {error}", function=functions)
+    return whole, broken
+
+
+def _without(broken: Mapping[str, Broken], name: str) -> dict[str, Broken]:
+    return {each: value for each, value in broken.items() if each != name}
+
+
+def _in_order(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """The entries in the order of creation; what was registered again after its file broke goes before its readers."""
+    known = {e.definition.name: e for e in sorted(entries, key=lambda e: (e.sequence, e.definition.name))}
+    ordered: dict[str, Entry] = {}
+    for name in known:
+        _put(name, known, ordered, frozenset())
+    return ordered
+
+
+def _put(name: str, known: Mapping[str, Entry], ordered: dict[str, Entry], readers: frozenset[str]) -> None:
+    """Put a definition into `ordered`, after all that it reads."""
+    if name in known and name not in ordered and name not in readers:
+        definition = known[name].definition
+        for each in () if isinstance(definition, Source) else definition.inputs:
+            _put(each, known, ordered, readers | {name})
+        ordered[name] = known[name]

@@ -1,0 +1,94 @@
+"""The check of a definition that is registered again because its file is broken: it must be the former one.
+
+What the file said is gone. But the fingerprints of its readers and the commits of its tables tell whether it is that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.model import tables
+from jobs.model.definitions import Definition, Function, InsertQuery, Source, View
+from jobs.model.errors import NotSupported, SqlError
+from jobs.query.clauses.fingerprint import fingerprint
+from jobs.query.clauses.read import query_of
+from state_store.delta import reader
+from state_store.errors import CorruptState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobs.catalog.broken import Broken
+    from jobs.catalog.catalog import Catalog
+    from state_store.layout import Lake
+
+
+def check_repaired(definition: Definition, catalog: Catalog, lake: Lake) -> None:
+    """Check that a definition can take the place of the broken one of its name.
+
+    Raises:
+        NotSupported: its readers, or its rows in the lake, were made with another definition.
+    """
+    name = definition.name
+    readers = (d for d in catalog.definitions() if not isinstance(d, Source) and name in d.inputs)
+    _check_readers(name, readers, catalog.supposing(definition))
+    if not _made_rows(definition, catalog.broken[name], lake):
+        raise NotSupported(
+            f"the rows of '{name}' in the lake were made by another definition",
+            hint="register it as it was; or DROP it and CREATE it again: it is computed anew",
+        )
+
+
+def check_repaired_function(function: Function, catalog: Catalog) -> None:
+    """Check that a function can take the place of the broken one of its name. Raises NotSupported: its callers were
+    made with another one."""
+    from jobs.functions.python.declared import calls
+
+    callers = (d for d in catalog.definitions() if not isinstance(d, Source) and calls(d.query, function.name))
+    _check_readers(function.name, callers, catalog.supposing(function))
+
+
+def _check_readers(name: str, readers: Iterable[View | InsertQuery], catalog: Catalog) -> None:
+    for each in readers:
+        if not _fits(each, catalog):
+            raise NotSupported(
+                f"'{each.name}' was made with another definition of '{name}'",
+                hint=f"register '{name}' as it was; or DROP what needs it first",
+            )
+
+
+def _fits(query: View | InsertQuery, catalog: Catalog) -> bool:
+    """False if the query means something else, or nothing, with the definitions in the catalog."""
+    semantics = query.maintenance.semantics if isinstance(query, View) else "sql"
+    try:
+        return fingerprint(query_of(query, catalog), semantics) == query.fingerprint
+    except SqlError:
+        return False
+    except CorruptState:  # it needs something else that is broken, and is looked at when that is repaired
+        return True
+
+
+def _made_rows(definition: Definition, broken: Broken, lake: Lake) -> bool:
+    """True if the rows that are in the lake, if any, are of this definition."""
+    if isinstance(definition, InsertQuery):
+        return broken.holds(definition.fingerprint)
+    head = reader.head(lake.table(definition.name))
+    if isinstance(definition, View):
+        return head is None or head.record.fingerprint in ("", definition.fingerprint)
+    return _made_events(definition, lake)
+
+
+def _made_events(source: Source, lake: Lake) -> bool:
+    """True if the event log of a source, if any, has its topic and its columns."""
+    path = lake.table(tables.event_log(source))
+    head = reader.head(path)
+    if head is None:
+        return True
+    if head.record.offsets and source.topic not in head.record.offsets:
+        return False
+    stored = list(reader.schema(path))[: len(source.columns)]
+    # The names inside a nested type depend on the writer of the table, so of those the name alone counts.
+    return len(stored) == len(source.columns) and all(
+        field.name == column.name and (column.type.is_nested or field.type == column.type.arrow())
+        for field, column in zip(stored, source.columns, strict=True)
+    )

@@ -1,0 +1,93 @@
+"""A run works with the definitions that stand while it holds the writer's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, cast
+
+import pytest
+
+from jobs.model.definitions import Source
+from jobs.model.errors import PipelineMissing
+from jobs.model.settings import Settings
+from jobs.run import orphans, pipeline
+from jobs.run.pipeline import drain
+from jobs.run.stream import PipelineStream
+from jobs.session.interpreter import Interpreter
+from state_store.errors import WriterBusy
+from state_store.layout import Lake
+from state_store.lock import WriterLock, writer_lock
+
+STREAM = "CREATE STREAM s (id INT) WITH (KAFKA_TOPIC = 't');"
+
+
+@pytest.fixture
+def before_the_lock(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Callable[[str], None]:
+    """Lets somebody execute a text after the run has begun, and before it takes the lock."""
+
+    def arrange(text: str) -> None:
+        @contextmanager
+        def late(lake: Lake, name: str, owner: str) -> Iterator[WriterLock]:
+            list(Interpreter(settings, "p").run(text))
+            with orphans.sole_writer(lake, name, owner) as lock:
+                yield lock
+
+        monkeypatch.setattr(pipeline, "sole_writer", late)
+
+    return arrange
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[PipelineStream]:
+    """The streams that are drained; none starts Spark."""
+    found: list[PipelineStream] = []
+    monkeypatch.setattr(pipeline, "noted_jvm", lambda _session, _lock: nullcontext())
+    monkeypatch.setattr("jobs.ingest.source.register", lambda _session: None)
+    monkeypatch.setattr(PipelineStream, "drain", lambda stream: found.append(stream))
+    return found
+
+
+def test_a_definition_that_is_replaced_before_the_lock_is_taken_is_the_new_one(
+    settings: Settings, before_the_lock: Callable[[str], None], seen: list[PipelineStream]
+) -> None:
+    list(Interpreter(settings, "p").run(STREAM))
+    before_the_lock(STREAM.replace("CREATE", "CREATE OR REPLACE").replace("id INT", "id INT, n INT"))
+    drain(settings, "p", cast("Any", object()))
+    (definition,) = seen[0].definitions
+    assert isinstance(definition, Source)
+    assert [column.name for column in definition.columns] == ["id", "n"]
+
+
+def test_a_pipeline_that_is_dropped_before_the_lock_is_taken_does_not_run(
+    settings: Settings, before_the_lock: Callable[[str], None], seen: list[PipelineStream]
+) -> None:
+    list(Interpreter(settings, "p").run(STREAM))
+    before_the_lock("DROP STREAM s;")
+    with pytest.raises(PipelineMissing):
+        drain(settings, "p", cast("Any", object()))
+    assert not seen
+
+
+def test_a_pipeline_that_is_not_there_gets_no_lock(settings: Settings, lake: Lake) -> None:
+    with pytest.raises(PipelineMissing):
+        drain(settings, "p")
+    assert not lake.lock("p").exists()
+
+
+def test_a_definition_is_not_replaced_while_its_pipeline_runs(settings: Settings, lake: Lake) -> None:
+    session = Interpreter(settings, "p")
+    list(session.run(STREAM))
+    with writer_lock(lake.lock("p"), "run/1"), pytest.raises(WriterBusy):
+        list(session.run(STREAM.replace("CREATE", "CREATE OR REPLACE").replace("id INT", "id INT, n INT")))
+
+
+def test_what_was_dropped_and_created_anew_elsewhere_is_dropped_under_the_lock_of_its_new_pipeline(
+    settings: Settings, lake: Lake
+) -> None:
+    """The session that drops has read the catalog long ago."""
+    old = Interpreter(settings, "p")
+    list(old.run(STREAM))
+    list(Interpreter(settings, "q").run("DROP STREAM s;" + STREAM))
+    with writer_lock(lake.lock("q"), "run/1"), pytest.raises(WriterBusy, match="'q'"):
+        list(old.run("DROP STREAM s"))

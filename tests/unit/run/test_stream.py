@@ -1,0 +1,48 @@
+"""A pipeline at work stops when the file of its lock is taken from under it: nothing is read, nothing committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from threading import Event
+from typing import Any, cast
+
+import pytest
+
+from jobs.ivm.refresh.context import RunContext
+from jobs.model.settings import Settings
+from jobs.run.stream import PipelineStream
+from state_store.errors import LockLost
+from state_store.layout import Lake
+from state_store.lock import writer_lock
+
+
+@pytest.fixture
+def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
+    with writer_lock(lake.lock("p"), "run/1") as lock:
+        context = RunContext(cast("Any", None), lake, "p/1")
+        yield PipelineStream(context, settings, "p", [], [], lock)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda stream: stream.refresh(),
+        lambda stream: stream.drain(),
+        lambda stream: stream._micro_batch(None, 0),
+    ],
+    ids=["refresh", "drain", "micro-batch"],
+)
+def test_no_step_goes_on_without_the_lock(
+    stream: PipelineStream, lake: Lake, step: Callable[[PipelineStream], None]
+) -> None:
+    stream.refresh()
+    lake.lock("p").unlink()
+    with pytest.raises(LockLost):
+        step(stream)
+
+
+def test_an_idle_run_notices_it_too(stream: PipelineStream, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = Event()
+    monkeypatch.setattr(stop, "wait", lambda _seconds: lake.lock("p").unlink())
+    with pytest.raises(LockLost):
+        stream.follow(stop)
