@@ -36,12 +36,14 @@ def start_offsets(sources: Sequence[Source], committed: Mapping[str, Mapping[str
 
     Raises:
         TopicMissing: a topic is not there.
-        OffsetsVanished: records after a committed offset are not in the topic any more.
+        OffsetsVanished: records after a committed offset are not in the topic any more, or a whole partition is not.
     """
     start: Offsets = {}
     for topic in topics_of(sources):
         held = [committed.get(source.name, {}) for source in sources if source.topic == topic]
         begin, end = log.begin_offsets(topic), log.end_offsets(topic)
+        for offsets in held:
+            check_partitions(topic, offsets, begin)
         start[topic] = {}
         for partition, first in begin.items():
             name = str(partition)
@@ -50,6 +52,17 @@ def start_offsets(sources: Sequence[Source], committed: Mapping[str, Mapping[str
                     check_kept(topic, partition, offsets[name], first, end[partition])
             start[topic][name] = min(offsets.get(name, first) for offsets in held)
     return start
+
+
+def check_partitions(topic: str, wanted: Mapping[str, int], begin: Mapping[int, int]) -> None:
+    """Raise OffsetsVanished unless the topic has every partition of `wanted`, {partition: next offset}."""
+    for name, offset in wanted.items():
+        if int(name) not in begin:
+            raise OffsetsVanished(
+                f"topic '{topic}' has no partition {name} any more, and {offset} records were read from it: "
+                "it was deleted and created again with fewer partitions",
+                hint="drop the source and create it again to read the new topic",
+            )
 
 
 def check_kept(topic: str, partition: int, wanted: int, begin: int, end: int) -> None:

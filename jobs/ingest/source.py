@@ -4,7 +4,8 @@
     worker   reads its range from the log, decodes it for every source of the topic, yields record batches
 
 Offsets are {"topics": Offsets} (see `jobs.ingest.offsets`). A run starts at the offsets of the event logs' commits,
-passed as an option. The checkpoint of a run is deleted with it.
+passed as an option. The checkpoint of a run is deleted with it. A topic that is replaced while the run goes on stops it
+when its ends are next asked for.
 """
 
 from __future__ import annotations
@@ -12,14 +13,25 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from jobs.ingest.decode import Decoder, decoded_schema
+from jobs.ingest.identity import check_all_same
 from jobs.ingest.logs.open import open_log
-from jobs.ingest.offsets import Offsets, as_text, check_kept, cut, not_before, start_offsets, topics_of
+from jobs.ingest.offsets import (
+    Offsets,
+    as_text,
+    check_kept,
+    check_partitions,
+    cut,
+    not_before,
+    start_offsets,
+    topics_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,19 +62,31 @@ def read_stream(
     lake: Lake,
     sources: Sequence[Source],
     committed: Mapping[str, Mapping[str, int]],
+    topic_ids: Mapping[str, str],
 ) -> DataFrame:
     """The streaming rows of `sources`, columns as in `jobs.ingest.decode`.
 
     Args:
         committed: {source: {partition: next offset}}, as the event logs' last commits say; the stream starts there.
+        topic_ids: {topic: id} as `identity.current_ids` found them; the stream stops when one changes.
 
     Raises:
         TopicMissing: a topic is not there.
         OffsetsVanished: records after a committed offset are not in the topic any more.
     """
     start = start_offsets(sources, committed, open_log(settings, lake))
-    plan = base64.b64encode(pickle.dumps((settings, lake, tuple(sources)))).decode()
+    plan = base64.b64encode(pickle.dumps(_Plan(settings, lake, tuple(sources), dict(topic_ids)))).decode()
     return spark.readStream.format(FORMAT).option(_PLAN, plan).option("start", json.dumps(start)).load()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the planner and the workers must know of the run."""
+
+    settings: Settings
+    lake: Lake
+    sources: tuple[Source, ...]
+    topic_ids: dict[str, str]
 
 
 class TopicRange(InputPartition):
@@ -89,7 +113,7 @@ class StrandlineSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return decoded_schema(_load(self._plan)[2])
+        return decoded_schema(_load(self._plan).sources)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return TopicsReader(self._plan, json.loads(self._start), schema)
@@ -99,7 +123,9 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans ranges in the driver's process, reads them in the workers."""
 
     def __init__(self, plan: str, start: Offsets, schema: StructType) -> None:
-        self._settings, self._lake, self._sources = _load(plan)
+        loaded = _load(plan)
+        self._settings, self._lake, self._sources = loaded.settings, loaded.lake, loaded.sources
+        self._topic_ids = loaded.topic_ids
         self._start = start
         self._schema = schema
         self._last: Offsets | None = None
@@ -128,16 +154,18 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ranges of a micro-batch.
 
         Raises:
-            OffsetsVanished: retention removed records of a range.
+            OffsetsVanished: retention removed records of a range, or its partition is gone.
         """
         ranges: list[InputPartition] = []
         for topic, ends in end["topics"].items():
             begin = self._open().begin_offsets(topic)
             for name, last in ends.items():
-                first = start["topics"].get(topic, {}).get(name, begin[int(name)])
+                number = int(name)
+                check_partitions(topic, {name: last}, begin)
+                first = start["topics"].get(topic, {}).get(name, begin[number])
                 if first < last:
-                    check_kept(topic, int(name), first, begin[int(name)], last)
-                    ranges.append(TopicRange(topic, int(name), first, last))
+                    check_kept(topic, number, first, begin[number], last)
+                    ranges.append(TopicRange(topic, number, first, last))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -170,6 +198,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log
 
     def _ends(self) -> Offsets:
+        check_all_same(self._topic_ids, self._open())
         return {topic: as_text(self._open().end_offsets(topic)) for topic in topics_of(self._sources)}
 
     def _begun(self, start: Offsets, ends: Offsets) -> Offsets:
@@ -183,6 +212,6 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begun
 
 
-def _load(plan: str) -> tuple[Settings, Lake, tuple[Source, ...]]:
-    loaded: tuple[Settings, Lake, tuple[Source, ...]] = pickle.loads(base64.b64decode(plan))  # noqa: S301  (our own)
+def _load(plan: str) -> _Plan:
+    loaded: _Plan = pickle.loads(base64.b64decode(plan))  # noqa: S301  (our own)
     return loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from jobs.ingest import source
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
-from jobs.model.errors import OffsetsVanished, TopicMissing, revive
+from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
 from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, fill
@@ -41,13 +42,23 @@ def test_records_removed_before_they_were_read_stop_the_run(
     # Read up to 6, kept from 4 on: fine. A source that had read up to 2 has lost 2 and 3.
     drain(spark, settings, lake, [replace(EVENTS, name="first")])
     with pytest.raises(OffsetsVanished, match="records 2 to 3 were removed"):
-        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 2}})
+        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 2}}, {})
 
 
 def test_a_topic_made_anew_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     fill(settings, lake, 2)
     with pytest.raises(OffsetsVanished, match="deleted and created again"):
-        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 99}})
+        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 99}}, {})
+
+
+def test_a_topic_made_anew_with_more_records_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """Its offsets fit those that were read; its id does not."""
+    fill(settings, lake, 2)
+    drain(spark, settings, lake, [EVENTS])
+    shutil.rmtree(lake.topic("events"))
+    fill(settings, lake, 10)
+    with pytest.raises(TopicReplaced, match="'events'"):
+        drain(spark, settings, lake, [EVENTS])
 
 
 def test_an_error_of_ours_comes_back_typed_from_the_workers(

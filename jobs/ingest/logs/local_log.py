@@ -1,6 +1,6 @@
 """The embedded log: a directory per topic, append-only files, no broker. Safe for many producers at once.
 
-    <lake>/topics/<topic>/topic.json                     its name and number of partitions
+    <lake>/topics/<topic>/topic.json                     its name, number of partitions and id
     <lake>/topics/<topic>/<partition>/<base offset>.log  one immutable segment (jobs.ingest.logs.segment)
 
 A producer writes and syncs a temporary file, then links it to the name of the next offset. If the name is taken,
@@ -10,14 +10,13 @@ no process holds a lock.
 
 from __future__ import annotations
 
-import json
 import os
 from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from jobs.ingest.logs import segment
-from jobs.ingest.logs.log import CHUNK, Records
+from jobs.ingest.logs import segment, topic_file
+from jobs.ingest.logs.log import CHUNK, Records, TopicIdentity
 from jobs.ingest.logs.partitioner import partition_for
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jobs.ingest.logs.log import Record
+    from jobs.ingest.logs.topic_file import TopicFile
     from state_store.layout import Lake
 
 
@@ -41,19 +41,22 @@ class LocalLog:
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         """Create the topic unless it is there. `replicas` is ignored: the files are the only copy."""
         folder = self._lake.topic(topic)
-        if (folder / "topic.json").exists():
+        if self.exists(topic):
             return
         for partition in range(partitions):
             (folder / str(partition)).mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"format": 1, "topic": topic, "partitions": partitions})
-        create(folder / "topic.json", text.encode())
+        topic_file.write(folder, topic, partitions)
 
     def exists(self, topic: str) -> bool:
-        return (self._lake.topic(topic) / "topic.json").exists()
+        return (self._lake.topic(topic) / topic_file.NAME).exists()
 
     def topics(self) -> list[str]:
-        found = self._lake.topic("x").parent.glob("*/topic.json")
-        return sorted(str(json.loads(path.read_text())["topic"]) for path in found)
+        found = self._lake.topic("x").parent.glob(f"*/{topic_file.NAME}")
+        return sorted(topic_file.read(path).topic for path in found)
+
+    def identity(self, topic: str) -> TopicIdentity:
+        """The id in the topic's file. There are no leaders: the files are the only copy."""
+        return TopicIdentity(self._described(topic).id)
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
         return {number: min(_bases(folder), default=0) for number, folder in self._partitions(topic).items()}
@@ -107,16 +110,18 @@ class LocalLog:
             yield run
 
     def _partitions(self, topic: str) -> dict[int, Path]:
+        return {number: self._lake.topic(topic) / str(number) for number in range(self._described(topic).partitions)}
+
+    def _described(self, topic: str) -> TopicFile:
         folder = self._lake.topic(topic)
         try:
-            total = json.loads((folder / "topic.json").read_text())["partitions"]
+            return topic_file.read(folder / topic_file.NAME)
         except FileNotFoundError:
             raise TopicMissing(
                 f"topic '{topic}' is not there",
                 where=str(folder),
                 hint="CREATE STREAM … WITH (PARTITIONS = n) makes it",
             ) from None
-        return {number: folder / str(number) for number in range(total)}
 
     def _append(self, folder: Path, records: Sequence[Record]) -> int:
         data = segment.encode(records)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 Header = tuple[str, bytes | None]
@@ -47,6 +47,19 @@ class Records:
         return len(self.offsets)
 
 
+@dataclass(frozen=True)
+class TopicIdentity:
+    """What tells a topic from another one of the same name.
+
+    Attributes:
+        id: given when the topic was made; empty where it is unknown (an old local topic, brokers before Kafka 2.8).
+        leader_epochs: {partition: number of its leader's term}; empty where there are no leaders.
+    """
+
+    id: str
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
+
+
 class Log(Protocol):
     """The topics of one broker or lake. Ends are exclusive: the offset that the next record would get."""
 
@@ -57,6 +70,10 @@ class Log(Protocol):
 
     def topics(self) -> list[str]:
         """The names of all topics, sorted."""
+        ...
+
+    def identity(self, topic: str) -> TopicIdentity:
+        """The topic's id, and the terms of its partitions' leaders. Raises TopicMissing."""
         ...
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
