@@ -10,6 +10,8 @@ import os
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from state_store.failpoints import failpoint
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 def create(path: Path, data: bytes) -> bool:
     """Write a new file; False, and nothing written, when the name is taken."""
     temporary = _temporary(path, data)
+    failpoint("before-link")
     try:
         os.link(temporary, path)  # unlike a rename, a link fails when the name is taken
     except FileExistsError:

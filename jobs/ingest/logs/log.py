@@ -18,6 +18,9 @@ Header = tuple[str, bytes | None]
 # Rows of one record batch handed to Spark. Below about 2,000 the hand-over dominates; above about 20,000 the column
 # lists fall out of the processor's cache.
 CHUNK = 10_000
+# Bytes of one run of records, unless a single record is larger. A run, its decoded columns and the copy on the way to
+# the JVM are in memory at once, for every task of the machine.
+CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,25 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def cut(self, first: int, last: int) -> Records:
+        """The records at the places first <= place < last."""
+        return Records(
+            self.partition,
+            self.offsets[first:last],
+            self.timestamps[first:last],
+            self.keys[first:last],
+            self.values[first:last],
+            self.headers[first:last],
+        )
+
+    def extend(self, others: Records) -> None:
+        """Add the records that follow these."""
+        self.offsets += others.offsets
+        self.timestamps += others.timestamps
+        self.keys += others.keys
+        self.values += others.values
+        self.headers += others.headers
 
 
 @dataclass(frozen=True)
@@ -85,7 +107,11 @@ class Log(Protocol):
         ...
 
     def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
-        """Append durably; (partition, offset) of each record, in order. Raises TopicMissing, SourceUnavailable."""
+        """Append durably; (partition, offset) of each record, in order. Raises TopicMissing, SourceUnavailable.
+
+        The local log shows all the records of a call at once or, when the process is killed, none of them. Kafka may
+        keep some of them.
+        """
         ...
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
