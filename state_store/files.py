@@ -1,5 +1,7 @@
 """Atomic and durable files: written to a temporary file, flushed, then linked or renamed in one step.
 
+A write that fails leaves nothing behind; a process that is killed may leave a hidden `.tmp` file.
+
 `create` is put-if-absent: only one of many processes gets the name, without a lock, so one that dies blocks nobody.
 No folder is made: what was removed is not begun again by a late writer.
 """
@@ -25,14 +27,19 @@ def create(path: Path, data: bytes) -> bool:
     except FileExistsError:
         return False
     finally:
-        temporary.unlink()
+        temporary.unlink(missing_ok=True)  # the folder may be gone with it
     sync_folder(path.parent)
     return True
 
 
 def replace(path: Path, data: bytes) -> None:
     """Write a file, replacing the one of that name: a reader sees the old one or the new one."""
-    os.replace(_temporary(path, data), path)
+    temporary = _temporary(path, data)
+    try:
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 
@@ -47,8 +54,13 @@ def sync_folder(folder: Path) -> None:
 
 def _temporary(path: Path, data: bytes) -> Path:
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    with temporary.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        # A full disk above all: what was written of it would take the place that is missing.
+        temporary.unlink(missing_ok=True)
+        raise
     return temporary

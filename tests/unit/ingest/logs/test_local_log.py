@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -233,4 +235,31 @@ def test_a_second_topic_under_a_running_instance_begins_at_zero(lake: Lake) -> N
     shutil.rmtree(lake.topic("t"))
     LocalLog(lake).ensure_topic("t")
     assert log.end_offsets("t") == {0: 0}
+    assert log.produce("t", _values(1)) == [(0, 0)]
+
+
+_TOO_LARGE = """
+import resource, sys
+from pathlib import Path
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.ingest.logs.log import Record
+from state_store.layout import Lake
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    LocalLog(Lake(Path(sys.argv[1]))).produce("t", [Record(None, bytes(100), 1)] * 1000)
+except OSError:
+    print("refused")
+"""
+
+
+def test_an_insert_that_does_not_fit_the_disk_leaves_nothing(lake: Lake) -> None:
+    """The process may write 4096 bytes to a file: as with a full disk, a part of the segment is written."""
+    log = LocalLog(lake)
+    log.ensure_topic("t")
+    child = subprocess.run(
+        [sys.executable, "-c", _TOO_LARGE, str(lake.root)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert child.stdout == "refused\n"
+    assert [path.name for path in lake.topic("t").iterdir()] == ["topic.json"]
     assert log.produce("t", _values(1)) == [(0, 0)]
