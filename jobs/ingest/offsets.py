@@ -5,6 +5,7 @@ Offsets = {topic: {partition as text: next offset}}      as they stand in commit
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from jobs.model import tables
@@ -99,6 +100,33 @@ def cut(start: Offsets, end: Offsets, rows: int | None) -> Offsets:
         share = min(size, left, max(1, rows * size // total)) if size else 0
         left -= share
         reached.setdefault(topic, {})[name] = start.get(topic, {}).get(name, 0) + share
+    return reached
+
+
+def cut_bytes(start: Offsets, end: Offsets, most: int, log: Log) -> Offsets:
+    """`end`, or less so that the records from `start` on take about `most` bytes, shared among the partitions.
+
+    It is as exact as `log.size`. A partition with a backlog gets at least one record, however large.
+    """
+    spans = {
+        (topic, name): (start.get(topic, {}).get(name, 0), last)
+        for topic, partitions in end.items()
+        for name, last in partitions.items()
+    }
+    # The longest first: a log that estimates looks at that one.
+    longest = sorted(spans.items(), key=lambda item: item[1][0] - item[1][1])
+    sizes = {key: log.size(key[0], int(key[1]), first, last) for key, (first, last) in longest if first < last}
+    total = sum(sizes.values())
+    reached: Offsets = {topic: dict(partitions) for topic, partitions in end.items()}
+    if total <= most:
+        return reached
+    for (topic, name), size in sizes.items():
+        first, last = spans[topic, name]
+        share = most * size // total
+        fits = bisect_right(
+            range(first + 1, last + 1), share, key=lambda until: log.size(topic, int(name), first, until)
+        )
+        reached[topic][name] = first + max(1, fits)
     return reached
 
 

@@ -5,7 +5,7 @@
 
 Offsets are {"topics": Offsets} (see `jobs.ingest.offsets`). A run starts at the offsets of the event logs' commits,
 passed as an option. The checkpoint of a run is deleted with it. A topic that is replaced while the run goes on stops it
-when its ends are next asked for.
+before the next micro-batch.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from jobs.ingest.offsets import (
     check_kept,
     check_partitions,
     cut,
+    cut_bytes,
     not_before,
     start_offsets,
     topics_of,
@@ -141,11 +142,20 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch, within the limit. New partitions join with their first offset."""
+        """The end of the next micro-batch, within the limits of rows and bytes. New partitions join with their first
+        offset.
+
+        Raises:
+            TopicReplaced: a topic is not the one that the run began with.
+        """
+        check_all_same(self._topic_ids, self._open())
         ends = self._last or self._ends()
         begun = self._begun(start["topics"], ends)
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return {"topics": cut(begun, not_before(ends, begun), rows)}
+        reached = not_before(ends, begun)
+        if isinstance(limit, ReadMaxRows):
+            reached = cut(begun, reached, limit.max_rows)
+            reached = cut_bytes(begun, reached, self._settings.ingest.max_bytes_per_epoch, self._open())
+        return {"topics": reached}
 
     def reportLatestOffset(self) -> dict[str, Any]:
         return {"topics": self._ends()}
@@ -198,7 +208,6 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log
 
     def _ends(self) -> Offsets:
-        check_all_same(self._topic_ids, self._open())
         return {topic: as_text(self._open().end_offsets(topic)) for topic in topics_of(self._sources)}
 
     def _begun(self, start: Offsets, ends: Offsets) -> Offsets:

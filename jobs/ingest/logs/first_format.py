@@ -64,6 +64,17 @@ def read(folder: Path, partition: int, start: int, until: int) -> Iterator[tuple
         raise missing(folder.parent, partition, position)
 
 
+def size(folder: Path, start: int, until: int) -> int:
+    """About how many bytes the records with start <= offset < until take. Raises CorruptState."""
+    total = 0
+    for base in bases(folder):
+        path = folder / _name(base)
+        count = _count(path)
+        inside = max(0, min(until, base + count) - max(start, base))
+        total += path.stat().st_size * inside // count
+    return total
+
+
 def _name(base: int) -> str:
     return f"{base:020d}.log"
 

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 
 from jobs.ingest.logs import kafka_range
 from jobs.ingest.logs.kafka_range import TIMEOUT
+from jobs.ingest.logs.kafka_sizes import RecordSizes
 from jobs.ingest.logs.log import TopicIdentity
 from jobs.model.errors import SourceUnavailable, TopicMissing
 
@@ -60,6 +61,7 @@ class KafkaLog:
         self._servers = settings.bootstrap_servers
         self._client: AdminClient | None = None
         self._producer: Producer | None = None
+        self._sizes = RecordSizes(self._options)
 
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         """Create the topic unless it is there; an existing one keeps its partitions.
@@ -135,6 +137,10 @@ class KafkaLog:
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
         return kafka_range.read(self._options, topic, partition, start, end)
+
+    def size(self, topic: str, partition: int, start: int, end: int) -> int:
+        """An estimate by the average size of a few records: see `RecordSizes`."""
+        return self._sizes.estimate(topic, partition, start, end)
 
     @property
     def _admin(self) -> AdminClient:

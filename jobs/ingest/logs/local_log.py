@@ -102,11 +102,18 @@ class LocalLog:
         """
         if start >= end:
             return
-        segments = self._segments(self._described(topic))
+        described = self._described(topic)
+        segments = self._segments(described)
         first = segments.begins()[partition]
         if start < first:
             raise OffsetsVanished(f"topic '{topic}', partition {partition}: offsets {start} to {first - 1} are gone")
-        yield from _runs(_pieces(segments, partition, start, end))
+        chain = segments.chain(partition, start, end, self._head(described))
+        yield from _runs(_pieces(segments, chain, range(start, end), partition))
+
+    def size(self, topic: str, partition: int, start: int, end: int) -> int:
+        """The bytes that a range takes in the files, a range that ends inside a frame by its share of the frame."""
+        described = self._described(topic)
+        return self._segments(described).size(partition, start, end, self._head(described))
 
     def _described(self, topic: str) -> TopicFile:
         folder = self._lake.topic(topic)
@@ -143,9 +150,9 @@ class LocalLog:
                 return header
 
 
-def _pieces(segments: Segments, partition: int, start: int, end: int) -> Iterator[_Piece]:
+def _pieces(segments: Segments, chain: Sequence[Header], offsets: range, partition: int) -> Iterator[_Piece]:
     """The range as it lies in the files: pieces of at most `CHUNK` records."""
-    chain = segments.chain(partition, start, end)
+    start, end = offsets.start, offsets.stop
     begin = chain[0].parts[partition].base if chain else end
     if start < begin:
         yield from first_format.read(segments.partition_folder(partition), partition, start, min(begin, end))
@@ -158,8 +165,7 @@ def _pieces(segments: Segments, partition: int, start: int, end: int) -> Iterato
                 if frame.base >= end:
                     break
                 piece = Records(partition)
-                offsets = range(frame.base, frame.base + frame.count)
-                decode_into(piece, segment.frame_bytes(file, path, frame), offsets)
+                decode_into(piece, segment.frame_bytes(file, path, frame), range(frame.base, frame.base + frame.count))
                 if start > frame.base or end < frame.base + frame.count:
                     piece = piece.cut(max(0, start - frame.base), min(end - frame.base, frame.count))
                 yield frame.length, piece

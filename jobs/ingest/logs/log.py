@@ -115,5 +115,12 @@ class Log(Protocol):
         ...
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
-        """The records with start <= offset < end, in runs of at most `CHUNK`. Raises OffsetsVanished."""
+        """The records with start <= offset < end, in runs of at most `CHUNK`. Raises OffsetsVanished.
+
+        A run also holds `CHUNK_BYTES` at most, or a single record that is larger (Kafka: about, see `kafka_range`).
+        """
+        ...
+
+    def size(self, topic: str, partition: int, start: int, end: int) -> int:
+        """About how many bytes the records with start <= offset < end take. Raises TopicMissing."""
         ...

@@ -86,6 +86,11 @@ class Frame:
     length: int
     checksum: int
 
+    @property
+    def size(self) -> int:
+        """The bytes of the frame with its head."""
+        return _FRAME.size + _CRC.size + self.length
+
 
 @dataclass(frozen=True)
 class Encoded:

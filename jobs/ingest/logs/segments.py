@@ -3,7 +3,7 @@
     <topic>/<number>.log      segments in the order in which they were appended, numbered from 0 without a gap
 
 A partition's segments are a chain: each says which earlier one holds the records before its own. So a reader finds the
-end of its range by halving, and opens no segment beyond it that holds other partitions' records only.
+end of its range by halving, and opens no segment of other partitions' records only on its way to the range's start.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Segments:
         older = {number: self._older(number) for number in range(self._topic.partitions)}
         return {number: older[number][0] if older[number] else base for number, base in enumerate(kept)}
 
-    def chain(self, partition: int, start: int, end: int) -> list[Header]:
+    def chain(self, partition: int, start: int, end: int, newest: Header) -> list[Header]:
         """The segments that hold the partition's records with start <= offset < end, in order.
 
         Records before the first of them, if any are in the range, are of format 1.
@@ -79,14 +79,12 @@ class Segments:
         Raises:
             CorruptState: one of them is broken or missing.
         """
-        numbers = self.numbers()
-        last = bisect_left(numbers, end, key=lambda number: self.header(number).parts[partition].end)
-        if last == len(numbers):
-            if numbers or not self._older(partition):
+        number, expected = self._reaching(partition, end, newest), None
+        if number > newest.number:
+            if end > newest.parts[partition].end:
                 raise missing(self._folder, partition, end - 1)
             return []
         found: list[Header] = []
-        number, expected = numbers[last], None
         while number != NONE:
             header = self._linked(number, partition, expected)
             part = header.parts[partition]
@@ -96,6 +94,42 @@ class Segments:
                 break
             number, expected = part.earlier, part.base
         return found[::-1]
+
+    def size(self, partition: int, start: int, end: int, newest: Header) -> int:
+        """The bytes of the partition's records with start <= offset < end: exact for whole frames, else by their share.
+
+        Raises:
+            CorruptState: a segment is broken.
+        """
+        older = first_format.size(self.partition_folder(partition), start, end) if self._topic.format == 1 else 0
+        return older + self._bytes_before(partition, end, newest) - self._bytes_before(partition, start, newest)
+
+    def _bytes_before(self, partition: int, offset: int, newest: Header) -> int:
+        number = self._reaching(partition, offset, newest)
+        header = newest if number > newest.number else self.header(number)
+        part = header.parts[partition]
+        if offset >= part.end:
+            return part.total
+        total, path = part.total - part.length, self.path(number)
+        with path.open("rb", buffering=0) as file:
+            for frame in segment.frames(file, path, header, partition):
+                if offset <= frame.base:
+                    break
+                total += frame.size * min(offset - frame.base, frame.count) // frame.count
+        return total
+
+    def _reaching(self, partition: int, offset: int, newest: Header) -> int:
+        """The number of the first segment that leaves the partition at `offset` or behind it."""
+
+        def end(number: int) -> int:
+            try:
+                return self.header(number).parts[partition].end
+            except FileNotFoundError:
+                # The first ones were removed. If one in the middle is missing, a later one is found, whose chain leads
+                # to it.
+                return NONE
+
+        return bisect_left(range(newest.number + 1), offset, key=end)
 
     def _linked(self, number: int, partition: int, expected: int | None) -> Header:
         """The header of a segment that ends where the later one begins."""

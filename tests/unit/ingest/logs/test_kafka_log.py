@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Uuid
 
 from jobs.ingest.logs import kafka_range
 from jobs.ingest.logs.kafka_log import KafkaLog
-from jobs.ingest.logs.log import TopicIdentity
+from jobs.ingest.logs.log import CHUNK, TopicIdentity
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from jobs.model.settings import KafkaSettings
 
@@ -85,3 +85,61 @@ def test_a_range_whose_first_records_are_gone_is_an_error(monkeypatch: pytest.Mo
     monkeypatch.setattr(kafka_range, "Consumer", _Consumer)
     with pytest.raises(OffsetsVanished, match="records from 3 on were removed unread"):
         list(kafka_range.read({}, "t", 0, 3, 9))
+
+
+class _Messages:
+    """A consumer of endless records of `size` bytes; notes how many each call asks for."""
+
+    def __init__(self, size: int) -> None:
+        self.asked: list[int] = []
+        self.at = 0
+        self._size = size
+
+    def __call__(self, _options: dict[str, Any]) -> _Messages:
+        return self
+
+    def assign(self, partitions: Any) -> None:
+        self.at = partitions[0].offset
+
+    def consume(self, num_messages: int, timeout: float) -> list[Any]:
+        self.asked.append(num_messages)
+        self.at += num_messages
+        return [self._message(offset) for offset in range(self.at - num_messages, self.at)]
+
+    def close(self) -> None: ...
+
+    def _message(self, offset: int) -> Any:
+        return SimpleNamespace(
+            error=lambda: None,
+            offset=lambda: offset,
+            timestamp=lambda: (1, 1),
+            key=lambda: None,
+            value=lambda: bytes(self._size),
+            headers=lambda: None,
+        )
+
+
+def test_runs_of_large_records_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = _Messages(size=1 << 20)
+    monkeypatch.setattr(kafka_range, "Consumer", messages)
+    runs = list(kafka_range.read({}, "t", 0, 0, 100))
+    assert [offset for run in runs for offset in run.offsets] == list(range(100))
+    assert [len(run) for run in runs[1:]] == [8, 8, 8, 8, 4]
+
+
+def test_runs_of_small_records_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = _Messages(size=10)
+    monkeypatch.setattr(kafka_range, "Consumer", messages)
+    assert [len(run) for run in kafka_range.read({}, "t", 0, 0, 3 * CHUNK)][1:3] == [CHUNK, CHUNK]
+
+
+def test_a_range_is_sized_by_a_look_at_its_first_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look serves the partitions of a topic for some seconds; a short range alone is not worth it."""
+    messages = _Messages(size=700)
+    monkeypatch.setattr(kafka_range, "Consumer", messages)
+    log = _log(_Admin(None))
+    assert log.size("t", 0, 50, 60) == 0
+    assert messages.asked == []
+    assert log.size("t", 0, 50, 1050) == 700_000
+    assert log.size("t", 1, 0, 10) == 7000
+    assert len(messages.asked) == 1
