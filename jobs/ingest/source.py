@@ -185,7 +185,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, TopicRange), "made by `partitions`"
         schema = to_arrow_schema(self._schema, timezone="UTC")
         decoders = [
-            Decoder(source, place, schema, self._registry)
+            Decoder(source, place, schema, self._registry, self._settings.ingest.max_seconds_ahead)
             for place, source in enumerate(self._sources)
             if source.topic == partition.topic
         ]

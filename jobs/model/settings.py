@@ -62,6 +62,9 @@ class IngestSettings(_Section):
     # With events of up to 250 bytes it is the number of rows that cuts, with larger ones it is this.
     max_bytes_per_epoch: int = Field(default=256 << 20, ge=1)
     trigger_seconds: float = Field(default=1.0, gt=0)
+    # A clock that is wrong by minutes and a time zone that is wrong by up to 14 hours pass; a typing error in the date
+    # and the 9999-12-31 that stands for "never" do not.
+    max_seconds_ahead: float = Field(default=86_400.0, ge=0, description="0: any event time is taken")
 
 
 class FunctionSettings(_Section):
