@@ -127,9 +127,9 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -
 
 def ingest(spark: SparkSession, settings: Settings, lake: Lake, wanted: Source) -> None:
     """One drain, as a pipeline without views does it."""
-    frame = source.read_stream(spark, settings, lake, [wanted], {})
+    frame = source.read_stream(spark, settings, lake, [wanted], {}, {})
     writer = frame.writeStream.foreachBatch(
-        lambda batch, _: event_logs.ingest(batch.sparkSession, batch, [wanted], lake, "bench/1") and None
+        lambda batch, _: event_logs.ingest(batch.sparkSession, batch, [wanted], lake, "bench/1", {}) and None
     )
     checkpoint = str(lake.checkpoint("bench"))
     writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()

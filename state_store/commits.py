@@ -49,6 +49,7 @@ class CommitRecord:
         vector: {input table: its commit} that the rows reflect, after this commit.
         offsets: {topic: {partition: next offset}} the rows reflect, after this commit (event logs only).
         stream_times: {topic: {partition: microseconds}}: the largest event time seen, per partition (event logs only).
+        topics: {topic: id of the topic the offsets are of}, where the id is known (event logs only).
         fingerprint: hash of the definition that produced the rows.
         writer: the process that wrote it: `pipeline/incarnation`.
         mode: the way it was made: `create`, `ingest`, `delta`, `full`, `compact`.
@@ -64,6 +65,7 @@ class CommitRecord:
     vector: dict[str, TableVersion] = field(default_factory=dict)
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     stream_times: dict[str, dict[str, int]] = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)
     fingerprint: str = ""
     writer: str = ""
     mode: str = "create"

@@ -14,6 +14,7 @@ All sources of a pipeline share one set of columns, since one Spark source reads
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,9 +60,16 @@ class Tally:
 
 
 class Decoder:
-    """Decodes one range of one partition for one source. Records must be given in offset order."""
+    """Decodes one range of one partition for one source. Records must be given in offset order.
 
-    def __init__(self, source: Source, place: int, schema: pa.Schema, registry: Callable[[], Any]) -> None:
+    Args:
+        seconds_ahead: how far the event time of a TIMESTAMP column may be ahead of the record's own time; 0: as far as
+            it likes. The record's time, not the clock: so a range gives the same rows whenever it is read.
+    """
+
+    def __init__(
+        self, source: Source, place: int, schema: pa.Schema, registry: Callable[[], Any], seconds_ahead: float = 0
+    ) -> None:
         self._source = source
         self._schema = schema
         self._column = f"s{place}"
@@ -70,6 +78,7 @@ class Decoder:
             open_format(source, "value", registry),
         )
         self._event_time = reader(source.timestamp_format) if source.timestamp is not None else None
+        self._seconds_ahead = seconds_ahead
         self.tally = Tally()
 
     def decode(self, records: Records) -> pa.RecordBatch:
@@ -147,6 +156,7 @@ class Decoder:
             for row in np.flatnonzero(absent).tolist():
                 errors.setdefault(row, "no timestamp")
             return times
+        own = times.copy()
         place = next(i for i, column in enumerate(self._source.columns) if column.name == self._source.timestamp)
         base = self._source.columns[place].type.base
         for row, value in enumerate(_plain_times(visible[place], base)):
@@ -156,7 +166,20 @@ class Decoder:
                 times[row] = self._event_time(value) if isinstance(value, str) else _in_range(value)
             except Misfit as error:
                 errors[row] = f"timestamp column '{self._source.timestamp}': {error}"
+        if self._seconds_ahead:
+            self._refuse_ahead(own, times, errors)
         return times
+
+    def _refuse_ahead(self, own: np.ndarray[Any, Any], times: np.ndarray[Any, Any], errors: Errors) -> None:
+        """Refuse event times far ahead of the records' own: one of them would make every event after it late."""
+        ahead = (own != _NEVER) & (times > own + int(self._seconds_ahead * 1_000_000))
+        for row in np.flatnonzero(ahead).tolist():
+            errors.setdefault(
+                row,
+                f"timestamp column '{self._source.timestamp}': {_shown(times[row])} is more than "
+                f"{self._seconds_ahead:g} s after the record's own time, {_shown(own[row])}",
+            )
+            times[row] = own[row]
 
     def _running_time(
         self, offsets: np.ndarray[Any, Any], times: np.ndarray[Any, Any], broken: np.ndarray[Any, Any]
@@ -201,6 +224,10 @@ def _in_range(value: int | None) -> int:
     if not FIRST_MICROSECOND <= value <= LAST_MICROSECOND:
         raise Misfit("number out of the range of TIMESTAMP")
     return value
+
+
+def _shown(microseconds: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(microseconds))).isoformat()
 
 
 def _instants(microseconds: np.ndarray[Any, Any], absent: np.ndarray[Any, Any]) -> pa.Array:

@@ -25,7 +25,7 @@ from state_store.spark.table import Table
 from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -76,13 +76,19 @@ def dead_letter_spec(source: Source) -> TableSpec:
 
 
 def ingest(
-    spark: SparkSession, micro_batch: DataFrame, sources: Sequence[Source], lake: Lake, writer: str
+    spark: SparkSession,
+    micro_batch: DataFrame,
+    sources: Sequence[Source],
+    lake: Lake,
+    writer: str,
+    topic_ids: Mapping[str, str],
 ) -> list[Ingested]:
     """Append one micro-batch of `source.read_stream` to the event logs and dead letters of `sources`.
 
     Args:
         spark: the session of the micro-batch (`micro_batch.sparkSession`).
         writer: the writer that the commits name: `pipeline/incarnation`.
+        topic_ids: {topic: id} of the topics that the run reads; the commits name it, for the next run to compare.
 
     Returns:
         the commits made, in order; none when the micro-batch holds nothing new.
@@ -95,10 +101,12 @@ def ingest(
     micro_batch = micro_batch.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         ranges = _ranges(micro_batch)
+        open_table = partial(_open, spark, lake=lake, writer=writer)
         commits: list[Ingested] = []
         for place, source in enumerate(sources):
             if source.name in ranges:
-                commits += _Intake(spark, micro_batch, place, source, lake, writer).take(ranges[source.name])
+                intake = _Intake(micro_batch, place, source, writer, open_table, topic_ids.get(source.topic, ""))
+                commits += intake.take(ranges[source.name])
         return commits
     finally:
         micro_batch.unpersist()
@@ -126,13 +134,20 @@ class _Intake:
     """The part of one micro-batch that belongs to one source."""
 
     def __init__(
-        self, spark: SparkSession, micro_batch: DataFrame, place: int, source: Source, lake: Lake, writer: str
+        self,
+        micro_batch: DataFrame,
+        place: int,
+        source: Source,
+        writer: str,
+        open_table: Callable[[TableSpec], tuple[Table, Head]],
+        topic_id: str,
     ) -> None:
         self._rows = micro_batch.where(f"_source = '{_quoted(source.name)}' AND _range IS NULL")
         self._place = place
         self._source = source
         self._writer = writer
-        self._open_table = partial(_open, spark, lake=lake, writer=writer)
+        self._open_table = open_table
+        self._topic_id = topic_id
         self._log, self._log_head = self._open_table(log_spec(source))
 
     def take(self, ranges: Sequence[_Range]) -> list[Ingested]:
@@ -182,6 +197,7 @@ class _Intake:
             epoch=head.record.epoch + 1,
             offsets={topic: offsets},
             stream_times={topic: times},
+            topics={topic: self._topic_id} if self._topic_id else head.record.topics,
             writer=self._writer,
             mode="ingest",
             reason=f"records of topic '{topic}' for source '{self._source.name}'",

@@ -5,6 +5,7 @@ Offsets = {topic: {partition as text: next offset}}      as they stand in commit
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from jobs.model import tables
@@ -36,12 +37,14 @@ def start_offsets(sources: Sequence[Source], committed: Mapping[str, Mapping[str
 
     Raises:
         TopicMissing: a topic is not there.
-        OffsetsVanished: records after a committed offset are not in the topic any more.
+        OffsetsVanished: records after a committed offset are not in the topic any more, or a whole partition is not.
     """
     start: Offsets = {}
     for topic in topics_of(sources):
         held = [committed.get(source.name, {}) for source in sources if source.topic == topic]
         begin, end = log.begin_offsets(topic), log.end_offsets(topic)
+        for offsets in held:
+            check_partitions(topic, offsets, begin)
         start[topic] = {}
         for partition, first in begin.items():
             name = str(partition)
@@ -50,6 +53,17 @@ def start_offsets(sources: Sequence[Source], committed: Mapping[str, Mapping[str
                     check_kept(topic, partition, offsets[name], first, end[partition])
             start[topic][name] = min(offsets.get(name, first) for offsets in held)
     return start
+
+
+def check_partitions(topic: str, wanted: Mapping[str, int], begin: Mapping[int, int]) -> None:
+    """Raise OffsetsVanished unless the topic has every partition of `wanted`, {partition: next offset}."""
+    for name, offset in wanted.items():
+        if int(name) not in begin:
+            raise OffsetsVanished(
+                f"topic '{topic}' has no partition {name} any more, and {offset} records were read from it: "
+                "it was deleted and created again with fewer partitions",
+                hint="drop the source and create it again to read the new topic",
+            )
 
 
 def check_kept(topic: str, partition: int, wanted: int, begin: int, end: int) -> None:
@@ -86,6 +100,33 @@ def cut(start: Offsets, end: Offsets, rows: int | None) -> Offsets:
         share = min(size, left, max(1, rows * size // total)) if size else 0
         left -= share
         reached.setdefault(topic, {})[name] = start.get(topic, {}).get(name, 0) + share
+    return reached
+
+
+def cut_bytes(start: Offsets, end: Offsets, most: int, log: Log) -> Offsets:
+    """`end`, or less so that the records from `start` on take about `most` bytes, shared among the partitions.
+
+    It is as exact as `log.size`. A partition with a backlog gets at least one record, however large.
+    """
+    spans = {
+        (topic, name): (start.get(topic, {}).get(name, 0), last)
+        for topic, partitions in end.items()
+        for name, last in partitions.items()
+    }
+    # The longest first: a log that estimates looks at that one.
+    longest = sorted(spans.items(), key=lambda item: item[1][0] - item[1][1])
+    sizes = {key: log.size(key[0], int(key[1]), first, last) for key, (first, last) in longest if first < last}
+    total = sum(sizes.values())
+    reached: Offsets = {topic: dict(partitions) for topic, partitions in end.items()}
+    if total <= most:
+        return reached
+    for (topic, name), size in sizes.items():
+        first, last = spans[topic, name]
+        share = most * size // total
+        fits = bisect_right(
+            range(first + 1, last + 1), share, key=lambda until: log.size(topic, int(name), first, until)
+        )
+        reached[topic][name] = first + max(1, fits)
     return reached
 
 

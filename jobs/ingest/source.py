@@ -4,7 +4,8 @@
     worker   reads its range from the log, decodes it for every source of the topic, yields record batches
 
 Offsets are {"topics": Offsets} (see `jobs.ingest.offsets`). A run starts at the offsets of the event logs' commits,
-passed as an option. The checkpoint of a run is deleted with it.
+passed as an option. The checkpoint of a run is deleted with it. A topic that is replaced while the run goes on stops it
+before the next micro-batch.
 """
 
 from __future__ import annotations
@@ -12,14 +13,26 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from jobs.ingest.decode import Decoder, decoded_schema
+from jobs.ingest.identity import check_all_same
 from jobs.ingest.logs.open import open_log
-from jobs.ingest.offsets import Offsets, as_text, check_kept, cut, not_before, start_offsets, topics_of
+from jobs.ingest.offsets import (
+    Offsets,
+    as_text,
+    check_kept,
+    check_partitions,
+    cut,
+    cut_bytes,
+    not_before,
+    start_offsets,
+    topics_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,19 +63,31 @@ def read_stream(
     lake: Lake,
     sources: Sequence[Source],
     committed: Mapping[str, Mapping[str, int]],
+    topic_ids: Mapping[str, str],
 ) -> DataFrame:
     """The streaming rows of `sources`, columns as in `jobs.ingest.decode`.
 
     Args:
         committed: {source: {partition: next offset}}, as the event logs' last commits say; the stream starts there.
+        topic_ids: {topic: id} as `identity.current_ids` found them; the stream stops when one changes.
 
     Raises:
         TopicMissing: a topic is not there.
         OffsetsVanished: records after a committed offset are not in the topic any more.
     """
     start = start_offsets(sources, committed, open_log(settings, lake))
-    plan = base64.b64encode(pickle.dumps((settings, lake, tuple(sources)))).decode()
+    plan = base64.b64encode(pickle.dumps(_Plan(settings, lake, tuple(sources), dict(topic_ids)))).decode()
     return spark.readStream.format(FORMAT).option(_PLAN, plan).option("start", json.dumps(start)).load()
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the planner and the workers must know of the run."""
+
+    settings: Settings
+    lake: Lake
+    sources: tuple[Source, ...]
+    topic_ids: dict[str, str]
 
 
 class TopicRange(InputPartition):
@@ -89,7 +114,7 @@ class StrandlineSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return decoded_schema(_load(self._plan)[2])
+        return decoded_schema(_load(self._plan).sources)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return TopicsReader(self._plan, json.loads(self._start), schema)
@@ -99,7 +124,9 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans ranges in the driver's process, reads them in the workers."""
 
     def __init__(self, plan: str, start: Offsets, schema: StructType) -> None:
-        self._settings, self._lake, self._sources = _load(plan)
+        loaded = _load(plan)
+        self._settings, self._lake, self._sources = loaded.settings, loaded.lake, loaded.sources
+        self._topic_ids = loaded.topic_ids
         self._start = start
         self._schema = schema
         self._last: Offsets | None = None
@@ -115,11 +142,20 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch, within the limit. New partitions join with their first offset."""
+        """The end of the next micro-batch, within the limits of rows and bytes. New partitions join with their first
+        offset.
+
+        Raises:
+            TopicReplaced: a topic is not the one that the run began with.
+        """
+        check_all_same(self._topic_ids, self._open())
         ends = self._last or self._ends()
         begun = self._begun(start["topics"], ends)
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return {"topics": cut(begun, not_before(ends, begun), rows)}
+        reached = not_before(ends, begun)
+        if isinstance(limit, ReadMaxRows):
+            reached = cut(begun, reached, limit.max_rows)
+            reached = cut_bytes(begun, reached, self._settings.ingest.max_bytes_per_epoch, self._open())
+        return {"topics": reached}
 
     def reportLatestOffset(self) -> dict[str, Any]:
         return {"topics": self._ends()}
@@ -128,16 +164,18 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ranges of a micro-batch.
 
         Raises:
-            OffsetsVanished: retention removed records of a range.
+            OffsetsVanished: retention removed records of a range, or its partition is gone.
         """
         ranges: list[InputPartition] = []
         for topic, ends in end["topics"].items():
             begin = self._open().begin_offsets(topic)
             for name, last in ends.items():
-                first = start["topics"].get(topic, {}).get(name, begin[int(name)])
+                number = int(name)
+                check_partitions(topic, {name: last}, begin)
+                first = start["topics"].get(topic, {}).get(name, begin[number])
                 if first < last:
-                    check_kept(topic, int(name), first, begin[int(name)], last)
-                    ranges.append(TopicRange(topic, int(name), first, last))
+                    check_kept(topic, number, first, begin[number], last)
+                    ranges.append(TopicRange(topic, number, first, last))
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -147,7 +185,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, TopicRange), "made by `partitions`"
         schema = to_arrow_schema(self._schema, timezone="UTC")
         decoders = [
-            Decoder(source, place, schema, self._registry)
+            Decoder(source, place, schema, self._registry, self._settings.ingest.max_seconds_ahead)
             for place, source in enumerate(self._sources)
             if source.topic == partition.topic
         ]
@@ -183,6 +221,6 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begun
 
 
-def _load(plan: str) -> tuple[Settings, Lake, tuple[Source, ...]]:
-    loaded: tuple[Settings, Lake, tuple[Source, ...]] = pickle.loads(base64.b64decode(plan))  # noqa: S301  (our own)
+def _load(plan: str) -> _Plan:
+    loaded: _Plan = pickle.loads(base64.b64decode(plan))  # noqa: S301  (our own)
     return loaded

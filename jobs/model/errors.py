@@ -15,6 +15,7 @@ StrandlineError
 │   ├── SourceUnavailable         source.unavailable          retry
 │   ├── TopicMissing              source.topic_missing        stop
 │   ├── OffsetsVanished           source.offsets_vanished     stop
+│   ├── TopicReplaced             source.topic_replaced       stop
 │   └── EncodeFailed              source.encode_failed        stop
 └── PipelineError
     ├── PipelineMissing           pipeline.missing            stop
@@ -156,6 +157,13 @@ class OffsetsVanished(SourceError):
     """Records between the last offset read and the first one kept were removed (retention). Stop: they are lost."""
 
     code = "source.offsets_vanished"
+
+
+class TopicReplaced(SourceError):
+    """The topic is another one than the events were read from: deleted, and made again under its name. Stop: drop the
+    source and create it again to read the new one."""
+
+    code = "source.topic_replaced"
 
 
 class EncodeFailed(SourceError):

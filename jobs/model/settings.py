@@ -58,7 +58,13 @@ class IngestSettings(_Section):
     # 1 M small events are decoded and committed in a few seconds on two cores: long enough to make the fixed cost
     # of an epoch (1–3 s) small, short enough that a kill loses little work.
     max_rows_per_epoch: int = Field(default=1_000_000, ge=1)
+    # A micro-batch is decoded, kept and committed as one, in a JVM of 2 GB by default, next to the views' own work.
+    # With events of up to 250 bytes it is the number of rows that cuts, with larger ones it is this.
+    max_bytes_per_epoch: int = Field(default=256 << 20, ge=1)
     trigger_seconds: float = Field(default=1.0, gt=0)
+    # A clock that is wrong by minutes and a time zone that is wrong by up to 14 hours pass; a typing error in the date
+    # and the 9999-12-31 that stands for "never" do not.
+    max_seconds_ahead: float = Field(default=86_400.0, ge=0, description="0: any event time is taken")
 
 
 class FunctionSettings(_Section):

@@ -18,6 +18,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from jobs.ingest import event_logs, source
+from jobs.ingest.identity import current_ids
+from jobs.ingest.logs.open import open_log
 from jobs.model import tables
 from jobs.model.definitions import Definition, Source
 from jobs.run.refresh_views import refresh_all
@@ -54,6 +56,8 @@ class PipelineStream:
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)
     micro_batches: int = 0
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    """{topic: its id} from the start of the query on: what its commits name."""
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -111,7 +115,7 @@ class PipelineStream:
         self.lock.check()
         began = time.monotonic()
         # The rows' own session: Spark clones it for the query, and a frame cannot leave its session.
-        taken = event_logs.ingest(rows.sparkSession, rows, self.sources, self.lake, self.context.writer)
+        taken = event_logs.ingest(rows.sparkSession, rows, self.sources, self.lake, self.context.writer, self.topic_ids)
         if not taken:
             return  # Spark hands over an empty micro-batch when a run starts with nothing new
         seconds = time.monotonic() - began
@@ -129,8 +133,9 @@ class PipelineStream:
     def _start(self, *, available_now: bool) -> StreamingQuery:
         checkpoint = self.lake.checkpoint(self.pipeline)
         shutil.rmtree(checkpoint, ignore_errors=True)
+        self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
         start = {s.name: event_logs.committed_offsets(s, self.lake) for s in self.sources}
-        frame = source.read_stream(self.context.spark, self.settings, self.lake, self.sources, start)
+        frame = source.read_stream(self.context.spark, self.settings, self.lake, self.sources, start, self.topic_ids)
         query = frame.writeStream.queryName(self.pipeline).foreachBatch(self._micro_batch)
         query = query.option("checkpointLocation", str(checkpoint))
         if available_now:

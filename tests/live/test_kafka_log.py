@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from infra.kafka.broker import KafkaBroker
 from jobs.ingest.logs.kafka_log import KafkaLog, client_options
 from jobs.ingest.logs.log import Record
 from jobs.model.errors import SourceUnavailable, TopicMissing
@@ -62,3 +65,16 @@ def test_client_options_are_those_of_the_settings_only() -> None:
     }
     with pytest.raises(ValueError, match="plugin"):
         KafkaSettings.model_validate({"bootstrap_servers": "b:1", "plugin.library.paths": "x.so"})
+
+
+def test_a_topic_made_again_has_another_id(log: KafkaLog, kafka_broker: KafkaBroker) -> None:
+    log.ensure_topic("again", 2)
+    first = log.identity("again")
+    assert first == log.identity("again")
+    assert len(first.id) == 32
+    assert set(first.leader_epochs) <= {0, 1}
+    kafka_broker.admin.delete_topics(["again"])["again"].result(30)
+    while log.exists("again"):
+        time.sleep(0.05)
+    log.ensure_topic("again", 2)
+    assert log.identity("again").id not in ("", first.id)

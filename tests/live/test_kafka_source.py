@@ -95,10 +95,10 @@ def test_a_running_query_picks_up_new_partitions(
     wanted = stream("living")
 
     def epoch(batch: DataFrame, _number: int) -> None:
-        event_logs.ingest(batch.sparkSession, batch, [wanted], lake, "test/1")
+        event_logs.ingest(batch.sparkSession, batch, [wanted], lake, "test/1", {})
 
     source.register(spark)
-    frame = source.read_stream(spark, kafka, lake, [wanted], {})
+    frame = source.read_stream(spark, kafka, lake, [wanted], {}, {})
     writer = frame.writeStream.foreachBatch(epoch).option("checkpointLocation", str(lake.checkpoint("living")))
     query = writer.trigger(processingTime="200 milliseconds").start()
     try:

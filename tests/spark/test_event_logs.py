@@ -81,7 +81,7 @@ def test_the_same_batch_twice_changes_nothing(spark: SparkSession, settings: Set
     LocalLog(lake).produce("events", [Record(None, b"broken", 1)])
 
     def again(batch: DataFrame) -> None:
-        assert event_logs.ingest(batch.sparkSession, batch, [EVENTS], lake, WRITER) == []
+        assert event_logs.ingest(batch.sparkSession, batch, [EVENTS], lake, WRITER, {}) == []
 
     drain(spark, settings, lake, [EVENTS], each=again)
     assert len(rows_of(lake, "events")) == 10
@@ -128,7 +128,7 @@ def test_plans_do_not_show_the_settings(spark: SparkSession, settings: Settings,
     """The option with the settings (a password may be among them) is one that Spark redacts."""
     fill(settings, lake, 1)
     source.register(spark)
-    frame = source.read_stream(spark, settings, lake, [EVENTS], {})
+    frame = source.read_stream(spark, settings, lake, [EVENTS], {}, {})
     text = frame._sc._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "extended")  # type: ignore[union-attr]
     options = [value for value in text.split() if len(value) > 300]
     assert options == []

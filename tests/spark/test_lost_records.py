@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from jobs.ingest import source
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
-from jobs.model.errors import OffsetsVanished, TopicMissing, revive
+from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
 from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, fill
@@ -34,31 +35,43 @@ def test_records_removed_before_they_were_read_stop_the_run(
         log.produce("events", [Record(None, b"{}", 1)] * 2)
     drain(spark, small_epochs(settings, 2), lake, [replace(EVENTS, name="first")])
     log.produce("events", [Record(None, b"{}", 1)] * 2)
-    files = sorted((lake.topic("events") / "0").iterdir())
+    files = sorted(lake.topic("events").glob("*.log"))
     source.register(spark)
     for path in files[:2]:
         path.unlink()
     # Read up to 6, kept from 4 on: fine. A source that had read up to 2 has lost 2 and 3.
     drain(spark, settings, lake, [replace(EVENTS, name="first")])
     with pytest.raises(OffsetsVanished, match="records 2 to 3 were removed"):
-        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 2}})
+        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 2}}, {})
 
 
 def test_a_topic_made_anew_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     fill(settings, lake, 2)
     with pytest.raises(OffsetsVanished, match="deleted and created again"):
-        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 99}})
+        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 99}}, {})
+
+
+def test_a_topic_made_anew_with_more_records_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """Its offsets fit those that were read; its id does not."""
+    fill(settings, lake, 2)
+    drain(spark, settings, lake, [EVENTS])
+    shutil.rmtree(lake.topic("events"))
+    fill(settings, lake, 10)
+    with pytest.raises(TopicReplaced, match="'events'"):
+        drain(spark, settings, lake, [EVENTS])
 
 
 def test_an_error_of_ours_comes_back_typed_from_the_workers(
     spark: SparkSession, settings: Settings, lake: Lake
 ) -> None:
     """Spark hands over text; code, message and hint are found in it."""
-    fill(settings, lake, 20)
+    for first in range(0, 20, 4):
+        fill(settings, lake, 4, first)
 
     def lose(_batch: DataFrame) -> None:
-        for path in (lake.topic("events") / "0").iterdir():
-            path.rename(path.with_name(f"{10**6:020d}.log"))
+        *earlier, _newest = sorted(lake.topic("events").glob("*.log"))
+        for path in earlier:
+            path.unlink()
 
     with pytest.raises(Exception, match="vanished") as caught:
         drain(spark, small_epochs(settings, 4), lake, [EVENTS], each=lose)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.ingest import event_logs, source
+from jobs.ingest.identity import current_ids
+from jobs.ingest.logs.open import open_log
 from jobs.model.settings import IngestSettings, Settings
 from state_store.delta import reader
 from state_store.layout import Lake
@@ -30,13 +32,14 @@ def drain(
     commits: list[event_logs.Ingested] = []
 
     def epoch(batch: DataFrame, _number: int) -> None:
-        commits.extend(event_logs.ingest(batch.sparkSession, batch, sources, lake, WRITER))
+        commits.extend(event_logs.ingest(batch.sparkSession, batch, sources, lake, WRITER, ids))
         if each is not None:
             each(batch)
 
     source.register(spark)
+    ids = current_ids(sources, lake, open_log(settings, lake))
     committed = {s.name: event_logs.committed_offsets(s, lake) for s in sources}
-    frame = source.read_stream(spark, settings, lake, sources, committed)
+    frame = source.read_stream(spark, settings, lake, sources, committed, ids)
     checkpoint = lake.root / "checkpoints" / f"run-{len(list(lake.root.glob('checkpoints/*')))}"
     writer = frame.writeStream.foreachBatch(epoch).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()

@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 
 from jobs.ingest.logs import kafka_range
 from jobs.ingest.logs.kafka_range import TIMEOUT
+from jobs.ingest.logs.kafka_sizes import RecordSizes
+from jobs.ingest.logs.log import TopicIdentity
 from jobs.model.errors import SourceUnavailable, TopicMissing
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class KafkaLog:
         self._servers = settings.bootstrap_servers
         self._client: AdminClient | None = None
         self._producer: Producer | None = None
+        self._sizes = RecordSizes(self._options)
 
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         """Create the topic unless it is there; an existing one keeps its partitions.
@@ -89,6 +92,15 @@ class KafkaLog:
         except KafkaException as error:
             raise self._unavailable(error) from error
         return sorted(name for name in found if not name.startswith("__"))
+
+    def identity(self, topic: str) -> TopicIdentity:
+        """The broker's id of the topic, and the leaders' terms at the partitions' ends."""
+        described = self._described(topic)
+        if described is None:
+            raise self._missing(topic)
+        ends = self._listed(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        terms = {number: end.leader_epoch for number, end in ends.items() if end.leader_epoch is not None}
+        return TopicIdentity(_hex(described.topic_id), terms)
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
         return self._offsets(topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
@@ -126,6 +138,10 @@ class KafkaLog:
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
         return kafka_range.read(self._options, topic, partition, start, end)
 
+    def size(self, topic: str, partition: int, start: int, end: int) -> int:
+        """An estimate by the average size of a few records: see `RecordSizes`."""
+        return self._sizes.estimate(topic, partition, start, end)
+
     @property
     def _admin(self) -> AdminClient:
         if self._client is None:
@@ -156,16 +172,25 @@ class KafkaLog:
         producer.poll(0)
 
     def _partitions(self, topic: str) -> list[int] | None:
+        described = self._described(topic)
+        return None if described is None else [part.id for part in described.partitions]
+
+    def _described(self, topic: str) -> Any:
+        """The brokers' description of the topic; None when it is not there."""
         try:
             # Unlike a metadata request this one never creates the topic, whatever the brokers' settings.
             future = self._admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)[topic]
-            return [part.id for part in _answer(future).partitions]
+            return _answer(future)
         except KafkaException as error:
             if _code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
             raise self._unavailable(error) from error
 
     def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
+        return {number: found.offset for number, found in self._listed(topic, spec).items()}
+
+    def _listed(self, topic: str, spec: OffsetSpec) -> dict[int, Any]:
+        """{partition: offset and leader's term at the place that `spec` names}."""
         partitions = self._partitions(topic)
         if partitions is None:
             raise self._missing(topic)
@@ -176,7 +201,7 @@ class KafkaLog:
                 futures = self._admin.list_offsets(
                     wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT
                 )
-                return {place.partition: _answer(future).offset for place, future in futures.items()}
+                return {place.partition: _answer(future) for place, future in futures.items()}
             except KafkaException as error:
                 if _code(error) not in _ELECTING or time.monotonic() > deadline:
                     raise self._unavailable(error) from error
@@ -202,6 +227,14 @@ def _answer(future: Future[Any]) -> Any:
         return future.result(2 * TIMEOUT)
     except TimeoutError:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None  # noqa: SLF001  (the client's own name)
+
+
+def _hex(topic_id: Any) -> str:
+    """The 128 bits as hex digits; empty for zero, which brokers send that know no ids."""
+    if topic_id is None:
+        return ""
+    halves = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
+    return "".join(f"{half & (1 << 64) - 1:016x}" for half in halves) if any(halves) else ""
 
 
 def _code(error: KafkaException) -> int:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from jobs.ingest.logs.log import CHUNK, Records
+from jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records
 from jobs.model.errors import OffsetsVanished, SourceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
 # Seconds. An answer that takes longer comes from a broker in trouble: the election of a leader takes less.
 TIMEOUT = 30.0
@@ -44,17 +44,24 @@ _CONSUMER: dict[str, Any] = {
     # Checked by the client, not trusted to the wire.
     "check.crcs": True,
 }
+# The records of the first run, of which nothing is known: with the brokers' default limit of 1 MB a record, 64 MB.
+_FIRST = 64
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001  (the client names its own codes so)
 _VANISHED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
 # The client recovers from these by itself; if it does not, the time limit ends the read.
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001
 
 
-def read(options: Mapping[str, Any], topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
+def read(
+    options: Mapping[str, Any], topic: str, partition: int, start: int, end: int
+) -> Generator[Records, None, None]:
     """The committed records with start <= offset < end, in runs of at most `CHUNK`.
 
+    Runs are bounded to about `CHUNK_BYTES`: each asks for as many records as would fit if they were as large as those
+    of the one before. Where records grow suddenly, the client's queue bounds what comes with one call.
+
     Args:
-        options: how to reach the brokers.
+        options: how to reach the brokers; also options of the consumer that differ from those here.
 
     Raises:
         OffsetsVanished: retention removed records of the range.
@@ -62,7 +69,7 @@ def read(options: Mapping[str, Any], topic: str, partition: int, start: int, end
     """
     if start >= end:
         return
-    consumer = Consumer({**options, **_CONSUMER})
+    consumer = Consumer({**_CONSUMER, **options})
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
         yield from _drain(consumer, topic, partition, start, end)
@@ -71,11 +78,11 @@ def read(options: Mapping[str, Any], topic: str, partition: int, start: int, end
 
 
 def _drain(consumer: Consumer, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
-    reached = start
+    reached, wanted = start, _FIRST
     last_answer = time.monotonic()
     while reached < end:
         # The call waits for all the messages it asks for. Offsets without a record never come, so it waits briefly.
-        messages = consumer.consume(num_messages=min(CHUNK, end - reached), timeout=0.05)
+        messages = consumer.consume(num_messages=min(wanted, end - reached), timeout=0.05)
         good = [message for message in messages if message.error() is None]
         if len(good) != len(messages):
             reached = _position_after(messages, topic, partition, reached)
@@ -83,11 +90,22 @@ def _drain(consumer: Consumer, topic: str, partition: int, start: int, end: int)
         if good:
             reached = max(reached, good[-1].offset() + 1)  # type: ignore[operator]
         if len(records):
+            wanted = fitting(bytes_of(records), len(records))
             yield records
         if messages:
             last_answer = time.monotonic()
         elif time.monotonic() - last_answer > TIMEOUT:
             raise _unavailable(f"topic '{topic}', partition {partition} gives nothing at offset {reached}")
+
+
+def bytes_of(records: Records) -> int:
+    """The bytes of keys and values; headers are small beside them, or rare."""
+    return sum(len(key) for key in records.keys if key) + sum(len(value) for value in records.values if value)
+
+
+def fitting(size: int, count: int) -> int:
+    """How many records fit into a run if they are as large as these: `count` records of `size` bytes together."""
+    return max(1, min(CHUNK, CHUNK_BYTES * count // max(1, size)))
 
 
 def _position_after(messages: Sequence[Any], topic: str, partition: int, reached: int) -> int:

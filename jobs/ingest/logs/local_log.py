@@ -1,172 +1,188 @@
 """The embedded log: a directory per topic, append-only files, no broker. Safe for many producers at once.
 
-    <lake>/topics/<topic>/topic.json                     its name and number of partitions
-    <lake>/topics/<topic>/<partition>/<base offset>.log  one immutable segment (jobs.ingest.logs.segment)
+    <lake>/topics/<topic>/topic.json       its name, number of partitions and id (jobs.ingest.logs.topic_file)
+    <lake>/topics/<topic>/<number>.log     one immutable segment (jobs.ingest.logs.segment)
 
-A producer writes and syncs a temporary file, then links it to the name of the next offset. If the name is taken,
-linking fails, and it tries again after that segment. So offsets are dense, a segment appears whole or not at all, and
-no process holds a lock.
+A call of `produce` makes one segment, for all the partitions that it has records for. The producer writes and syncs a
+temporary file, then links it to the next number. If the name is taken, linking fails, and it tries again after that
+segment. So offsets are dense, the records of a call appear together or not at all in every partition, and no process
+holds a lock: one that is killed leaves at most a hidden temporary file, which nobody reads.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from bisect import bisect_right
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from jobs.ingest.logs import segment
-from jobs.ingest.logs.log import CHUNK, Records
+from jobs.ingest.logs import first_format, segment, topic_file
+from jobs.ingest.logs.log import CHUNK, CHUNK_BYTES, Records, TopicIdentity
 from jobs.ingest.logs.partitioner import partition_for
+from jobs.ingest.logs.record_bytes import decode_into
+from jobs.ingest.logs.segments import Segments
 from jobs.model.errors import OffsetsVanished, TopicMissing
-from state_store.errors import CorruptState
-from state_store.files import create
+from state_store.failpoints import failpoint
+from state_store.files import create, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jobs.ingest.logs.log import Record
+    from jobs.ingest.logs.segment import Encoded, Header
+    from jobs.ingest.logs.topic_file import TopicFile
     from state_store.layout import Lake
+
+_Piece = tuple[int, Records]
+"""Some neighbouring records, and the bytes they take."""
 
 
 class LocalLog:
-    """The log kept in a lake. An instance caches the last known end of each partition, nothing else."""
+    """The log kept in a lake. An instance caches the newest segment that it knows of each topic, nothing else."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._ends: dict[Path, int] = {}
+        self._newest: dict[tuple[str, str], Header] = {}
+        """By the topic's name and id: a topic that was made again begins anew."""
 
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         """Create the topic unless it is there. `replicas` is ignored: the files are the only copy."""
-        folder = self._lake.topic(topic)
-        if (folder / "topic.json").exists():
+        if self.exists(topic):
             return
-        for partition in range(partitions):
-            (folder / str(partition)).mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"format": 1, "topic": topic, "partitions": partitions})
-        create(folder / "topic.json", text.encode())
+        folder = self._lake.topic(topic)
+        folder.mkdir(parents=True, exist_ok=True)
+        topic_file.write(folder, topic, partitions)
+        sync_folder(folder.parent)
 
     def exists(self, topic: str) -> bool:
-        return (self._lake.topic(topic) / "topic.json").exists()
+        return (self._lake.topic(topic) / topic_file.NAME).exists()
 
     def topics(self) -> list[str]:
-        found = self._lake.topic("x").parent.glob("*/topic.json")
-        return sorted(str(json.loads(path.read_text())["topic"]) for path in found)
+        found = self._lake.topic("x").parent.glob(f"*/{topic_file.NAME}")
+        return sorted(topic_file.read(path).topic for path in found)
+
+    def identity(self, topic: str) -> TopicIdentity:
+        """The id in the topic's file. There are no leaders: the files are the only copy."""
+        return TopicIdentity(self._described(topic).id)
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
-        return {number: min(_bases(folder), default=0) for number, folder in self._partitions(topic).items()}
+        return self._segments(self._described(topic)).begins()
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        return {number: self._end(folder) for number, folder in self._partitions(topic).items()}
+        """{partition: the end}, all after the same segment: a call of `produce` is in all of them or in none."""
+        return {number: part.end for number, part in enumerate(self._head(self._described(topic)).parts)}
 
     def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
-        """Append; the records of one partition become visible together and get neighbouring offsets."""
-        folders = self._partitions(topic)
+        """Append; all the records become visible together, and those of one partition get neighbouring offsets."""
+        described = self._described(topic)
+        total = described.partitions
         chosen = [
-            record.partition if record.partition is not None else partition_for(record.key, len(folders), position)
+            record.partition if record.partition is not None else partition_for(record.key, total, position)
             for position, record in enumerate(records)
         ]
-        bases: dict[int, int] = {}
-        for partition in sorted(set(chosen)):
-            if partition not in folders:
+        mine: dict[int, list[Record]] = {}
+        for record, partition in zip(records, chosen, strict=True):
+            if not 0 <= partition < total:
                 raise TopicMissing(f"topic '{topic}' has no partition {partition}", hint="partitions count from 0")
-            mine = [record for record, where in zip(records, chosen, strict=True) if where == partition]
-            bases[partition] = self._append(folders[partition], mine)
-        offsets = []
+            mine.setdefault(partition, []).append(record)
+        if not mine:
+            return []
+        header = self._append(described, {partition: segment.encode(mine[partition]) for partition in sorted(mine)})
+        following = [part.base for part in header.parts]
+        places = []
         for partition in chosen:
-            offsets.append((partition, bases[partition]))
-            bases[partition] += 1
-        return offsets
+            places.append((partition, following[partition]))
+            following[partition] += 1
+        return places
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
-        """The records of a range; small segments are joined and large ones cut to runs of at most `CHUNK`."""
+        """The records of a range; small segments are joined, and large ones are read in parts.
+
+        Raises:
+            TopicMissing: there is no such topic.
+            OffsetsVanished: the range begins before the first record that is kept.
+            CorruptState: a segment is broken or missing.
+        """
         if start >= end:
             return
-        folder = self._partitions(topic)[partition]
-        bases = sorted(_bases(folder))
-        if not bases or start < bases[0]:
-            first = bases[0] if bases else end
+        described = self._described(topic)
+        segments = self._segments(described)
+        first = segments.begins()[partition]
+        if start < first:
             raise OffsetsVanished(f"topic '{topic}', partition {partition}: offsets {start} to {first - 1} are gone")
-        run = Records(partition)
-        position = start
-        for base in bases[bisect_right(bases, start) - 1 :]:
-            if base >= end:
-                break
-            held = segment.decode(folder / _name(base), partition, base)
-            if base > position or base + len(held) <= position:
-                raise _gap(folder, position)
-            _extend(run, held, position - base, min(end - base, len(held)))
-            position = run.offsets[-1] + 1
-            while len(run) >= CHUNK:
-                yield _shift(run)
-        if position < end:
-            raise _gap(folder, position)
-        if len(run):
-            yield run
+        chain = segments.chain(partition, start, end, self._head(described))
+        yield from _runs(_pieces(segments, chain, range(start, end), partition))
 
-    def _partitions(self, topic: str) -> dict[int, Path]:
+    def size(self, topic: str, partition: int, start: int, end: int) -> int:
+        """The bytes that a range takes in the files, a range that ends inside a frame by its share of the frame."""
+        described = self._described(topic)
+        return self._segments(described).size(partition, start, end, self._head(described))
+
+    def _described(self, topic: str) -> TopicFile:
         folder = self._lake.topic(topic)
         try:
-            total = json.loads((folder / "topic.json").read_text())["partitions"]
+            return topic_file.read(folder / topic_file.NAME)
         except FileNotFoundError:
             raise TopicMissing(
                 f"topic '{topic}' is not there",
                 where=str(folder),
                 hint="CREATE STREAM … WITH (PARTITIONS = n) makes it",
             ) from None
-        return {number: folder / str(number) for number in range(total)}
 
-    def _append(self, folder: Path, records: Sequence[Record]) -> int:
-        data = segment.encode(records)
+    def _segments(self, described: TopicFile) -> Segments:
+        return Segments(self._lake.topic(described.topic), described)
+
+    def _head(self, described: TopicFile) -> Header:
+        """The newest segment's header. Starts from the last one known: the folder is listed only once."""
+        name = (described.topic, described.id)
+        self._newest[name] = self._segments(described).newest(self._newest.get(name))
+        return self._newest[name]
+
+    def _append(self, described: TopicFile, added: Mapping[int, Encoded]) -> Header:
+        segments = self._segments(described)
+        body = b"".join(part.data for part in added.values())
         while True:
-            base = self._end(folder)
-            if create(folder / _name(base), data):
-                self._ends[folder] = base + len(records)
-                return base
-
-    def _end(self, folder: Path) -> int:
-        """The offset after the last segment. Starts from the last known end: the folder is listed only once."""
-        end = self._ends.get(folder)
-        if end is None:
-            end = max(_bases(folder), default=0)
-        with suppress(FileNotFoundError):
-            while True:
-                end += segment.count(folder / _name(end))
-        self._ends[folder] = end
-        return end
+            header = segment.following(self._head(described), added)
+            try:
+                made = create(segments.path(header.number), segment.header_bytes(header) + body)
+            except FileNotFoundError:
+                raise TopicMissing(f"topic '{described.topic}' was removed while records were written to it") from None
+            if made:
+                failpoint("after-segment")
+                self._newest[described.topic, described.id] = header
+                return header
 
 
-def _name(base: int) -> str:
-    return f"{base:020d}.log"
+def _pieces(segments: Segments, chain: Sequence[Header], offsets: range, partition: int) -> Iterator[_Piece]:
+    """The range as it lies in the files: pieces of at most `CHUNK` records."""
+    start, end = offsets.start, offsets.stop
+    begin = chain[0].parts[partition].base if chain else end
+    if start < begin:
+        yield from first_format.read(segments.partition_folder(partition), partition, start, min(begin, end))
+    for header in chain:
+        path = segments.path(header.number)
+        with path.open("rb", buffering=0) as file:
+            for frame in segment.frames(file, path, header, partition):
+                if frame.base + frame.count <= start:
+                    continue
+                if frame.base >= end:
+                    break
+                piece = Records(partition)
+                decode_into(piece, segment.frame_bytes(file, path, frame), range(frame.base, frame.base + frame.count))
+                if start > frame.base or end < frame.base + frame.count:
+                    piece = piece.cut(max(0, start - frame.base), min(end - frame.base, frame.count))
+                yield frame.length, piece
 
 
-def _bases(folder: Path) -> list[int]:
-    with os.scandir(folder) as entries:
-        return [int(entry.name[:20]) for entry in entries if entry.name.endswith(".log")]
-
-
-def _extend(run: Records, held: Records, first: int, last: int) -> None:
-    run.offsets += held.offsets[first:last]
-    run.timestamps += held.timestamps[first:last]
-    run.keys += held.keys[first:last]
-    run.values += held.values[first:last]
-    run.headers += held.headers[first:last]
-
-
-def _shift(run: Records) -> Records:
-    """Take the first `CHUNK` records off the run."""
-    head = Records(run.partition)
-    _extend(head, run, 0, CHUNK)
-    for column in (run.offsets, run.timestamps, run.keys, run.values, run.headers):
-        del column[:CHUNK]
-    return head
-
-
-def _gap(folder: Path, offset: int) -> CorruptState:
-    return CorruptState(
-        f"the local log has no record at offset {offset}",
-        where=str(folder),
-        hint="a segment file was removed: restore it from a backup of the lake",
-    )
+def _runs(pieces: Iterator[_Piece]) -> Iterator[Records]:
+    """The pieces joined as long as `CHUNK` and `CHUNK_BYTES` allow."""
+    run: Records | None = None
+    size = 0
+    for length, piece in pieces:
+        if run is not None and (len(run) + len(piece) > CHUNK or size + length > CHUNK_BYTES):
+            yield run
+            run = None
+        if run is None:
+            run, size = piece, length
+        else:
+            run.extend(piece)
+            size += length
+    if run is not None:
+        yield run

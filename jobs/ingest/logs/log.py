@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 Header = tuple[str, bytes | None]
@@ -18,6 +18,9 @@ Header = tuple[str, bytes | None]
 # Rows of one record batch handed to Spark. Below about 2,000 the hand-over dominates; above about 20,000 the column
 # lists fall out of the processor's cache.
 CHUNK = 10_000
+# Bytes of one run of records, unless a single record is larger. A run, its decoded columns and the copy on the way to
+# the JVM are in memory at once, for every task of the machine.
+CHUNK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,38 @@ class Records:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def cut(self, first: int, last: int) -> Records:
+        """The records at the places first <= place < last."""
+        return Records(
+            self.partition,
+            self.offsets[first:last],
+            self.timestamps[first:last],
+            self.keys[first:last],
+            self.values[first:last],
+            self.headers[first:last],
+        )
+
+    def extend(self, others: Records) -> None:
+        """Add the records that follow these."""
+        self.offsets += others.offsets
+        self.timestamps += others.timestamps
+        self.keys += others.keys
+        self.values += others.values
+        self.headers += others.headers
+
+
+@dataclass(frozen=True)
+class TopicIdentity:
+    """What tells a topic from another one of the same name.
+
+    Attributes:
+        id: given when the topic was made; empty where it is unknown (an old local topic, brokers before Kafka 2.8).
+        leader_epochs: {partition: number of its leader's term}; empty where there are no leaders.
+    """
+
+    id: str
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
+
 
 class Log(Protocol):
     """The topics of one broker or lake. Ends are exclusive: the offset that the next record would get."""
@@ -59,6 +94,10 @@ class Log(Protocol):
         """The names of all topics, sorted."""
         ...
 
+    def identity(self, topic: str) -> TopicIdentity:
+        """The topic's id, and the terms of its partitions' leaders. Raises TopicMissing."""
+        ...
+
     def begin_offsets(self, topic: str) -> dict[int, int]:
         """{partition: first offset still kept}. Raises TopicMissing."""
         ...
@@ -68,9 +107,20 @@ class Log(Protocol):
         ...
 
     def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
-        """Append durably; (partition, offset) of each record, in order. Raises TopicMissing, SourceUnavailable."""
+        """Append durably; (partition, offset) of each record, in order. Raises TopicMissing, SourceUnavailable.
+
+        The local log shows all the records of a call at once or, when the process is killed, none of them. Kafka may
+        keep some of them.
+        """
         ...
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[Records]:
-        """The records with start <= offset < end, in runs of at most `CHUNK`. Raises OffsetsVanished."""
+        """The records with start <= offset < end, in runs of at most `CHUNK`. Raises OffsetsVanished.
+
+        A run also holds `CHUNK_BYTES` at most, or a single record that is larger (Kafka: about, see `kafka_range`).
+        """
+        ...
+
+    def size(self, topic: str, partition: int, start: int, end: int) -> int:
+        """About how many bytes the records with start <= offset < end take. Raises TopicMissing."""
         ...

@@ -1,123 +1,198 @@
-"""The file format of the local log's segments: a header with the number of records, then the records.
+"""The file format of the local log's segments: the records that one call appended, to one partition or to several.
 
-    header   magic 4s · count u32 · body length u64 · crc32(body) u32 · crc32(the header before it) u32
-    record   timestamp i64 · key · value · header count u32 · (name · value) per header
-    a field  length i32 (-1: null), then its bytes
+    segment  header · the frames of partition 0 · of partition 1 · …
+    header   magic 4s · partitions u32 · the segment's number u64 · the topic's id 16s · an entry each · crc32 u32
+    entry    end u64 · count u64 · total u64 · length u64 · earlier i64                          (see `Part`)
+    frame    count u32 · length u32 · crc32 of the records u32 · crc32 of these 12 bytes u32 · records
 
-All numbers are little-endian. Both checksums are verified at every read. The base offset is the file's name, not its
-content: a producer that loses the race for an offset claims the next one with the same file.
+All numbers are little-endian, records as in `record_bytes`. Every byte is under a checksum that is verified when the
+byte is used, so a reader of one partition reads the header and its own frames only. The header says where the
+partitions stand after the segment, so the newest one alone says where the topic stands.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
 
-from jobs.ingest.logs.log import Records
-from state_store.errors import CorruptState
+from jobs.ingest.logs import record_bytes
+from jobs.ingest.logs.damage import damaged
+from jobs.ingest.logs.log import CHUNK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from jobs.ingest.logs.log import Header, Record
+    from jobs.ingest.logs.log import Record
 
-_MAGIC = b"STL1"
-_FIXED = struct.Struct("<4sIQI")
+NONE = -1
+"""The number before the first segment."""
+
+_MAGIC = b"STL2"
+_FIXED = struct.Struct("<4sIQ16s")
+_ENTRY = struct.Struct("<QQQQq")
+_FRAME = struct.Struct("<III")
 _CRC = struct.Struct("<I")
-_TIME_AND_KEY = struct.Struct("<qi")
-_LENGTH = struct.Struct("<i")
-_COUNT = struct.Struct("<I")
-HEADER_BYTES = _FIXED.size + _CRC.size
+# A frame is what a reader holds at once, and the finest step in which a backlog is cut by bytes.
+_FRAME_BYTES = 1 << 20
 
 
-def encode(records: Sequence[Record]) -> bytes:
-    """The bytes of a segment that holds `records`."""
-    parts: list[bytes] = []
+@dataclass(frozen=True)
+class Part:
+    """A partition as one segment leaves it.
+
+    Attributes:
+        end: the offset after its last record.
+        count: how many of its records this segment holds.
+        total: the bytes of its frames in all segments up to this one.
+        length: the bytes of its frames in this segment.
+        earlier: the number of the newest segment before this one that holds records of it; `NONE`: there is none.
+    """
+
+    end: int = 0
+    count: int = 0
+    total: int = 0
+    length: int = 0
+    earlier: int = NONE
+
+    @property
+    def base(self) -> int:
+        """The offset before the segment's first record of the partition."""
+        return self.end - self.count
+
+
+@dataclass(frozen=True)
+class Header:
+    """The header of a segment."""
+
+    number: int
+    topic_id: str
+    parts: tuple[Part, ...]
+
+    def begin_of(self, partition: int) -> int:
+        """The position of the partition's first frame in the file."""
+        return _header_bytes(len(self.parts)) + sum(part.length for part in self.parts[:partition])
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Some neighbouring records of one partition: their first offset, their number, and their place in the file."""
+
+    base: int
+    count: int
+    position: int
+    length: int
+    checksum: int
+
+    @property
+    def size(self) -> int:
+        """The bytes of the frame with its head."""
+        return _FRAME.size + _CRC.size + self.length
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The frames of one partition's new records."""
+
+    count: int
+    data: bytes
+
+
+def encode(records: Sequence[Record]) -> Encoded:
+    """The frames of `records`, to be given to `following` and written after its header."""
+    frames: list[bytes] = []
+    held: list[bytes] = []
+    size = 0
     for record in records:
-        parts.append(struct.pack("<q", record.timestamp_ms))
-        parts += (_field(record.key), _field(record.value), _COUNT.pack(len(record.headers)))
-        for name, value in record.headers:
-            parts += (_field(name.encode()), _field(value))
-    body = b"".join(parts)
-    header = _FIXED.pack(_MAGIC, len(records), len(body), zlib.crc32(body))
-    return header + _CRC.pack(zlib.crc32(header)) + body
+        data = record_bytes.encode(record)
+        if held and (size + len(data) > _FRAME_BYTES or len(held) == CHUNK):
+            frames.append(_frame(held))
+            held, size = [], 0
+        held.append(data)
+        size += len(data)
+    frames.append(_frame(held))
+    return Encoded(len(records), b"".join(frames))
 
 
-def count(path: Path) -> int:
-    """The number of records in the file, from its header alone.
+def following(before: Header, added: Mapping[int, Encoded]) -> Header:
+    """The header of the segment that adds these records, {partition: frames}, to a topic that stands at `before`."""
+    parts = list(before.parts)
+    for partition, part in enumerate(before.parts):
+        more = added.get(partition)
+        count, length = (more.count, len(more.data)) if more is not None else (0, 0)
+        earlier = before.number if part.count else part.earlier
+        parts[partition] = Part(part.end + count, count, part.total + length, length, earlier)
+    return Header(before.number + 1, before.topic_id, tuple(parts))
+
+
+def header_bytes(header: Header) -> bytes:
+    """The header as it stands in the file."""
+    fixed = _FIXED.pack(_MAGIC, len(header.parts), header.number, _id_bytes(header.topic_id))
+    entries = [_ENTRY.pack(part.end, part.count, part.total, part.length, part.earlier) for part in header.parts]
+    data = b"".join([fixed, *entries])
+    return data + _CRC.pack(zlib.crc32(data))
+
+
+def read_header(path: Path, number: int, topic_id: str, partitions: int) -> Header:
+    """The header of a segment.
 
     Raises:
-        CorruptState: the header is broken.
+        FileNotFoundError: there is no such segment.
+        CorruptState: it is broken, or that of another segment or topic.
     """
+    size = _header_bytes(partitions)
     with path.open("rb", buffering=0) as file:
-        return _header(file.read(HEADER_BYTES), path)[0]
+        data = file.read(size)
+    if len(data) != size or zlib.crc32(data[: -_CRC.size]) != _CRC.unpack_from(data, size - _CRC.size)[0]:
+        raise damaged(path)
+    if _FIXED.unpack_from(data) != (_MAGIC, partitions, number, _id_bytes(topic_id)):
+        raise damaged(path)
+    entries = _ENTRY.iter_unpack(data[_FIXED.size : -_CRC.size])
+    return Header(number, topic_id, tuple(Part(*entry) for entry in entries))
 
 
-def decode(path: Path, partition: int, base: int) -> Records:
-    """Every record of the file, the first one at offset `base`.
+def frames(file: BinaryIO, path: Path, header: Header, partition: int) -> Iterator[Frame]:
+    """The frames of a partition, by their heads alone.
 
     Raises:
-        CorruptState: a checksum or a length does not fit.
+        CorruptState: a head is broken, or they are not what the header says.
     """
-    data = path.read_bytes()
-    total, length, checksum = _header(data[:HEADER_BYTES], path)
-    body = memoryview(data)[HEADER_BYTES:]
-    if len(body) != length or zlib.crc32(body) != checksum:
-        raise _corrupt(path)
-    records = Records(partition, list(range(base, base + total)))
-    position = HEADER_BYTES
-    for _ in range(total):
-        timestamp, size = _TIME_AND_KEY.unpack_from(data, position)
-        key, position = _bytes_at(data, position + 12, size)
-        value, position = _field_at(data, position)
-        headers, position = _headers_at(data, position)
-        records.timestamps.append(timestamp)
-        records.keys.append(key)
-        records.values.append(value)
-        records.headers.append(headers)
-    return records
+    part = header.parts[partition]
+    base, position = part.base, header.begin_of(partition)
+    after = position + part.length
+    size = _FRAME.size + _CRC.size
+    while position < after:
+        file.seek(position)
+        data = file.read(size)
+        if len(data) != size or zlib.crc32(data[: _FRAME.size]) != _CRC.unpack_from(data, _FRAME.size)[0]:
+            raise damaged(path)
+        count, length, checksum = _FRAME.unpack_from(data)
+        yield Frame(base, count, position + size, length, checksum)
+        base, position = base + count, position + size + length
+    if base != part.end or position != after:
+        raise damaged(path)
 
 
-def _field(value: bytes | None) -> bytes:
-    return _LENGTH.pack(-1) if value is None else _LENGTH.pack(len(value)) + value
+def frame_bytes(file: BinaryIO, path: Path, frame: Frame) -> bytes:
+    """The bytes of the frame's records. Raises CorruptState."""
+    file.seek(frame.position)
+    data = file.read(frame.length)
+    if len(data) != frame.length or zlib.crc32(data) != frame.checksum:
+        raise damaged(path)
+    return data
 
 
-def _bytes_at(data: bytes, position: int, size: int) -> tuple[bytes | None, int]:
-    return (None, position) if size < 0 else (data[position : position + size], position + size)
+def _frame(encoded: Sequence[bytes]) -> bytes:
+    body = b"".join(encoded)
+    head = _FRAME.pack(len(encoded), len(body), zlib.crc32(body))
+    return head + _CRC.pack(zlib.crc32(head)) + body
 
 
-def _field_at(data: bytes, position: int) -> tuple[bytes | None, int]:
-    (size,) = _LENGTH.unpack_from(data, position)
-    return _bytes_at(data, position + 4, size)
+def _header_bytes(partitions: int) -> int:
+    return _FIXED.size + partitions * _ENTRY.size + _CRC.size
 
 
-def _headers_at(data: bytes, position: int) -> tuple[list[Header] | None, int]:
-    (number,) = _COUNT.unpack_from(data, position)
-    position += 4
-    if not number:
-        return None, position
-    headers: list[Header] = []
-    for _ in range(number):
-        name, position = _field_at(data, position)
-        value, position = _field_at(data, position)
-        headers.append(((name or b"").decode(), value))
-    return headers, position
-
-
-def _header(data: bytes, path: Path) -> tuple[int, int, int]:
-    if len(data) < HEADER_BYTES or zlib.crc32(data[: _FIXED.size]) != _CRC.unpack_from(data, _FIXED.size)[0]:
-        raise _corrupt(path)
-    magic, total, length, checksum = _FIXED.unpack_from(data)
-    if magic != _MAGIC:
-        raise _corrupt(path)
-    return total, length, checksum
-
-
-def _corrupt(path: Path) -> CorruptState:
-    return CorruptState(
-        "a file of the local log does not read back as it was written",
-        where=str(path),
-        hint="restore the file from a backup of the lake",
-    )
+def _id_bytes(topic_id: str) -> bytes:
+    return bytes.fromhex(topic_id).ljust(16, b"\0")

@@ -34,7 +34,7 @@ def source(kind: Any = "stream", timestamp: tuple[str, SqlType, str | None] | No
     )
 
 
-def decoder(of: Source) -> Decoder:
+def decoder(of: Source, seconds_ahead: float = 0) -> Decoder:
     """With the Arrow form of `decoded_schema`, and a second source's column beside the first's."""
     instant = t.TIMESTAMP.arrow()
     header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -54,7 +54,7 @@ def decoder(of: Source) -> Decoder:
         ("s1", pa.struct([("other", pa.int32())])),
         ("_range", ends),
     ]
-    return Decoder(of, 0, pa.schema(fields), lambda: None)
+    return Decoder(of, 0, pa.schema(fields), lambda: None, seconds_ahead)
 
 
 def records(*values: bytes | dict[str, object] | None, key: bytes | None = b"k", first: int = 0) -> Records:
@@ -136,6 +136,39 @@ def test_an_event_without_its_time_is_broken(value: object) -> None:
     found = rows(decoder(source(timestamp=("at", kind, None))).decode(records({"at": value})))
     assert found[0]["_error"].startswith("timestamp column 'at'")
     assert found[0]["_timestamp"] == second(1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "far"), [(t.BIGINT, 253_402_300_799_000), (t.TIMESTAMP, "9999-12-31"), (t.VARCHAR, "9999-12-31")]
+)
+def test_an_event_far_ahead_of_its_record_is_broken_and_makes_nothing_late(kind: SqlType, far: object) -> None:
+    near: object = 61_000 if kind == t.BIGINT else "1970-01-01T00:01:01Z"
+    made = decoder(source(timestamp=("at", kind, None)), seconds_ahead=60)
+    found = rows(made.decode(records({"at": near}, {"at": far}, {"at": near})))
+    assert [row["_error"] is None for row in found] == [True, False, True]
+    assert found[1]["_error"].startswith("timestamp column 'at': 9999-12-31T")
+    assert found[1]["_error"].endswith("is more than 60 s after the record's own time, 1970-01-01T00:00:02+00:00")
+    assert found[1]["_timestamp"] == second(2)
+    assert [row["_running_time"] for row in found] == [second(61), None, second(61)]
+    assert (made.tally.good, made.tally.broken, made.tally.running_time) == (2, 1, 61_000_000)
+
+
+def test_just_within_the_limit_is_good_and_just_beyond_is_not() -> None:
+    """A record's own time is second 1."""
+    for at, good in ((61_000, True), (61_001, False), (-5_000_000_000, True)):
+        found = rows(decoder(source(timestamp=("at", t.BIGINT, None)), 60).decode(records({"at": at})))
+        assert (found[0]["_error"] is None) is good
+
+
+def test_without_a_limit_or_a_time_to_compare_any_event_time_is_good() -> None:
+    far = {"at": 253_402_300_799_000}
+    assert rows(decoder(source(timestamp=("at", t.BIGINT, None))).decode(records(far)))[0]["_error"] is None
+    timeless = records(far)
+    timeless.timestamps = [-1]
+    assert rows(decoder(source(timestamp=("at", t.BIGINT, None)), 60).decode(timeless))[0]["_error"] is None
+    own = records({"n": 1})
+    own.timestamps = [253_402_300_799_000]
+    assert rows(decoder(source(), 60).decode(own))[0]["_error"] is None
 
 
 def test_a_tombstone_has_the_records_own_time() -> None:

@@ -33,6 +33,8 @@ def test_the_lake_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ("variable", "value", "named"),
     [
         ("STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH", "0", "ingest.max_rows_per_epoch"),
+        ("STRANDLINE_INGEST__MAX_BYTES_PER_EPOCH", "0", "ingest.max_bytes_per_epoch"),
+        ("STRANDLINE_INGEST__MAX_SECONDS_AHEAD", "-1", "ingest.max_seconds_ahead"),
         ("STRANDLINE_KAFKA__SECURITY_PROTOCOL", "TELNET", "kafka.security_protocol"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,3 +35,22 @@ def test_a_replacement_leaves_nothing_beside_it(tmp_path: Path) -> None:
         replace(path, text)
         assert path.read_bytes() == text
     assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("write", "step"), [(create, "fsync"), (create, "link"), (replace, "fsync"), (replace, "replace")]
+)
+def test_a_write_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, bytes], object], step: str
+) -> None:
+    """A full disk shows at the flush, if not before: the part that was written must not take the last of it."""
+    (tmp_path / "a.json").write_bytes(b"first")
+    path = tmp_path / ("b.json" if write is create else "a.json")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, step, full)
+    with pytest.raises(OSError, match="No space"):
+        write(path, b"second")
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("a.json", b"first")]

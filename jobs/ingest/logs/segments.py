@@ -1,0 +1,152 @@
+"""The segments of one local topic: the newest, the first offsets kept, and those that hold a range of a partition.
+
+    <topic>/<number>.log      segments in the order in which they were appended, numbered from 0 without a gap
+
+A partition's segments are a chain: each says which earlier one holds the records before its own. So a reader finds the
+end of its range by halving, and opens no segment of other partitions' records only on its way to the range's start.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from jobs.ingest.logs import first_format, segment
+from jobs.ingest.logs.damage import missing
+from jobs.ingest.logs.segment import NONE, Header, Part
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jobs.ingest.logs.topic_file import TopicFile
+
+_SUFFIX = ".log"
+_DIGITS = 20
+
+
+class Segments:
+    """The files of a topic. An instance lasts for one call: it remembers what it has listed."""
+
+    def __init__(self, folder: Path, topic: TopicFile) -> None:
+        self._folder = folder
+        self._topic = topic
+
+    def path(self, number: int) -> Path:
+        return self._folder / f"{number:0{_DIGITS}d}{_SUFFIX}"
+
+    def partition_folder(self, partition: int) -> Path:
+        """The folder of the partition's segments of format 1; a topic of format 2 has none."""
+        return self._folder / str(partition)
+
+    def numbers(self) -> list[int]:
+        """The numbers of the segments that are kept, sorted."""
+        with os.scandir(self._folder) as entries:
+            names = [entry.name for entry in entries if entry.name.endswith(_SUFFIX)]
+        return sorted(int(name[:_DIGITS]) for name in names if len(name) == _DIGITS + len(_SUFFIX))
+
+    def header(self, number: int) -> Header:
+        """The header of a segment. Raises FileNotFoundError, CorruptState."""
+        return segment.read_header(self.path(number), number, self._topic.id, self._topic.partitions)
+
+    def newest(self, known: Header | None = None) -> Header:
+        """The header of the newest segment; before the first one, a header with the number `NONE`.
+
+        Args:
+            known: an earlier answer: the folder is not listed, only the segments after it are looked for.
+        """
+        if known is None:
+            numbers = self.numbers()
+            known = self.header(numbers[-1]) if numbers else self._before_the_first()
+        while True:
+            try:
+                known = self.header(known.number + 1)
+            except FileNotFoundError:
+                return known
+
+    def begins(self) -> dict[int, int]:
+        """{partition: the first offset that is kept}."""
+        numbers = self.numbers()
+        kept = [part.base for part in self.header(numbers[0]).parts] if numbers else [0] * self._topic.partitions
+        older = {number: self._older(number) for number in range(self._topic.partitions)}
+        return {number: older[number][0] if older[number] else base for number, base in enumerate(kept)}
+
+    def chain(self, partition: int, start: int, end: int, newest: Header) -> list[Header]:
+        """The segments that hold the partition's records with start <= offset < end, in order.
+
+        Records before the first of them, if any are in the range, are of format 1.
+
+        Raises:
+            CorruptState: one of them is broken or missing.
+        """
+        number, expected = self._reaching(partition, end, newest), None
+        if number > newest.number:
+            if end > newest.parts[partition].end:
+                raise missing(self._folder, partition, end - 1)
+            return []
+        found: list[Header] = []
+        while number != NONE:
+            header = self._linked(number, partition, expected)
+            part = header.parts[partition]
+            if part.count:
+                found.append(header)
+            if part.base <= start:
+                break
+            number, expected = part.earlier, part.base
+        return found[::-1]
+
+    def size(self, partition: int, start: int, end: int, newest: Header) -> int:
+        """The bytes of the partition's records with start <= offset < end: exact for whole frames, else by their share.
+
+        Raises:
+            CorruptState: a segment is broken.
+        """
+        older = first_format.size(self.partition_folder(partition), start, end) if self._topic.format == 1 else 0
+        return older + self._bytes_before(partition, end, newest) - self._bytes_before(partition, start, newest)
+
+    def _bytes_before(self, partition: int, offset: int, newest: Header) -> int:
+        number = self._reaching(partition, offset, newest)
+        header = newest if number > newest.number else self.header(number)
+        part = header.parts[partition]
+        if offset >= part.end:
+            return part.total
+        total, path = part.total - part.length, self.path(number)
+        with path.open("rb", buffering=0) as file:
+            for frame in segment.frames(file, path, header, partition):
+                if offset <= frame.base:
+                    break
+                total += frame.size * min(offset - frame.base, frame.count) // frame.count
+        return total
+
+    def _reaching(self, partition: int, offset: int, newest: Header) -> int:
+        """The number of the first segment that leaves the partition at `offset` or behind it."""
+
+        def end(number: int) -> int:
+            try:
+                return self.header(number).parts[partition].end
+            except FileNotFoundError:
+                # The first ones were removed. If one in the middle is missing, a later one is found, whose chain leads
+                # to it.
+                return NONE
+
+        return bisect_left(range(newest.number + 1), offset, key=end)
+
+    def _linked(self, number: int, partition: int, expected: int | None) -> Header:
+        """The header of a segment that ends where the later one begins."""
+        try:
+            header = self.header(number)
+        except FileNotFoundError:
+            raise missing(self._folder, partition, (expected or 1) - 1) from None
+        if expected is not None and header.parts[partition].end != expected:
+            raise missing(self._folder, partition, expected - 1)
+        return header
+
+    def _older(self, partition: int) -> list[int]:
+        return first_format.bases(self.partition_folder(partition)) if self._topic.format == 1 else []
+
+    def _before_the_first(self) -> Header:
+        parts = tuple(Part(end=self._older_end(number)) for number in range(self._topic.partitions))
+        return Header(NONE, self._topic.id, parts)
+
+    def _older_end(self, partition: int) -> int:
+        return first_format.end(self.partition_folder(partition)) if self._topic.format == 1 else 0

@@ -1,0 +1,68 @@
+"""The file that says what a local topic is: its name, its number of partitions and its id.
+
+    topic.json   {"format": 2, "topic": …, "partitions": n, "id": 32 hex digits, "crc": crc32 of the other members}
+
+A topic gets its id when it is made, so one that was removed and made again is told from the first. Format 1 has neither
+id nor checksum; it is read, not written.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from state_store.errors import CorruptState
+from state_store.files import create
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "topic.json"
+_FORMAT = 2
+
+
+@dataclass(frozen=True)
+class TopicFile:
+    """One local topic. `id` is empty where the file does not know it (format 1)."""
+
+    topic: str
+    partitions: int
+    id: str = ""
+    format: int = _FORMAT
+
+
+def write(folder: Path, topic: str, partitions: int) -> None:
+    """Write the file of a new topic; of several processes that do, the first one's stays."""
+    members = asdict(TopicFile(topic, partitions, uuid4().hex))
+    create(folder / NAME, json.dumps({**members, "crc": _checksum(members)}).encode())
+
+
+def read(path: Path) -> TopicFile:
+    """The topic that the file describes.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CorruptState: it is not as it was written, or of a format that this version does not read.
+    """
+    try:
+        members = json.loads(path.read_bytes())
+        version = members["format"]
+        if version == 1:
+            return TopicFile(members["topic"], members["partitions"], format=1)
+        checksum = members.pop("crc")
+        if version == _FORMAT and checksum == _checksum(members):
+            return TopicFile(**members)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise CorruptState(
+        "the file that describes a local topic does not read back as it was written",
+        where=str(path),
+        hint="restore the file from a backup of the lake",
+    )
+
+
+def _checksum(members: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(members, sort_keys=True).encode())

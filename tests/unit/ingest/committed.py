@@ -1,0 +1,33 @@
+"""A source whose tables have one commit, made without Spark: what the tests of a run's start share."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from deltalake import Schema
+
+from jobs.ingest.event_logs import log_spec
+from jobs.model import tables
+from jobs.model import types as t
+from jobs.model.definitions import Column, Source
+from state_store import deltalog
+from state_store.commits import CommitRecord
+from state_store.layout import Lake
+
+EVENTS = Source(
+    name="events",
+    kind="stream",
+    columns=(Column("n", t.INT),),
+    topic="events",
+    key_format="KAFKA",
+    value_format="JSON",
+    pipeline="p",
+    sql="",
+)
+
+
+def commit(lake: Lake, offsets: dict[str, int], topic_id: str, table: str = tables.event_log(EVENTS)) -> None:
+    """Make a table of `EVENTS` whose last commit holds the records of its topic below `offsets`."""
+    topics = {EVENTS.topic: topic_id} if topic_id else {}
+    record = CommitRecord(epoch=1, offsets={EVENTS.topic: offsets}, topics=topics, mode="ingest")
+    schema = Schema.from_arrow(pa.schema([("n", pa.int32())])).to_json()
+    assert deltalog.create_table(lake.table(table), schema, log_spec(EVENTS).properties, record)

@@ -1,0 +1,145 @@
+"""Kafka's answers as the log tells them on, with a client that gives prepared ones. See tests/live for real brokers."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Uuid
+
+from jobs.ingest.logs import kafka_range
+from jobs.ingest.logs.kafka_log import KafkaLog
+from jobs.ingest.logs.log import CHUNK, TopicIdentity
+from jobs.model.errors import OffsetsVanished, TopicMissing
+from jobs.model.settings import KafkaSettings
+
+
+def _future(answer: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+    return future
+
+
+class _Admin:
+    """Answers for one topic of two partitions; the second one's leader has no term."""
+
+    def __init__(self, topic_id: Uuid | None, error: int | None = None) -> None:
+        self._topic_id = topic_id
+        self._error = error
+
+    def describe_topics(self, _topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        if self._error is not None:
+            return {"t": _future(KafkaException(KafkaError(self._error)))}
+        partitions = [SimpleNamespace(id=number) for number in range(2)]
+        return {"t": _future(SimpleNamespace(topic_id=self._topic_id, partitions=partitions))}
+
+    def list_offsets(self, wanted: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        terms = {0: 7, 1: None}
+        return {p: _future(SimpleNamespace(offset=5, leader_epoch=terms[p.partition])) for p in wanted}
+
+
+def _log(admin: _Admin) -> KafkaLog:
+    log = KafkaLog(KafkaSettings(bootstrap_servers="nowhere:1"))
+    log._client = admin  # type: ignore[assignment]
+    return log
+
+
+def test_a_topics_identity_is_the_brokers_id_and_the_leaders_terms() -> None:
+    found = _log(_Admin(Uuid(1, -2))).identity("t")
+    assert found == TopicIdentity("0000000000000001fffffffffffffffe", {0: 7})
+    assert _log(_Admin(Uuid(1, -2))).end_offsets("t") == {0: 5, 1: 5}
+
+
+@pytest.mark.parametrize("unknown", [None, Uuid(0, 0)])
+def test_brokers_that_know_no_ids_give_none(unknown: Uuid | None) -> None:
+    assert _log(_Admin(unknown)).identity("t").id == ""
+
+
+def test_a_missing_topic_has_no_identity() -> None:
+    with pytest.raises(TopicMissing, match="'t'"):
+        _log(_Admin(None, KafkaError.UNKNOWN_TOPIC_OR_PART)).identity("t")
+
+
+class _Consumer:
+    """Retention removed what it was asked for: the broker answers that the offset is out of range."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        assert options["auto.offset.reset"] == "error", "a jump to the first offset kept would skip records"
+
+    def assign(self, _partitions: Any) -> None: ...
+
+    def consume(self, **_: Any) -> list[Any]:
+        error = KafkaError(KafkaError._AUTO_OFFSET_RESET)
+        return [SimpleNamespace(error=lambda: error)]
+
+    def close(self) -> None: ...
+
+
+def test_a_range_whose_first_records_are_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never reads on from the first offset that is kept."""
+    monkeypatch.setattr(kafka_range, "Consumer", _Consumer)
+    with pytest.raises(OffsetsVanished, match="records from 3 on were removed unread"):
+        list(kafka_range.read({}, "t", 0, 3, 9))
+
+
+class _Messages:
+    """A consumer of endless records of `size` bytes; notes how many each call asks for."""
+
+    def __init__(self, size: int) -> None:
+        self.asked: list[int] = []
+        self.at = 0
+        self._size = size
+
+    def __call__(self, _options: dict[str, Any]) -> _Messages:
+        return self
+
+    def assign(self, partitions: Any) -> None:
+        self.at = partitions[0].offset
+
+    def consume(self, num_messages: int, timeout: float) -> list[Any]:
+        self.asked.append(num_messages)
+        self.at += num_messages
+        return [self._message(offset) for offset in range(self.at - num_messages, self.at)]
+
+    def close(self) -> None: ...
+
+    def _message(self, offset: int) -> Any:
+        return SimpleNamespace(
+            error=lambda: None,
+            offset=lambda: offset,
+            timestamp=lambda: (1, 1),
+            key=lambda: None,
+            value=lambda: bytes(self._size),
+            headers=lambda: None,
+        )
+
+
+def test_runs_of_large_records_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = _Messages(size=1 << 20)
+    monkeypatch.setattr(kafka_range, "Consumer", messages)
+    runs = list(kafka_range.read({}, "t", 0, 0, 100))
+    assert [offset for run in runs for offset in run.offsets] == list(range(100))
+    assert [len(run) for run in runs[1:]] == [8, 8, 8, 8, 4]
+
+
+def test_runs_of_small_records_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = _Messages(size=10)
+    monkeypatch.setattr(kafka_range, "Consumer", messages)
+    assert [len(run) for run in kafka_range.read({}, "t", 0, 0, 3 * CHUNK)][1:3] == [CHUNK, CHUNK]
+
+
+def test_a_range_is_sized_by_a_look_at_its_first_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look serves the partitions of a topic for some seconds; a short range alone is not worth it."""
+    messages = _Messages(size=700)
+    monkeypatch.setattr(kafka_range, "Consumer", messages)
+    log = _log(_Admin(None))
+    assert log.size("t", 0, 50, 60) == 0
+    assert messages.asked == []
+    assert log.size("t", 0, 50, 1050) == 700_000
+    assert log.size("t", 1, 0, 10) == 7000
+    assert len(messages.asked) == 1

@@ -1,0 +1,48 @@
+"""The file of a local topic: the first one written stays, and damage is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.ingest.logs import topic_file
+from state_store.errors import CorruptState
+
+
+def test_the_first_file_stays(tmp_path: Path) -> None:
+    topic_file.write(tmp_path, "a/b", 3)
+    first = topic_file.read(tmp_path / topic_file.NAME)
+    topic_file.write(tmp_path, "a/b", 5)
+    assert topic_file.read(tmp_path / topic_file.NAME) == first
+    assert (first.topic, first.partitions, len(first.id)) == ("a/b", 3, 32)
+
+
+def test_a_file_of_before_ids_is_read(tmp_path: Path) -> None:
+    path = tmp_path / topic_file.NAME
+    path.write_text('{"format": 1, "topic": "t", "partitions": 2}')
+    assert topic_file.read(path) == topic_file.TopicFile("t", 2, "", format=1)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"format": 3, "crc": 1}', '{"format": 1}'])
+def test_what_is_no_such_file_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / topic_file.NAME
+    path.write_text(text)
+    with pytest.raises(CorruptState, match="describes a local topic"):
+        topic_file.read(path)
+
+
+def test_every_flipped_bit_is_found_or_changes_nothing(tmp_path: Path) -> None:
+    topic_file.write(tmp_path, "tüpic", 3)
+    path = tmp_path / topic_file.NAME
+    whole, data = topic_file.read(path), path.read_bytes()
+    found = 0
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            assert topic_file.read(path) == whole
+        except CorruptState:
+            found += 1
+    assert found > 7 * len(data)

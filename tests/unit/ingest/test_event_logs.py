@@ -1,0 +1,41 @@
+"""The record of an event log's commit, without Spark: it says what the next run must know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jobs.ingest.event_logs import _Intake, _Range
+from state_store.commits import CommitRecord, Head
+from tests.unit.ingest.committed import EVENTS
+
+
+class _Log:
+    """A table that keeps the record it is moved on with."""
+
+    def __init__(self) -> None:
+        self.records: list[CommitRecord] = []
+
+    def advance(self, record: CommitRecord) -> None:
+        self.records.append(record)
+
+
+class _Rows:
+    def where(self, _condition: str) -> _Rows:
+        return self
+
+
+@pytest.mark.parametrize(("now", "committed"), [("b" * 32, "b" * 32), ("", "a" * 32)])
+def test_a_commit_names_the_topic_its_offsets_are_of(now: str, committed: str) -> None:
+    """A log that cannot tell the id leaves the one that is known."""
+    log, before = _Log(), CommitRecord(epoch=4, offsets={"events": {"0": 3}}, topics={"events": "a" * 32})
+    rows: Any = _Rows()
+    table: Any = (log, Head(9, before))
+    intake = _Intake(rows, 0, EVENTS, "p/1", lambda _: table, now)
+    assert intake.take([_Range("0", 7, None, None, None)]) == []
+    expected = replace(before, epoch=5, offsets={"events": {"0": 7}}, topics={"events": committed})
+    (record,) = log.records
+    assert replace(record, writer="", mode="create", reason="", stream_times={}) == expected
+    assert CommitRecord.from_json(record.to_json()) == record

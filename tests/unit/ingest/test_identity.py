@@ -1,0 +1,84 @@
+"""A topic that was removed and made again is never taken for the first one, however many records it holds."""
+
+from __future__ import annotations
+
+import shutil
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from jobs.ingest.identity import check_all_same, current_ids
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.ingest.logs.log import Record
+from jobs.ingest.offsets import committed_offsets, start_offsets
+from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
+from jobs.model.settings import Settings
+from jobs.run.stream import PipelineStream
+from state_store.layout import Lake
+from tests.unit.ingest.committed import EVENTS, commit
+
+
+def _made(lake: Lake, records: int, partitions: int = 1) -> LocalLog:
+    """The topic, made anew, with that many records in partition 0."""
+    shutil.rmtree(lake.topic("events"), ignore_errors=True)
+    log = LocalLog(lake)
+    log.ensure_topic("events", partitions)
+    log.produce("events", [Record(None, b"{}", 1, partition=0)] * records)
+    return log
+
+
+def test_a_topic_keeps_its_id_and_a_new_one_has_another(lake: Lake) -> None:
+    first = _made(lake, 1).identity("events")
+    assert LocalLog(lake).identity("events") == first
+    assert len(first.id) == 32
+    assert first.leader_epochs == {}
+    assert _made(lake, 1).identity("events") != first
+
+
+def test_a_replaced_topic_with_more_records_stops_the_run_before_it_reads(settings: Settings, lake: Lake) -> None:
+    """Its first records would be taken for those that were read. The run stops before it needs a session."""
+    commit(lake, {"0": 3}, _made(lake, 3).identity("events").id)
+    old, new = current_ids([EVENTS], lake, LocalLog(lake))["events"], _made(lake, 10).identity("events").id
+    context: Any = SimpleNamespace(lake=lake, spark=None, writer="p/1", functions=None)
+    stream = PipelineStream(context, settings, "p", [EVENTS], levels=())
+    with pytest.raises(TopicReplaced, match=f"'events'.* {old}.* {new}") as caught:
+        stream.drain()
+    assert "DROP" in cast("str", caught.value.hint)
+    assert isinstance(revive(f"Traceback …\n{caught.value}\nat org.apache…"), TopicReplaced)
+
+
+def test_dead_letters_of_a_topic_that_was_replaced_stop_the_run_too(lake: Lake) -> None:
+    """They are committed first: after a kill they may be all that there is of the old topic."""
+    commit(lake, {"0": 3}, _made(lake, 3).identity("events").id, "events__dead_letters")
+    with pytest.raises(TopicReplaced):
+        current_ids([EVENTS], lake, _made(lake, 10))
+
+
+def test_an_unknown_id_is_no_other_id(lake: Lake) -> None:
+    """Commits and topics of before ids were given."""
+    log = _made(lake, 3)
+    commit(lake, {"0": 3}, "")
+    assert current_ids([EVENTS], lake, log) == {"events": log.identity("events").id}
+    path = lake.topic("events") / "topic.json"
+    path.write_text('{"format": 1, "topic": "events", "partitions": 1}')
+    commit(lake, {"0": 3}, "a" * 32, "events__dead_letters")
+    assert current_ids([EVENTS], lake, log) == {"events": ""}
+
+
+def test_a_topic_replaced_during_a_run_is_seen_at_the_next_look(lake: Lake) -> None:
+    wanted = {"events": _made(lake, 3).identity("events").id}
+    check_all_same(wanted, LocalLog(lake))
+    with pytest.raises(TopicReplaced):
+        check_all_same(wanted, _made(lake, 10))
+    shutil.rmtree(lake.topic("events"))
+    with pytest.raises(TopicMissing):
+        check_all_same(wanted, LocalLog(lake))
+
+
+def test_a_partition_that_is_gone_is_named(lake: Lake) -> None:
+    """A topic made again with fewer partitions, where ids are unknown."""
+    commit(lake, {"0": 3, "2": 7}, "")
+    committed = {"events": committed_offsets(EVENTS, lake)}
+    with pytest.raises(OffsetsVanished, match="no partition 2 any more, and 7 records"):
+        start_offsets([EVENTS], committed, _made(lake, 3, partitions=2))
