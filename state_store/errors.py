@@ -7,6 +7,7 @@
     │   ├── VersionGone               store.version_gone          restore
     │   ├── CommitConflict            store.commit_conflict       retry
     │   ├── WriterBusy                store.writer_busy           retry
+    │   ├── LockLost                  store.lock_lost             retry
     │   ├── VectorMismatch            store.vector_mismatch       retry
     │   ├── NegativeWeight            store.negative_weight       stop
     │   ├── CorruptState              store.corrupt               restore
@@ -104,6 +105,13 @@ class WriterBusy(StoreError):
     """Another process holds the writer's lock. Retry when it has ended."""
 
     code = "store.writer_busy"
+    action = Action.RETRY
+
+
+class LockLost(StoreError):
+    """The file of the writer's lock was removed or replaced while it was held. Retry: run again."""
+
+    code = "store.lock_lost"
     action = Action.RETRY
 
 
