@@ -12,7 +12,11 @@
     │   ├── LockLost                  store.lock_lost             retry
     │   ├── VectorMismatch            store.vector_mismatch       retry
     │   ├── NegativeWeight            store.negative_weight       stop
-    │   └── CorruptState              store.corrupt               restore
+    │   ├── CorruptState              store.corrupt               restore
+    │   ├── ObjectMissing             store.object_missing        stop
+    │   ├── KeyRefused                store.key_refused           stop
+    │   ├── StorageDenied             store.storage_denied        stop
+    │   └── StorageUnavailable        store.storage_unavailable   retry
     ├── SqlError …                    see jobs/model/errors.py
     └── SourceError …                 see jobs/model/errors.py
 
@@ -144,3 +148,31 @@ class CorruptState(StoreError):
 
     code = "store.corrupt"
     action = Action.RESTORE
+
+
+class ObjectMissing(StoreError, FileNotFoundError):
+    """An object or file of the lake is not there, or not its folder. Stop: check the lake's root.
+
+    It is a FileNotFoundError too, so that code over files and over objects catches the same thing.
+    """
+
+    code = "store.object_missing"
+
+
+class KeyRefused(StoreError):
+    """A key that leaves the storage's root, or that two kinds of storage would read differently. Stop: a wrong name."""
+
+    code = "store.key_refused"
+
+
+class StorageDenied(StoreError):
+    """The storage refuses: the rights are missing, or it does not know the request. Stop: correct keys or settings."""
+
+    code = "store.storage_denied"
+
+
+class StorageUnavailable(StoreError):
+    """The storage does not answer, or failed. Retry; a write may have been done all the same, so look first."""
+
+    code = "store.storage_unavailable"
+    action = Action.RETRY

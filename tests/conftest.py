@@ -46,3 +46,15 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBro
         yield broker
     finally:
         broker.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator["S3Server"]:  # noqa: F821, UP037
+    """An S3 on this machine, shared: tests use prefixes of their own."""
+    from tests.support.s3_server import S3Server
+
+    server = S3Server()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -19,6 +19,7 @@ from pydantic_settings import (
 )
 
 from state_store.errors import SettingsError
+from state_store.storage.options import StorageOptions
 
 
 class _Section(BaseModel):
@@ -42,6 +43,29 @@ class RegistrySettings(_Section):
     url: str | None = None
     username: str | None = None
     password: SecretStr | None = None
+
+
+class StorageSettings(_Section):
+    """The way to an object store, when the lake is a URL. What is not set comes from the store's usual environment
+    variables, such as `AWS_REGION`."""
+
+    endpoint: str | None = None
+    region: str | None = None
+    access_key_id: str | None = None
+    secret_access_key: SecretStr | None = None
+    session_token: SecretStr | None = None
+    allow_http: bool = False
+    virtual_hosted_style: bool = False
+    patience_seconds: float = Field(default=StorageOptions.patience_seconds, gt=0)
+
+    def options(self) -> StorageOptions:
+        """The settings as the store takes them."""
+        secrets = {
+            name: secret.get_secret_value()
+            for name in ("secret_access_key", "session_token")
+            if (secret := getattr(self, name)) is not None
+        }
+        return StorageOptions(**{**dict(self), **secrets})
 
 
 class SparkSettings(_Section):
@@ -82,6 +106,7 @@ class Settings(BaseSettings):
     lake: Path = Path("lake")
     kafka: KafkaSettings = KafkaSettings()
     registry: RegistrySettings = RegistrySettings()
+    storage: StorageSettings = StorageSettings()
     spark: SparkSettings = SparkSettings()
     ingest: IngestSettings = IngestSettings()
     functions: FunctionSettings = FunctionSettings()

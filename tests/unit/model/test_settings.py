@@ -49,6 +49,18 @@ def test_passwords_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "canary" not in repr(load_settings())
 
 
+def test_the_way_to_an_object_store_reaches_it_and_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SECRET_ACCESS_KEY", "SESSION_TOKEN"):
+        monkeypatch.setenv(f"STRANDLINE_STORAGE__{name}", f"canary-{name}")
+    monkeypatch.setenv("STRANDLINE_STORAGE__ENDPOINT", "https://minio:9000")
+    storage = load_settings().storage
+    options = storage.options()
+    assert options.secret_access_key == "canary-SECRET_ACCESS_KEY"
+    assert options.session_token == "canary-SESSION_TOKEN"
+    assert options.endpoint == "https://minio:9000"
+    assert "canary" not in repr(storage) + repr(options)
+
+
 def test_settings_are_frozen(tmp_path: Path) -> None:
     settings = load_settings(lake=tmp_path)
     with pytest.raises(ValidationError):

@@ -1,0 +1,120 @@
+"""The interface of a storage: bytes under keys, with the few verbs that a Delta log, records and leases need.
+
+Every write is atomic (a reader sees all of it or nothing) and durable when the call returns. Two verbs decide between
+writers: `create`, which only one of many wins, and `update`, which only those win who know the present content.
+
+Folders are not objects. A disk has them, and needs them made before something is created in them (`make_folder`): what
+was removed is not begun again by a late writer. An object store has only keys, and there `make_folder` does nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Storage(ABC):
+    """Bytes under keys, below one root.
+
+    All methods may be called from many threads and processes at once. Each may raise:
+        KeyRefused: the key leaves the root, or is not the same on every kind of storage.
+        StorageDenied: the storage refuses.
+        StorageUnavailable: it does not answer. A write may have been done nevertheless.
+    """
+
+    @abstractmethod
+    def get(self, key: str) -> bytes:
+        """The whole content.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+
+    @abstractmethod
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """`length` bytes from `start` (both ≥ 0); fewer where the object ends sooner, none when it ends before.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+
+    @abstractmethod
+    def get_with_etag(self, key: str) -> tuple[bytes, str]:
+        """The whole content, and its etag for `update`.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+
+    @abstractmethod
+    def size(self, key: str) -> int:
+        """The size in bytes.
+
+        Raises:
+            ObjectMissing: there is no such object.
+        """
+
+    @abstractmethod
+    def exists(self, key: str) -> bool:
+        """True if there is an object of that name; a folder is none."""
+
+    @abstractmethod
+    def create(self, key: str, data: bytes) -> bool:
+        """Put a new object: of many that try, exactly one gets True. False, and nothing written, if the name is taken.
+
+        Raises:
+            ObjectMissing: on a disk, the folder is not there.
+        """
+
+    @abstractmethod
+    def replace(self, key: str, data: bytes) -> None:
+        """Put an object, in place of the one of that name, if any.
+
+        Raises:
+            ObjectMissing: on a disk, the folder is not there.
+        """
+
+    @abstractmethod
+    def update(self, key: str, data: bytes, expected_etag: str | None) -> str | None:
+        """Compare and swap: put the object if its etag is the expected one; None: if there is no object.
+
+        An etag is that of a content, and equal contents may have equal etags: an update must differ from what it
+        replaces wherever that matters.
+
+        Returns:
+            The new etag; None, and nothing written, if the object is another one.
+        """
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove the object; nothing happens when there is none."""
+
+    @abstractmethod
+    def list(self, folder: str, after: str | None = None, *, recursive: bool = False) -> Iterator[str]:
+        """The keys in a folder, in the order of their UTF-8 bytes; none when there is no such folder.
+
+        Args:
+            folder: a key, with or without '/' at its end; empty for the root.
+            after: list only keys greater than this one; it need not be there.
+            recursive: the keys in the folders of the folder, too.
+        """
+
+    @abstractmethod
+    def folders(self, folder: str) -> Iterator[str]:
+        """The keys of the folders in a folder, in order. An object store shows only those that hold something."""
+
+    @abstractmethod
+    def make_folder(self, folder: str) -> None:
+        """Make a folder and those above it, where folders exist; durable. Nothing happens when it is there."""
+
+    @abstractmethod
+    def url(self, key: str) -> str:
+        """The object or folder (the root for an empty key) as DuckDB and Spark take it: an absolute path or a URL."""
+
+    @abstractmethod
+    def local_path(self, key: str) -> Path | None:
+        """The path on this machine's disk, if that is where it lies."""

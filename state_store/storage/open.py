@@ -1,0 +1,152 @@
+"""Opening a storage by its root: a path, or a URL of one of four kinds.
+
+    lake, /data/lake, ~/lake, file:///data/lake     a folder of this machine
+    s3://bucket/prefix                              Amazon's S3, or what speaks like it at an endpoint
+    gs://bucket/prefix                              Google Cloud Storage
+    az://container/prefix                           Azure Blob Storage
+
+No URL is printed before it is known to be one of these: what is refused may hold a password.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote, urlsplit
+
+from state_store.errors import KeyRefused, SettingsError
+from state_store.storage.disk import DiskStorage
+from state_store.storage.keys import checked_folder
+from state_store.storage.options import StorageOptions
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
+
+    from state_store.storage.base import Storage
+    from state_store.storage.objects import ObjectStorage
+
+KINDS = ("file", "s3", "gs", "az")
+"""The kinds of URLs, beside plain paths."""
+
+_HINT = "use a path, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix or file:///path"
+# `S3:/x` and `s3:x` are meant as URLs, and `a:b` is a file name: a known kind, or a slash after the colon, decides.
+_MEANT_AS_URL = re.compile(r"(?:s3|gs|az|file)(?=:)|[a-z][a-z0-9+.-]*(?=:/)", re.IGNORECASE)
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
+# Silence for so long is a lost connection: stores answer within a second, and a lease (30 s, renewed every 10) outlives
+# one such request.
+_SILENCE = timedelta(seconds=10)
+_CONNECT = timedelta(seconds=5)
+# A whole answer, however slowly it flows: 60 MB at 1 MB/s.
+_REQUEST = timedelta(seconds=60)
+# Doubled each time, with jitter: ten tries fit into a minute, and two writers do not meet again and again.
+_BACKOFF = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2}
+_TRIES = 10
+
+
+def open_storage(root: str | Path, options: StorageOptions | None = None) -> Storage:
+    """The storage of that root. Nothing is read or made; a store that is not there is noticed by the first verb.
+
+    Raises:
+        SettingsError: the root is no path and no URL of a known kind, or the options do not fit.
+    """
+    text = str(root)
+    meant = None if isinstance(root, Path) else _MEANT_AS_URL.match(text)
+    if meant is None:
+        return DiskStorage(Path(text).expanduser().absolute())
+    kind = meant[0]
+    if kind not in KINDS:
+        raise SettingsError(f"'{kind}:' is no kind of storage; there are {', '.join(KINDS)}", hint=_HINT)
+    if not text.startswith(f"{kind}://"):
+        raise SettingsError(f"'{kind}:' must be followed by two slashes", hint=_HINT)
+    return _disk(text) if kind == "file" else _objects(kind, text, options or StorageOptions())
+
+
+def _disk(url: str) -> DiskStorage:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or not parts.path or parts.query or parts.fragment:
+        raise SettingsError("a file URL names an absolute path of this machine", hint="use file:///path, or the path")
+    return DiskStorage(Path(unquote(parts.path)))
+
+
+def _objects(kind: str, url: str, options: StorageOptions) -> ObjectStorage:
+    # Not urlsplit: a prefix is no encoded text, and may hold '%'.
+    bucket, _, prefix = url.removeprefix(f"{kind}://").partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise SettingsError(
+            f"'{kind}://' must be followed by a bucket's name, and nothing else",
+            hint=f"{_HINT}; keys belong in the settings or the environment",
+        )
+    try:
+        prefix = checked_folder(prefix)
+    except KeyRefused as error:
+        raise SettingsError(f"the prefix of '{kind}://{bucket}' is refused", hint=_HINT) from error
+    return _opened(kind, bucket, prefix, options)
+
+
+def _opened(kind: str, bucket: str, prefix: str, options: StorageOptions) -> ObjectStorage:
+    # Loaded here: a lake on a disk does without these libraries (0.1 s).
+    from obstore.exceptions import BaseError
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    from state_store.storage.objects import ObjectStorage
+
+    common: dict[str, Any] = {
+        "prefix": prefix or None,
+        "client_options": _client(kind, options),
+        "retry_config": {
+            "max_retries": _TRIES,
+            "retry_timeout": timedelta(seconds=options.patience_seconds),
+            "backoff": _BACKOFF,
+        },
+    }
+    url = f"{kind}://{bucket}/{prefix}" if prefix else f"{kind}://{bucket}"
+    try:
+        if kind == "s3":
+            return ObjectStorage(S3Store(bucket, config=_s3(options), **common), url, options.endpoint)
+        store = GCSStore(bucket, **common) if kind == "gs" else AzureStore(bucket, **common)
+    except (BaseError, ValueError) as error:
+        # Of the text only the first line, and it is about the environment: obstore asks no server here.
+        reason = str(error).partition("\n")[0]
+        raise SettingsError(f"'{url}' cannot be opened: {reason}", hint="set the account and its keys") from None
+    return ObjectStorage(store, url)
+
+
+def _client(kind: str, options: StorageOptions) -> dict[str, Any]:
+    # obstore forgets the variable as soon as it is given options of the client.
+    from_environment = kind == "s3" and os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes")
+    return {
+        "timeout": _REQUEST,
+        "read_timeout": _SILENCE,
+        "connect_timeout": _CONNECT,
+        "allow_http": options.allow_http or from_environment,
+    }
+
+
+def _s3(options: StorageOptions) -> S3Config:
+    """What the options say of S3; what they do not say is left to the environment."""
+    if options.endpoint is not None:
+        _check_endpoint(options.endpoint, allow_http=options.allow_http)
+    said = {
+        "endpoint": options.endpoint,
+        "region": options.region,
+        "access_key_id": options.access_key_id,
+        "secret_access_key": options.secret_access_key,
+        "session_token": options.session_token,
+        "virtual_hosted_style_request": options.virtual_hosted_style or None,
+    }
+    return cast("S3Config", {name: value for name, value in said.items() if value is not None})
+
+
+def _check_endpoint(endpoint: str, *, allow_http: bool) -> None:
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise SettingsError(
+            "setting 'storage.endpoint' is no URL of a server, without a user's name", hint="such as https://minio:9000"
+        )
+    if parts.scheme == "http" and not allow_http:
+        raise SettingsError(
+            "setting 'storage.endpoint' is not TLS", hint="use https://, or set STRANDLINE_STORAGE__ALLOW_HTTP=true"
+        )

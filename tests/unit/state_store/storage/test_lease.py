@@ -1,0 +1,216 @@
+"""The writer's lease: one holder at a time, a token that grows, and a holder that knows when it is no longer one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from state_store.errors import Action, CorruptState, LockLost, StorageUnavailable, WriterBusy
+from state_store.storage.disk import DiskStorage
+from state_store.storage.lease import Lease, lease
+from state_store.storage.lease_record import LeaseRecord, read_lease
+from state_store.storage.location import Location
+from tests.unit.state_store.storage.places import Place
+
+_HOLD = """
+from state_store.storage.lease import lease
+
+with lease(place().location("tickets.lock"), "a test's child", float(sys.argv[2])) as held:
+    say(held.token)
+    sys.stdin.readline()
+    held.check()
+    say("still held")
+"""
+
+
+def _holder(place: Place, seconds: float) -> subprocess.Popen[str]:
+    child = place.child(_HOLD, str(seconds))
+    assert child.stdout is not None
+    assert child.stdout.readline() == "1\n"
+    return child
+
+
+def _record(location: Location) -> LeaseRecord:
+    found = read_lease(location)
+    assert found is not None
+    return found[0]
+
+
+def _lost(held: Lease, within: float) -> LockLost:
+    """The error of a lease that is lost within so many seconds."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        try:
+            held.check()
+        except LockLost as error:
+            return error
+        time.sleep(0.01)
+    pytest.fail("the loss was not noticed")
+
+
+def test_the_token_grows_with_each_holder(place: Place) -> None:
+    location = place.location("tickets.lock")
+    for token in (1, 2, 3):
+        with lease(location, f"holder {token}") as held:
+            held.check()
+            record = _record(location)
+            assert (held.token, record.token, record.owner, record.pid) == (
+                token,
+                token,
+                f"holder {token}",
+                os.getpid(),
+            )
+            assert record.host == socket.gethostname()
+        assert _record(location).is_free
+        with pytest.raises(LockLost, match="it was released"):
+            held.check()
+
+
+def test_a_second_writer_is_told_who_holds_it(place: Place) -> None:
+    child = _holder(place, 1.2)
+    try:
+        begin = time.monotonic()
+        with pytest.raises(WriterBusy) as error, lease(place.location("tickets.lock"), "me", 1.2):
+            pytest.fail("two writers hold the lease")
+        assert f"'tickets.lock' is being written by process {child.pid} on {socket.gethostname()}" in str(error.value)
+        assert time.monotonic() - begin < 1.2, "a living holder is noticed by its first renewal"
+        assert error.value.action is Action.RETRY
+        said, _ = child.communicate("go\n", timeout=10)
+        assert said == "still held\n"
+    finally:
+        child.kill()
+        child.wait()
+    with lease(place.location("tickets.lock"), "next") as held:
+        assert held.token == 2
+
+
+@pytest.mark.kill
+def test_a_killed_holder_is_followed_by_one_of_those_that_wait_and_not_before_its_time(place: Place) -> None:
+    child = _holder(place, 0.7)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    begin = time.monotonic()
+    refused = Event()
+
+    def take(_: int) -> tuple[int, float] | None:
+        try:
+            with lease(place.location("tickets.lock"), "the next", seconds=20) as held:
+                waited = time.monotonic() - begin
+                assert refused.wait(10)
+                return held.token, waited
+        except WriterBusy:
+            refused.set()
+            return None
+
+    with ThreadPoolExecutor(2) as pool:
+        (winner,) = [taken for taken in pool.map(take, range(2)) if taken is not None]
+    assert winner[0] == 2
+    assert 0.7 <= winner[1] < 3
+
+
+@pytest.mark.kill
+def test_a_holder_that_was_stopped_too_long_knows_that_it_lost(place: Place) -> None:
+    child = _holder(place, 0.6)
+    os.kill(child.pid, signal.SIGSTOP)
+    try:
+        with lease(place.location("tickets.lock"), "the next") as held:
+            os.kill(child.pid, signal.SIGCONT)
+            assert child.communicate("go\n", timeout=10)[0] == ""
+            assert child.returncode != 0
+            held.check()
+            assert held.token == 2
+    finally:
+        child.kill()
+        child.wait()
+    assert _record(place.location("tickets.lock")).token == 2
+
+
+def test_a_lease_is_kept_longer_than_its_time(tmp_path: Path) -> None:
+    location = Location(DiskStorage(tmp_path), "tickets.lock")
+    with lease(location, "me", 0.6) as held:
+        deadline = time.monotonic() + 0.8
+        while time.monotonic() < deadline:
+            held.check()
+            time.sleep(0.05)
+        assert _record(location).renewals >= 2
+
+
+def test_a_lease_that_another_took_is_lost(place: Place) -> None:
+    location = place.location("tickets.lock")
+    with lease(location, "me", 0.9) as held:
+        location.replace(LeaseRecord.of_this_process("the other", 7, 30).to_bytes())
+        error = _lost(held, within=0.8)
+        assert (error.code, error.action) == ("store.lock_lost", Action.RETRY)
+        assert "(the other) has it" in error.message
+    assert _record(location).owner == "the other", "it is not freed by who lost it"
+
+
+def test_a_lease_whose_object_was_removed_is_lost(tmp_path: Path) -> None:
+    location = Location(DiskStorage(tmp_path), "tickets.lock")
+    with lease(location, "me", 0.9) as held:
+        location.delete()
+        assert "removed" in _lost(held, within=0.8).message
+    assert not location.exists()
+
+
+class _Failing(DiskStorage):
+    """A disk that can fail: `before` does nothing, `after` does the work and loses the answer."""
+
+    fails: str | None = None
+
+    def update(self, key: str, data: bytes, expected_etag: str | None) -> str | None:
+        if self.fails == "before":
+            raise StorageUnavailable("away")
+        etag = super().update(key, data, expected_etag)
+        if self.fails == "after":
+            raise StorageUnavailable("away")
+        return etag
+
+
+def test_renewals_that_fail_until_the_deadline_lose_it(tmp_path: Path) -> None:
+    storage = _Failing(tmp_path)
+    location = Location(storage, "tickets.lock")
+    with lease(location, "me", 0.6) as held:
+        storage.fails = "before"
+        begin = time.monotonic()
+        assert "could not be renewed in time" in _lost(held, within=2).message
+        assert time.monotonic() - begin <= 0.7
+        storage.fails = None
+        time.sleep(0.1)
+        with pytest.raises(LockLost):
+            held.check()
+    assert _record(location).is_free
+
+
+def test_a_storage_that_fails_for_a_moment_loses_nothing(tmp_path: Path) -> None:
+    """A renewal whose answer was lost has changed the etag, and is this holder's own."""
+    storage = _Failing(tmp_path)
+    with lease(Location(storage, "tickets.lock"), "me", 0.9) as held:
+        for fails, seconds in (("before", 0.4), (None, 0.3), ("after", 0.4), (None, 0.6)):
+            storage.fails = fails
+            time.sleep(seconds)
+            held.check()
+        assert _record(Location(storage, "tickets.lock")).renewals >= 3
+
+
+def test_an_object_that_is_no_lease_is_not_taken(place: Place) -> None:
+    for content in (b"not json", b"[]", json.dumps({"holder": "x"}).encode()):
+        place.location("tickets.lock").replace(content)
+        with pytest.raises(CorruptState), lease(place.location("tickets.lock"), "me"):
+            pytest.fail("it was taken")
+
+
+def test_an_error_inside_releases_it(place: Place) -> None:
+    location = place.location("tickets.lock")
+    with pytest.raises(RuntimeError, match="boom"), lease(location, "me"):
+        raise RuntimeError("boom")
+    assert _record(location).is_free
