@@ -1,0 +1,1 @@
+"""Operations on a lake: what people and schedules do beside the stream."""
