@@ -22,7 +22,8 @@ from state_store.commits import REBUILD
 from state_store.delta.entry import ENGINE, Action, decode, encode
 from state_store.delta.hint import hinted_version
 from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
-from state_store.files import create
+from state_store.failpoints import failpoint
+from state_store.files import create, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,7 +167,8 @@ def create_table(path: Path, schema_json: str, properties: Mapping[str, str], re
         "configuration": dict(properties),
         "createdTime": now_ms(),
     }
-    (path / _LOG).mkdir(parents=True, exist_ok=True)
+    make_folder(path / _LOG)
+    failpoint("after-table-folder")
     return write_commit(path, 0, [commit_info("CREATE TABLE", record), {"protocol": protocol}, {"metaData": metadata}])
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient, SchemaRegistryError
 
-from state_store.files import create
+from state_store.files import create, make_folder
 from state_store.layout import safe_name
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class LocalRegistry(SchemaRegistryClient):
         except SchemaRegistryError:
             identity = self._claim_id(schema)
         folder = self._subjects / safe_name(subject_name)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         version = 1
         while not create(_numbered(folder, version), json.dumps({"id": identity}).encode()):
             if _load(_numbered(folder, version))["id"] == identity:
@@ -97,7 +97,7 @@ class LocalRegistry(SchemaRegistryClient):
         return self.get_version(subject_name)
 
     def _claim_id(self, schema: Schema) -> int:
-        self._ids.mkdir(parents=True, exist_ok=True)
+        make_folder(self._ids)
         identity = 1
         while not create(_numbered(self._ids, identity), _text(schema).encode()):
             if _text(self.get_schema(identity)) == _text(schema):
