@@ -21,6 +21,7 @@ from urllib.parse import unquote
 from state_store.commits import REBUILD
 from state_store.delta.entry import ENGINE, Action, decode, encode
 from state_store.delta.hint import hinted_version
+from state_store.delta.staging import stated_checksum
 from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
 from state_store.failpoints import failpoint
 from state_store.files import create, make_folder
@@ -37,10 +38,11 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 @dataclass(frozen=True)
 class DataFile:
-    """The absolute path of a data file, and the `deletionVector` of its deleted rows."""
+    """The absolute path of a data file, the `deletionVector` of its deleted rows, and its CRC-32 if it is known."""
 
     path: Path
     deletion_vector: Mapping[str, Any] | None = None
+    checksum: str | None = None
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,8 @@ def _commit(path: Path, version: int, actions: list[Action], record: CommitRecor
             body = action.get(name)
             # A file that lists changes has the mark as well, always false: it is no data of the table.
             if body and (name == "cdc" or body.get("dataChange", True)):
-                found.append(DataFile(inside(path, body["path"]), body.get("deletionVector")))
+                file = inside(path, body["path"])
+                found.append(DataFile(file, body.get("deletionVector"), stated_checksum(body)))
     return Commit(
         version=version,
         timestamp=int(info.get("timestamp", 0)),

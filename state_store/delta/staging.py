@@ -136,6 +136,12 @@ def data_file(table: Path, url: str) -> str:
         raise CorruptState(f"'{url}' is no file of '{table.name}'", where=str(table)) from None
 
 
+def stated_checksum(body: Mapping[str, Any]) -> str | None:
+    """The checksum that an `add` or `remove` action states; None for the file of another tool."""
+    found = (body.get("tags") or {}).get(CHECKSUM_TAG)
+    return None if found is None else str(found)
+
+
 def checksum(file: Path) -> str:
     """The CRC-32 of a file, eight hex digits."""
     total = 0
