@@ -27,7 +27,7 @@ from state_store.failpoints import failpoint
 from state_store.tablespec import CHECKPOINT_INTERVAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pyroaring import BitMap64
@@ -51,6 +51,18 @@ class Rows:
     retracted: Mapping[str, BitMap64] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Merged:
+    """Files that hold the same rows as others.
+
+    Attributes:
+        replaced: the others, as the log calls them.
+    """
+
+    staged: Staged
+    replaced: Sequence[str]
+
+
 def commit(path: Path, head: Head, record: CommitRecord, rows: Rows) -> Head:
     """Make the version after `head`: some rows come, some go, and `record` says what the table reflects now.
 
@@ -71,14 +83,40 @@ def commit(path: Path, head: Head, record: CommitRecord, rows: Rows) -> Head:
         if before is not None and rows.retracted:
             actions += _retracted(path, before, rows.retracted, files)
         failpoint("before-log-entry")
-    # From here on the files may be named: what goes wrong leaves them alone, and clean-up finds out.
+    _enter(path, head, actions, files)
+    return Head(version, made)
+
+
+def commit_merged(path: Path, head: Head, before: Snapshot, record: CommitRecord, merged: Merged) -> Head:
+    """Make the version after `head`, with the same rows in other files: no reader of changes sees it.
+
+    It makes no epoch, so it leaves the transaction of the last one as it is.
+
+    Args:
+        before: the snapshot of `head`.
+
+    Raises:
+        CommitConflict: another writer made that version. Nothing of this one is left.
+    """
+    with _Files(merged.staged) as files:
+        made = record.identified(before.table_id)
+        added = [{"add": {**action["add"], "dataChange": False}} for action in merged.staged.flushed()]
+        removed = [{"remove": {**_removal(before.files[name]), "dataChange": False}} for name in merged.replaced]
+        actions = [log.commit_info("OPTIMIZE", made), *added, *removed]
+        failpoint("before-log-entry")
+    _enter(path, head, actions, files)
+    return Head(head.version + 1, made)
+
+
+def _enter(path: Path, head: Head, actions: Sequence[Action], files: _Files) -> None:
+    """Write the entry. From here on it may name the files: what goes wrong leaves them alone, for clean-up."""
+    version = head.version + 1
     if not log.write_commit(path, version, actions):
         files.discard()
-        raise conflict(path, head)
+        raise conflict(path, head.version)
     failpoint("after-log-entry")
     if version % CHECKPOINT_INTERVAL == 0:
         make_checkpoint(path, version)
-    return Head(version, made)
 
 
 class _Files:
@@ -114,6 +152,9 @@ def _retracted(path: Path, before: Snapshot, retracted: Mapping[str, BitMap64], 
     actions: list[Action] = []
     for name, positions in retracted.items():
         body = live.get(name)
+        if body is None and (path / name).exists():
+            # Its rows stand in another file since they were read: compaction, or an epoch that is not in the plan.
+            raise conflict(path, before.version)
         if body is None:
             raise _not_there(path, f"no file '{name}' belongs to it")
         gone = _merged(path, body, positions)
@@ -153,10 +194,10 @@ def _not_there(path: Path, why: str) -> CorruptState:
     )
 
 
-def conflict(path: Path, head: Head) -> CommitConflict:
-    """The error of a writer that was not the first to commit after `head`."""
+def conflict(path: Path, version: int) -> CommitConflict:
+    """The error of a writer that was not the first to commit after a version, or that planned from one before it."""
     return CommitConflict(
-        f"another writer has committed to '{path.name}' since version {head.version}",
+        f"another writer has committed to '{path.name}' since version {version}",
         where=str(path),
         hint="run the refresh again; two pipelines must not write one table",
     )

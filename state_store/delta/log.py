@@ -22,9 +22,10 @@ from state_store.delta.entry import ENGINE, Action, decode, encode
 from state_store.delta.hint import hinted_version
 from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
 from state_store.files import create
+from state_store.tablespec import CHECKPOINT_INTERVAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from state_store.commits import CommitRecord
 
@@ -188,9 +189,18 @@ def hint_file(path: Path) -> Path:
     return path / _LOG / "_last_checkpoint"
 
 
-def checkpoints(path: Path, upto: int) -> list[int]:
-    """The versions up to `upto` that have a checkpoint, the newest first."""
-    return sorted((version for version in _versions(path, _CHECKPOINT) if version <= upto), reverse=True)
+def checkpoints_before(path: Path, version: int) -> Iterator[int]:
+    """The versions up to and with `version` that may have a checkpoint, the newest first."""
+    # Listing costs as much as the log is long, so the one that the hint names comes first.
+    hinted = hinted_version(hint_file(path))
+    if hinted is not None and version - CHECKPOINT_INTERVAL < hinted <= version:
+        yield hinted
+    yield from sorted((found for found in _versions(path, _CHECKPOINT) if found <= version), reverse=True)
+
+
+def versions(path: Path) -> list[int]:
+    """The versions of which the log holds the commit, the oldest first."""
+    return sorted(_versions(path, _COMMIT))
 
 
 def now_ms() -> int:

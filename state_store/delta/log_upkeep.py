@@ -36,7 +36,7 @@ def make_checkpoint(path: Path, version: int) -> None:
 
 def _removed(path: Path, version: int) -> pa.Table:
     """The removals within the recovery horizon: those of the checkpoint before, and of the commits since."""
-    before = next(iter(log.checkpoints(path, upto=version - 1)), -1)
+    before = next(log.checkpoints_before(path, version - 1), -1)
     since = [action for number in range(before + 1, version + 1) for action in log.read_actions(path, number)]
     kept = removed_actions(log.checkpoint_file(path, before), log.now_ms() - _HORIZON_MS)
     return pa.concat_tables([kept, as_rows([action for action in since if "remove" in action])])

@@ -16,6 +16,7 @@ from state_store.commits import CommitRecord, Head
 from state_store.delta import log, reader
 from state_store.delta.commit import Rows, commit
 from state_store.delta.entry import rebuild_hint
+from state_store.delta.file_upkeep import maintain_files
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import Staged, data_file, stage
 from state_store.digest import Digest
@@ -103,7 +104,7 @@ class Table:
                 hint="drop the views that read it and create them again",
             )
         with self._gone(after + 1):
-            return self._files.changes([self._commit(version) for version in range(after + 1, upto + 1)])
+            return self._files.changes([self._ours(version) for version in range(after + 1, upto + 1)])
 
     def append(self, rows: DataFrame, record: CommitRecord) -> Head:
         """Insert rows (the stored columns, in any order), in one commit. `rows` is computed once.
@@ -132,7 +133,7 @@ class Table:
             CommitConflict: another writer committed first.
         """
         head = self._next(record)
-        return commit(self.path, head, replace(record, inserted=0, deleted=0, digest=head.record.digest), Rows())
+        return self._commit(head, replace(record, inserted=0, deleted=0, digest=head.record.digest), Rows())
 
     def apply(self, settled: DataFrame, record: CommitRecord) -> Head | None:
         """Commit the settled rows of the touched keys; None, and no commit, when no row changes.
@@ -161,7 +162,7 @@ class Table:
                 rows = changes.rows.coalesce(-(-changes.written // _ROWS_PER_FILE))
                 staged = stage(rows, self.path, record.epoch, self.spec.indexed)
         record = replace(record, inserted=changes.inserted, deleted=changes.deleted, digest=str(digest))
-        return commit(self.path, head, record, Rows(staged, retracted))
+        return self._commit(head, record, Rows(staged, retracted))
 
     def _staged(self, rows: DataFrame, record: CommitRecord) -> Staged:
         from state_store.spark.settle import conformed, row_totals
@@ -174,7 +175,16 @@ class Table:
 
         count = int(staged.totals["rows"])
         digest = Digest.parse(head.record.digest) + lane_digest(staged.totals, "new", count)
-        return commit(self.path, head, replace(record, inserted=count, deleted=0, digest=str(digest)), Rows(staged))
+        return self._commit(head, replace(record, inserted=count, deleted=0, digest=str(digest)), Rows(staged))
+
+    def _commit(self, head: Head, record: CommitRecord, rows: Rows) -> Head:
+        """The head after the epoch's commit, or after the compaction that followed it; with the epoch's counts."""
+        made = commit(self.path, head, record, rows)
+        compacted = maintain_files(self.path, self.spec, made)
+        if compacted is None:
+            return made
+        counts = replace(compacted.record, inserted=made.record.inserted, deleted=made.record.deleted)
+        return Head(compacted.version, counts)
 
     @cached_property
     def _files(self) -> TableFiles:
@@ -200,7 +210,7 @@ class Table:
             )
         return head
 
-    def _commit(self, version: int) -> Commit:
+    def _ours(self, version: int) -> Commit:
         """One commit; a gap in the log is an error, not a shorter answer."""
         found = log.read_ours(self.path, version)
         if self.spec.storage == "append" and not found.only_adds:
