@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import logging
 import re
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -122,7 +123,9 @@ def live_actions(file: Path) -> list[Action] | None:
     rows = _read(file, _LIVE)
     if rows is None:
         return None
-    found = rows.to_pylist(maps_as_pydicts="strict")
+    # Removals are most rows of an old table's checkpoint, and take long as Python objects.
+    live = reduce(pc.or_, (pc.is_valid(rows[name]) for name in _LIVE))
+    found = rows.filter(live).to_pylist(maps_as_pydicts="strict")
     return [{name: _plain(body) for name, body in row.items() if body is not None} for row in found]
 
 
@@ -142,7 +145,10 @@ def _read(file: Path, columns: Sequence[str]) -> pa.Table | None:
         if _CHECKSUM.search(data) and not intact(data, _CHECKSUM):
             log.warning("the checkpoint %s fails its checksum, and is passed over", file)
             return None
-        return pq.read_table(io.BytesIO(data), columns=list(columns), page_checksum_verification=True)
+        # Threads cost more than they save with so small a file.
+        return pq.read_table(
+            io.BytesIO(data), columns=list(columns), page_checksum_verification=True, use_threads=False
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
