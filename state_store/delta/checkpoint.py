@@ -13,6 +13,8 @@ from __future__ import annotations
 import io
 import logging
 import re
+from functools import reduce
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -24,7 +26,7 @@ from state_store.delta.hint import write_hint
 from state_store.files import create
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from state_store.delta.entry import Action
@@ -90,6 +92,8 @@ _SCHEMA: Final = pa.schema(
     }
 )
 _LIVE: Final = ("txn", "add", "metaData", "protocol")
+_LIVE_ROWS: Final = "strandline.live"
+"""The name, in the footer, of the number of rows that are not removals: they come first."""
 _CHECKSUM: Final = re.compile(rb"strandline-crc32:([0-9a-f]{8})")
 
 
@@ -100,16 +104,19 @@ def write_checkpoint(file: Path, hint: Path, version: int, actions: Sequence[Act
         actions: what is live: `txn`, `add`, `metaData` and `protocol` actions.
         removed: the `remove` actions still to be kept, as of `removed_actions`.
     """
-    rows = pa.concat_tables([as_rows(actions), removed])
+    live = as_rows(actions)
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, _SCHEMA, compression="snappy", store_schema=False, write_page_checksum=True) as writer:
-        writer.write_table(rows)
+        writer.write_table(live)
+        # In row groups of their own: whoever opens the table passes over them.
+        writer.write_table(removed)
         # The footer holds such values as they are, so that they can be filled in afterwards.
-        writer.add_key_value_metadata({"checksum": f"strandline-crc32:{EMPTY}"})
+        about = {"checksum": f"strandline-crc32:{EMPTY}", _LIVE_ROWS: str(live.num_rows)}
+        writer.add_key_value_metadata(about)
     data = sealed(sink.getvalue(), _CHECKSUM)
     create(file, data)
     files = sum("add" in action for action in actions)
-    write_hint(hint, version, actions=rows.num_rows, size=len(data), files=files)
+    write_hint(hint, version, actions=live.num_rows + removed.num_rows, size=len(data), files=files)
 
 
 def as_rows(actions: Sequence[Action]) -> pa.Table:
@@ -119,16 +126,18 @@ def as_rows(actions: Sequence[Action]) -> pa.Table:
 
 def live_actions(file: Path) -> list[Action] | None:
     """The actions of a checkpoint but for the removals; None when it is not there or is broken."""
-    rows = _read(file, _LIVE)
+    rows = _read(file, _LIVE, _live_row_groups)
     if rows is None:
         return None
-    found = rows.to_pylist(maps_as_pydicts="strict")
+    # Another tool's checkpoint has removals in between, which take long as Python objects.
+    live = reduce(pc.or_, (pc.is_valid(rows[name]) for name in _LIVE))
+    found = rows.filter(live).to_pylist(maps_as_pydicts="strict")
     return [{name: _plain(body) for name, body in row.items() if body is not None} for row in found]
 
 
 def removed_actions(file: Path, since: int) -> pa.Table:
     """The removals of a checkpoint, as its rows, of files removed at `since` (ms) or later; none if it is broken."""
-    rows = _read(file, ["remove"])
+    rows = _read(file, ["remove"], lambda footer: range(footer.num_row_groups))
     if rows is None:
         return _SCHEMA.empty_table()
     kept = rows.filter(pc.greater_equal(pc.struct_field(rows["remove"], "deletionTimestamp"), since))["remove"]
@@ -136,13 +145,25 @@ def removed_actions(file: Path, since: int) -> pa.Table:
     return pa.table({**empty, "remove": kept.cast(_SCHEMA.field("remove").type)}, schema=_SCHEMA)
 
 
-def _read(file: Path, columns: Sequence[str]) -> pa.Table | None:
+def _live_row_groups(footer: pq.FileMetaData) -> Sequence[int]:
+    """The row groups that hold what is live: the first ones, if it is a checkpoint of ours."""
+    groups = range(footer.num_row_groups)
+    live = int((footer.metadata or {}).get(_LIVE_ROWS.encode(), footer.num_rows))
+    ends = accumulate(footer.row_group(number).num_rows for number in groups)
+    return [number for number, end in zip(groups, ends, strict=True) if end - footer.row_group(number).num_rows < live]
+
+
+def _read(
+    file: Path, columns: Sequence[str], row_groups: Callable[[pq.FileMetaData], Sequence[int]]
+) -> pa.Table | None:
     try:
         data = file.read_bytes()
         if _CHECKSUM.search(data) and not intact(data, _CHECKSUM):
             log.warning("the checkpoint %s fails its checksum, and is passed over", file)
             return None
-        return pq.read_table(io.BytesIO(data), columns=list(columns), page_checksum_verification=True)
+        found = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        # Threads cost more than they save with so small a file.
+        return found.read_row_groups(row_groups(found.metadata), columns=list(columns), use_threads=False)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:

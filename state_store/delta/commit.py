@@ -52,6 +52,18 @@ class Rows:
     retracted: Mapping[str, BitMap64] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Merged:
+    """Files that hold the same rows as others.
+
+    Attributes:
+        replaced: the others, as the log calls them.
+    """
+
+    staged: Staged
+    replaced: Sequence[str]
+
+
 def commit(path: Path, head: Head, record: CommitRecord, rows: Rows) -> Head:
     """Make the version after `head`: some rows come, some go, and `record` says what the table reflects now.
 
@@ -78,23 +90,49 @@ def commit(path: Path, head: Head, record: CommitRecord, rows: Rows) -> Head:
             sync_folder(path)
         flush_log(path)
         failpoint("before-log-entry")
-    if not _entered(path, version, actions, files):
-        files.discard()
-        raise conflict(path, head)
-    failpoint("after-log-entry")
-    if version % CHECKPOINT_INTERVAL == 0:
-        make_checkpoint(path, version)
+    _enter(path, head, actions, files)
     return Head(version, made)
 
 
-def _entered(path: Path, version: int, actions: Sequence[Action], files: _Files) -> bool:
+def commit_merged(path: Path, head: Head, before: Snapshot, record: CommitRecord, merged: Merged) -> Head:
+    """Make the version after `head`, with the same rows in other files: no reader of changes sees it.
+
+    It makes no epoch, so it leaves the transaction of the last one as it is.
+
+    Args:
+        before: the snapshot of `head`.
+
+    Raises:
+        CommitConflict: another writer made that version. Nothing of this one is left.
+        DiskFailed: as of `commit`.
+    """
+    with _Files(merged.staged) as files:
+        made = record.identified(before.table_id)
+        added = [{"add": {**action["add"], "dataChange": False}} for action in merged.staged.flushed()]
+        removed = [{"remove": {**_removal(before.files[name]), "dataChange": False}} for name in merged.replaced]
+        actions = [log.commit_info("OPTIMIZE", made), *added, *removed]
+        sync_folder(path)
+        flush_log(path)
+        failpoint("before-log-entry")
+    _enter(path, head, actions, files)
+    return Head(head.version + 1, made)
+
+
+def _enter(path: Path, head: Head, actions: Sequence[Action], files: _Files) -> None:
     """Write the entry. What goes wrong leaves the files alone if it may name them; then clean-up finds out."""
+    version = head.version + 1
     try:
-        return log.write_commit(path, version, actions)
+        first = log.write_commit(path, version, actions)
     except DiskFailed:
         if not log.commit_file(path, version).exists():
             files.discard()
         raise
+    if not first:
+        files.discard()
+        raise conflict(path, head.version)
+    failpoint("after-log-entry")
+    if version % CHECKPOINT_INTERVAL == 0:
+        make_checkpoint(path, version)
 
 
 class _Files:
@@ -130,6 +168,9 @@ def _retracted(path: Path, before: Snapshot, retracted: Mapping[str, BitMap64], 
     actions: list[Action] = []
     for name, positions in retracted.items():
         body = live.get(name)
+        if body is None and (path / name).exists():
+            # Its rows stand in another file since they were read: compaction, or an epoch that is not in the plan.
+            raise conflict(path, before.version)
         if body is None:
             raise _not_there(path, f"no file '{name}' belongs to it")
         gone = _merged(path, body, positions)
@@ -169,10 +210,10 @@ def _not_there(path: Path, why: str) -> CorruptState:
     )
 
 
-def conflict(path: Path, head: Head) -> CommitConflict:
-    """The error of a writer that was not the first to commit after `head`."""
+def conflict(path: Path, version: int) -> CommitConflict:
+    """The error of a writer that was not the first to commit after a version, or that planned from one before it."""
     return CommitConflict(
-        f"another writer has committed to '{path.name}' since version {head.version}",
+        f"another writer has committed to '{path.name}' since version {version}",
         where=str(path),
         hint="run the refresh again; two pipelines must not write one table",
     )

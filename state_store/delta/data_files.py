@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from state_store.delta.entry import rebuild_hint
 from state_store.delta.staging import checksum
 from state_store.errors import CorruptState, VersionGone
 
@@ -38,7 +39,7 @@ def verify(table: Path, file: Path, stated: str | None) -> None:
             raise CorruptState(
                 f"a data file of '{table.name}' fails its checksum",
                 where=str(file),
-                hint=f"restore the file from a backup, or drop '{table.name}' and create it again",
+                hint=rebuild_hint(table.name),
             )
 
 
@@ -51,13 +52,13 @@ def reading(table: Path) -> Iterator[None]:
         raise VersionGone(
             f"files of '{table.name}' are gone: {_line(error)}",
             where=str(table),
-            hint="read the table anew, or restore it",
+            hint=rebuild_hint(table.name),
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise CorruptState(
             f"'{table.name}' does not read back: {_line(error)}",
             where=str(table),
-            hint="restore the table from history",
+            hint=rebuild_hint(table.name),
         ) from error
 
 

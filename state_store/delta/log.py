@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,11 +22,11 @@ from state_store.delta.entry import ENGINE, Action, decode, encode
 from state_store.delta.hint import hinted_version
 from state_store.delta.staging import stated_checksum
 from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
-from state_store.failpoints import failpoint
-from state_store.files import create, make_folder
+from state_store.files import create
+from state_store.tablespec import CHECKPOINT_INTERVAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from state_store.commits import CommitRecord
 
@@ -145,40 +144,6 @@ def commit_info(operation: str, record: CommitRecord) -> Action:
     return {"commitInfo": {**info, "userMetadata": record.to_json()}}
 
 
-def create_table(path: Path, schema_json: str, properties: Mapping[str, str], record: CommitRecord) -> bool:
-    """Write version 0: the schema and no rows. Atomic; False when the table exists.
-
-    It is not left to a Delta library: Spark takes seconds for it, and delta-rs requires every reader to know the
-    VARIANT type as soon as deletion vectors are on.
-
-    Args:
-        schema_json: the schema in Delta's (and Spark's) JSON form.
-        record: its `table` is the identity of the table.
-    """
-    vectors = properties.get("delta.enableDeletionVectors") == "true"
-    protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 4}
-    if vectors:
-        features = ["appendOnly", "changeDataFeed", "deletionVectors", "invariants"]
-        protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-        protocol |= {"readerFeatures": ["deletionVectors"], "writerFeatures": features}
-    metadata = {
-        "id": record.table,
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": schema_json,
-        "partitionColumns": [],
-        "configuration": dict(properties),
-        "createdTime": now_ms(),
-    }
-    make_folder(path / _LOG)
-    failpoint("after-table-folder")
-    return write_commit(path, 0, [commit_info("CREATE TABLE", record), {"protocol": protocol}, {"metaData": metadata}])
-
-
-def new_table_id() -> str:
-    """The identity of a table that is made anew."""
-    return str(uuid.uuid4())
-
-
 def missing(path: Path) -> TableMissing:
     """The error for a table that is not there."""
     return TableMissing(
@@ -201,9 +166,18 @@ def hint_file(path: Path) -> Path:
     return path / _LOG / "_last_checkpoint"
 
 
-def checkpoints(path: Path, upto: int) -> list[int]:
-    """The versions up to `upto` that have a checkpoint, the newest first."""
-    return sorted((version for version in _versions(path, _CHECKPOINT) if version <= upto), reverse=True)
+def checkpoints_before(path: Path, version: int) -> Iterator[int]:
+    """The versions up to and with `version` that may have a checkpoint, the newest first."""
+    # Listing costs as much as the log is long, so the one that the hint names comes first.
+    hinted = hinted_version(hint_file(path))
+    if hinted is not None and version - CHECKPOINT_INTERVAL < hinted <= version:
+        yield hinted
+    yield from sorted((found for found in _versions(path, _CHECKPOINT) if found <= version), reverse=True)
+
+
+def versions(path: Path) -> list[int]:
+    """The versions of which the log holds the commit, the oldest first."""
+    return sorted(_versions(path, _COMMIT))
 
 
 def now_ms() -> int:

@@ -16,7 +16,10 @@ from state_store.files import sync_folder
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from state_store.delta.entry import Action
 
 _log = logging.getLogger("strandline.store")
 
@@ -46,7 +49,25 @@ def make_checkpoint(path: Path, version: int) -> None:
 
 def _removed(path: Path, version: int) -> pa.Table:
     """The removals within the recovery horizon: those of the checkpoint before, and of the commits since."""
-    before = next(iter(log.checkpoints(path, upto=version - 1)), -1)
+    before = next(log.checkpoints_before(path, version - 1), -1)
     since = [action for number in range(before + 1, version + 1) for action in log.read_actions(path, number)]
     kept = removed_actions(log.checkpoint_file(path, before), log.now_ms() - _HORIZON_MS)
-    return pa.concat_tables([kept, as_rows([action for action in since if "remove" in action])])
+    return pa.concat_tables([kept, as_rows(_telling([action for action in since if "remove" in action]))])
+
+
+def _telling(removals: Sequence[Action]) -> list[Action]:
+    """The removals, the newest first, that name a file which no other one names.
+
+    They stand there to keep the files from another tool's vacuum. An epoch removes each file that it takes rows from,
+    to add it again with another vector; all of these vectors lie in one file.
+    """
+    named: set[str] = set()
+    kept: list[Action] = []
+    for action in reversed(removals):
+        body = action["remove"]
+        vector = body.get("deletionVector") or {}
+        files = {body["path"], f"{vector.get('storageType')} {vector.get('pathOrInlineDv')}"}
+        if not files <= named:
+            named |= files
+            kept.append(action)
+    return kept

@@ -49,21 +49,6 @@ class Snapshot:
         # In a checkpoint no file is news.
         return live + [{"add": {**body, "dataChange": False}} for body in self.files.values()]
 
-    def after(self, version: int, actions: Sequence[Action]) -> Snapshot:
-        """The snapshot after the next commit."""
-        metadata, protocol = self.metadata, self.protocol
-        files, transactions = dict(self.files), dict(self.transactions)
-        for action in actions:
-            if "remove" in action:
-                files.pop(action["remove"]["path"], None)
-        for action in actions:
-            if "add" in action:
-                files[action["add"]["path"]] = action["add"]
-            metadata, protocol = action.get("metaData", metadata), action.get("protocol", protocol)
-            if "txn" in action:
-                transactions[action["txn"]["appId"]] = action["txn"]
-        return Snapshot(version, metadata, protocol, files, transactions)
-
 
 def read_snapshot(path: Path, version: int) -> Snapshot:
     """The table at `version`.
@@ -73,20 +58,46 @@ def read_snapshot(path: Path, version: int) -> Snapshot:
         VersionGone: the log no longer holds the version, or does not hold it yet.
         CorruptState: a commit since the last checkpoint is broken.
     """
-    found = _from_checkpoint(path, version)
+    first, state = _from_checkpoint(path, version)
     try:
-        for number in range(found.version + 1, version + 1):
-            found = found.after(number, log.read_actions(path, number))
+        for number in range(first + 1, version + 1):
+            state.take(log.read_actions(path, number))
     except (KeyError, TypeError, AttributeError) as error:
         raise CorruptState(f"a commit of '{path.name}' does not read back", where=str(path)) from error
-    if "id" not in found.metadata:
+    if "id" not in state.metadata:
         raise CorruptState(f"the log of '{path.name}' says nothing about the table", where=str(path))
-    return found
+    return Snapshot(version, state.metadata, state.protocol, state.files, state.transactions)
 
 
-def _from_checkpoint(path: Path, version: int) -> Snapshot:
-    for number in log.checkpoints(path, upto=version):
+@dataclass
+class _State:
+    """A snapshot in the making: one commit after the other is taken in, without a copy for each."""
+
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    transactions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def take(self, actions: Sequence[Action]) -> None:
+        """The actions of the next commit."""
+        for action in actions:
+            if "remove" in action:
+                self.files.pop(action["remove"]["path"], None)
+        for action in actions:
+            if "add" in action:
+                self.files[action["add"]["path"]] = action["add"]
+            self.metadata = action.get("metaData", self.metadata)
+            self.protocol = action.get("protocol", self.protocol)
+            if "txn" in action:
+                self.transactions[action["txn"]["appId"]] = action["txn"]
+
+
+def _from_checkpoint(path: Path, version: int) -> tuple[int, _State]:
+    """The newest checkpoint that reads back, and its version; −1 and nothing without one."""
+    state = _State()
+    for number in log.checkpoints_before(path, version):
         actions = live_actions(log.checkpoint_file(path, number))
         if actions is not None:
-            return Snapshot(-1).after(number, actions)
-    return Snapshot(-1)
+            state.take(actions)
+            return number, state
+    return -1, state

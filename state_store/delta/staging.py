@@ -21,7 +21,7 @@ from state_store.failpoints import failpoint
 from state_store.files import sync_file, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
@@ -108,14 +108,25 @@ def stage(
 
 def stage_rows(rows: pa.Table, table: Path, epoch: int, indexed: Sequence[str] = ()) -> Staged:
     """Write rows in Arrow form to one file below the table's folder; they must have the stored columns and types."""
+    return stage_files([[rows]], rows.schema, table, epoch, indexed)
+
+
+def stage_files(
+    files: Iterable[Iterable[pa.Table]], schema: pa.Schema, table: Path, epoch: int, indexed: Sequence[str] = ()
+) -> Staged:
+    """Write one file below the table's folder for each of `files`, which gives its row groups one by one."""
     import pyarrow.parquet as pq
 
     folder = _folder(table, epoch)
     with disk_errors(folder):
         folder.mkdir()
         try:
-            # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
-            pq.write_table(rows, folder / "part-0.parquet", write_page_checksum=True, coerce_timestamps="us")
+            for number, row_groups in enumerate(files):
+                name = folder / f"part-{number}.parquet"
+                # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
+                with pq.ParquetWriter(name, schema, write_page_checksum=True, coerce_timestamps="us") as writer:
+                    for rows in row_groups:
+                        writer.write_table(rows)
             failpoint("after-staging")
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,9 @@ from state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from state_store.commits import CommitRecord, Head
 from state_store.delta import log, reader
 from state_store.delta.commit import Rows, commit
+from state_store.delta.create import create_table, new_table_id
 from state_store.delta.entry import rebuild_hint
+from state_store.delta.file_upkeep import maintain_files
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import Staged, data_file, stage
 from state_store.digest import Digest
@@ -54,8 +56,8 @@ class Table:
         """Create the table, empty, at version 0 with `record`, unless it exists; returns its head."""
         if log.newest_version(self.path) is None:
             first = replace(record, epoch=0, mode="create", inserted=0, deleted=0, digest=str(Digest()))
-            made = first.identified(log.new_table_id())
-            log.create_table(self.path, self._schema.json(), self.spec.properties, made)
+            made = first.identified(new_table_id())
+            create_table(self.path, self._schema.json(), self.spec.properties, made)
         return self.head()
 
     def head(self) -> Head:
@@ -135,7 +137,7 @@ class Table:
             CommitConflict: another writer committed first.
         """
         head = after or self._next(record)
-        return commit(self.path, head, replace(record, inserted=0, deleted=0, digest=head.record.digest), Rows())
+        return self._commit(head, replace(record, inserted=0, deleted=0, digest=head.record.digest), Rows())
 
     def apply(self, settled: DataFrame, record: CommitRecord, after: Head | None = None) -> Head | None:
         """Commit the settled rows of the touched keys; None, and no commit, when no row changes.
@@ -165,7 +167,7 @@ class Table:
                 rows = changes.rows.coalesce(-(-changes.written // _ROWS_PER_FILE))
                 staged = stage(rows, self.path, record.epoch, self.spec.indexed)
         record = replace(record, inserted=changes.inserted, deleted=changes.deleted, digest=str(digest))
-        return commit(self.path, head, record, Rows(staged, retracted))
+        return self._commit(head, record, Rows(staged, retracted))
 
     def _staged(self, rows: DataFrame, record: CommitRecord) -> Staged:
         from state_store.spark.settle import conformed, row_totals
@@ -178,7 +180,16 @@ class Table:
 
         count = int(staged.totals["rows"])
         digest = Digest.parse(head.record.digest) + lane_digest(staged.totals, "new", count)
-        return commit(self.path, head, replace(record, inserted=count, deleted=0, digest=str(digest)), Rows(staged))
+        return self._commit(head, replace(record, inserted=count, deleted=0, digest=str(digest)), Rows(staged))
+
+    def _commit(self, head: Head, record: CommitRecord, rows: Rows) -> Head:
+        """The head after the epoch's commit, or after the compaction that followed it; with the epoch's counts."""
+        made = commit(self.path, head, record, rows)
+        compacted = maintain_files(self.path, self.spec, made)
+        if compacted is None:
+            return made
+        counts = replace(compacted.record, inserted=made.record.inserted, deleted=made.record.deleted)
+        return Head(compacted.version, counts)
 
     @cached_property
     def _files(self) -> TableFiles:

@@ -17,6 +17,7 @@ from state_store.columns import STATE
 from state_store.commits import CommitRecord, Head
 from state_store.delta import log, reader
 from state_store.delta.commit import Rows, commit
+from state_store.delta.create import create_table, new_table_id
 from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_rows
@@ -39,8 +40,8 @@ class ArrowTable:
 
     def create(self, record: CommitRecord) -> Head:
         """Version 0."""
-        made = replace(record, digest=str(Digest())).identified(log.new_table_id())
-        assert log.create_table(self.path, Schema.from_arrow(self.schema).to_json(), self.spec.properties, made)
+        made = replace(record, digest=str(Digest())).identified(new_table_id())
+        assert create_table(self.path, Schema.from_arrow(self.schema).to_json(), self.spec.properties, made)
         return Head(0, made)
 
     def apply(

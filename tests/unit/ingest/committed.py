@@ -10,7 +10,7 @@ from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
 from state_store.commits import CommitRecord
-from state_store.delta import log
+from state_store.delta.create import create_table
 from state_store.layout import Lake
 
 EVENTS = Source(
@@ -30,4 +30,4 @@ def commit(lake: Lake, offsets: dict[str, int], topic_id: str, table: str = tabl
     topics = {EVENTS.topic: topic_id} if topic_id else {}
     record = CommitRecord(epoch=1, offsets={EVENTS.topic: offsets}, topics=topics, mode="ingest")
     schema = Schema.from_arrow(pa.schema([("n", pa.int32())])).to_json()
-    assert log.create_table(lake.table(table), schema, log_spec(EVENTS).properties, record.identified("a table"))
+    assert create_table(lake.table(table), schema, log_spec(EVENTS).properties, record.identified("a table"))

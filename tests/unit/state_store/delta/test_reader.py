@@ -12,6 +12,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 
 from state_store.commits import CommitRecord, Head, TableVersion
 from state_store.delta import log, reader
+from state_store.delta.create import create_table
 from state_store.delta.log_upkeep import make_checkpoint
 from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
 from state_store.tablespec import TableSpec
@@ -76,8 +77,8 @@ def test_creating_a_table_twice_leaves_the_first(tmp_path: Path) -> None:
     path = tmp_path / "t"
     text = Schema.from_arrow(SCHEMA).to_json()
     first, late = (_record(0).identified(identity) for identity in ("first", "late"))
-    assert log.create_table(path, text, SPEC.properties, first)
-    assert not log.create_table(path, text, SPEC.properties, late)
+    assert create_table(path, text, SPEC.properties, first)
+    assert not create_table(path, text, SPEC.properties, late)
     assert reader.head(path) == Head(0, first)
     assert [p.name for p in (path / "_delta_log").iterdir()] == [f"{0:020d}.json"]
 

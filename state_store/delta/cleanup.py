@@ -1,0 +1,55 @@
+"""Clean-up: the files that a plan names are removed, one after the other.
+
+A kill at any point is harmless: what is left is found by the next plan. No file that a version needs is in a plan, and
+commits that came since it was made are looked through before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from state_store.delta import log
+from state_store.delta.cleanup_plan import named_by
+from state_store.failpoints import failpoint
+from state_store.files import sync_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from state_store.delta.cleanup_plan import CleanupPlan
+
+
+def clean(plan: CleanupPlan) -> int:
+    """Carry out a plan: the bytes that were freed.
+
+    Raises:
+        CorruptState, VersionGone: a commit made since the plan does not read back: nothing was removed.
+        OSError: a file cannot be removed. Those before it are gone; run it again.
+    """
+    path = plan.path
+    spared: set[str] = set()
+    for version in range(plan.version + 1, (log.newest_version(path) or 0) + 1):
+        spared |= named_by(path, log.read_actions(path, version))
+    freed = 0
+    for file in plan.files:
+        if file.name not in spared:
+            _remove(path / file.name)
+            freed += file.size
+            failpoint("inside-cleanup")
+    for folder in {(path / file.name).parent for file in plan.files} - {path, log.commit_file(path, 0).parent}:
+        _remove_empty(folder)
+    sync_folder(path)
+    return freed
+
+
+def _remove(found: Path) -> None:
+    if found.is_dir():
+        _remove_empty(found)
+    else:
+        found.unlink(missing_ok=True)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder if nothing is left in it; an epoch's files lie in a folder of their own."""
+    if folder.exists() and not any(folder.iterdir()):
+        folder.rmdir()

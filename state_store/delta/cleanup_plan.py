@@ -1,0 +1,175 @@
+"""The plan of a clean-up: which files of a table's folder nobody needs any more, and why; as data, to be printed.
+
+    commits   0 … … … checkpoint … first … … … … newest
+              └──── go ────┘         └── kept: each of these versions can be read ──┘
+
+`first` is the version that was current at the start of the recovery horizon. What is live in it, and what came later,
+is kept; so is the log from the last whole checkpoint below it on. All else in the folder is nobody's, once it is older
+than any running epoch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from state_store.delta import log
+from state_store.delta.checkpoint import live_actions
+from state_store.delta.deletion_vectors import vector_file
+from state_store.delta.snapshot import read_snapshot
+from state_store.tablespec import RECOVERY_HORIZON_DAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from state_store.delta.entry import Action
+
+DAY_MS: Final = 86_400_000
+
+ORPHAN_DAYS: Final = 7
+"""The age from which a file that no commit names is nobody's. A running epoch has files that no commit names yet: the
+longest, that computes a view over all history, takes hours. A week is also what Delta's own vacuum waits."""
+
+_LOG: Final = "_delta_log"
+_NUMBERED: Final = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)")
+
+
+@dataclass(frozen=True)
+class Needless:
+    """A file, or an empty folder, that goes; relative to the table's folder."""
+
+    name: str
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class CleanupPlan:
+    """What a clean-up removes.
+
+    Attributes:
+        version: the newest one when the plan was made.
+        first: the oldest version that can be read for certain afterwards.
+        files: what goes, entries of the log from the oldest on first.
+    """
+
+    path: Path
+    version: int
+    first: int
+    files: tuple[Needless, ...]
+
+    def __str__(self) -> str:
+        counts = Counter(file.reason for file in self.files)
+        sizes = {reason: sum(file.size for file in self.files if file.reason == reason) for reason in counts}
+        first = f"'{self.path.name}' at version {self.version}, kept from version {self.first} on"
+        return "\n".join([first, *(f"  {n} files, {sizes[why] / 1e6:.1f} MB: {why}" for why, n in counts.items())])
+
+
+def plan_cleanup(path: Path, now: int) -> CleanupPlan:
+    """The plan for a table of ours.
+
+    Args:
+        now: milliseconds since the epoch.
+
+    Raises:
+        TableMissing: there is no table.
+        CorruptState, VersionGone: a version within the horizon does not read back: nothing is to be removed.
+    """
+    versions = log.versions(path)
+    if not versions:
+        raise log.missing(path)
+    first = _first_kept(path, versions, now - RECOVERY_HORIZON_DAYS * DAY_MS)
+    named = _named(path, first, versions[-1])
+    files = [*_log_entries(path, _log_kept_from(path, first)), *_nobodys(path, named, now - ORPHAN_DAYS * DAY_MS)]
+    return CleanupPlan(path, versions[-1], first, tuple(files))
+
+
+def _first_kept(path: Path, versions: Sequence[int], horizon: int) -> int:
+    """The last of the oldest versions that are all older than the horizon: a clock that went back keeps more."""
+    first = versions[0]
+    for version in versions:
+        if log.read_commit(path, version).timestamp > horizon:
+            break
+        first = version
+    return first
+
+
+def _log_kept_from(path: Path, first: int) -> int:
+    """The oldest entry of the log that is kept: of the last whole checkpoint, and of the record that it goes by."""
+    checkpoint = next((number for number in log.checkpoints_before(path, first) if _whole(path, number)), None)
+    if checkpoint is None:
+        return 0
+    for version in range(checkpoint, -1, -1):
+        if not log.commit_file(path, version).exists() or log.read_commit(path, version).record is not None:
+            return version
+    return 0
+
+
+def _whole(path: Path, version: int) -> bool:
+    return live_actions(log.checkpoint_file(path, version)) is not None
+
+
+def _named(path: Path, first: int, newest: int) -> frozenset[str]:
+    """Every file that a version from `first` on needs: to read it, or to read its changes."""
+    names = {name for body in read_snapshot(path, first).files.values() for name in _files_of(path, body)}
+    for version in range(first + 1, newest + 1):
+        names |= named_by(path, log.read_actions(path, version))
+    return frozenset(names)
+
+
+def named_by(path: Path, actions: Iterable[Action]) -> frozenset[str]:
+    """The files that a commit adds, relative to the table."""
+    bodies = (action.get("add") or action.get("cdc") for action in actions)
+    return frozenset(name for body in bodies if body for name in _files_of(path, body))
+
+
+def _files_of(path: Path, body: Mapping[str, Any]) -> Iterator[str]:
+    yield unquote(body["path"])
+    vector = body.get("deletionVector")
+    file = vector_file(path, vector) if vector else None
+    if file is not None:
+        yield file.relative_to(path).as_posix()
+
+
+def _log_entries(path: Path, kept_from: int) -> Iterator[Needless]:
+    """Entries and checkpoints below a version, the oldest first, so that the log never has a gap."""
+    reason = f"entries of the log older than {RECOVERY_HORIZON_DAYS} days, below the checkpoint that is kept"
+    with os.scandir(path / _LOG) as entries:
+        found = sorted((entry.name, entry.stat().st_size) for entry in entries if _NUMBERED.fullmatch(entry.name))
+    for name, size in found:
+        if int(name[:20]) < kept_from:
+            yield Needless(f"{_LOG}/{name}", size, reason)
+
+
+def _nobodys(path: Path, named: frozenset[str], before: int) -> Iterator[Needless]:
+    """What lies below the table and no kept version names; of the log's folder, only temporary files."""
+    reason = f"files that no kept version names, older than {ORPHAN_DAYS} days"
+    for folder, folders, names in os.walk(path):
+        found = [Path(folder, name) for name in names if not _needed(path, Path(folder, name), named)]
+        for each in found if folders or names else [Path(folder)]:
+            about = _about(each)
+            if about is not None and about.st_mtime_ns // 1_000_000 < before:
+                yield Needless(each.relative_to(path).as_posix(), about.st_size, reason)
+
+
+def _needed(path: Path, file: Path, named: frozenset[str]) -> bool:
+    temporary = file.name.startswith(".") and file.name.endswith(".tmp")
+    if file.parent.name == _LOG:
+        return not temporary
+    # Hadoop writes a checksum beside each file.
+    hidden = file.name.startswith(".") and file.name.endswith(".crc")
+    owner = file.with_name(file.name[1:-4]) if hidden else file
+    return owner.relative_to(path).as_posix() in named
+
+
+def _about(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except FileNotFoundError:  # an epoch that came to nothing has removed it
+        return None

@@ -1,0 +1,236 @@
+"""Clean-up: what no kept version needs goes, and every version within the horizon can still be read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from state_store.columns import WEIGHT
+from state_store.delta import log, reader
+from state_store.delta.cleanup import clean
+from state_store.delta.cleanup_plan import DAY_MS, ORPHAN_DAYS, CleanupPlan, plan_cleanup
+from state_store.delta.feed import changes_of
+from state_store.delta.file_upkeep import maintain_files
+from state_store.delta.staging import stage_rows
+from state_store.errors import TableMissing, VersionGone
+from state_store.tablespec import RECOVERY_HORIZON_DAYS
+from tests.support.arrow_table import ArrowTable
+from tests.unit.state_store.delta.test_compaction import SCHEMA, SPEC, made, rows
+
+START = 1_000 * DAY_MS
+
+
+class Clock:
+    """A clock that commits and files go by."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = START
+        monkeypatch.setattr(log, "now_ms", lambda: self.now)
+
+    def pass_days(self, days: float, folder: Path) -> None:
+        """Time passes; files that were written since the last time are of the moment before."""
+        self._date(folder)
+        self.now += int(days * DAY_MS)
+
+    def _date(self, folder: Path) -> None:
+        for each in [folder, *folder.rglob("*")]:
+            if each.stat().st_mtime_ns > self.now * 1_000_000:
+                os.utime(each, ns=(self.now * 1_000_000,) * 2)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def lived(tmp_path: Path, clock: Clock, commits: int = 70, days: float = 2) -> ArrowTable:
+    """A table with a commit every other day, each of which takes a row away, compacted as it goes."""
+    table = made(tmp_path)
+    for number in range(commits):
+        head = table.apply(rows(range(number * 3, number * 3 + 3)), lambda row, n=number: row["k"] == n * 3 - 2)
+        maintain_files(table.path, SPEC, head)
+        clock.pass_days(days, table.path)
+    return table
+
+
+def files(table: ArrowTable) -> set[str]:
+    return {each.relative_to(table.path).as_posix() for each in table.path.rglob("*") if each.is_file()}
+
+
+def check(table: ArrowTable, plan: CleanupPlan, *, theirs: bool = True) -> None:
+    """Versions from `first` on read, for delta-rs too, and the feed leads to each of them."""
+    head = reader.head(table.path)
+    assert head is not None
+    start = Counter(map(str, table.stored(plan.first)))
+    for version in {*range(plan.first, head.version, 7), head.version}:
+        expected = table.stored(version)
+        if theirs:
+            found = reader.read_rows(table.path, version, SCHEMA.names).to_pylist()
+            assert Counter(map(str, found)) == Counter(map(str, expected))
+        folded = Counter(start)
+        for number in range(plan.first + 1, version + 1):
+            changes = changes_of(table.path, log.read_commit(table.path, number), SCHEMA).select(
+                [*SCHEMA.names, WEIGHT]
+            )
+            for row in changes.to_pylist():
+                weight = row.pop(WEIGHT)
+                folded[str(row)] += weight
+        assert +folded == Counter(map(str, expected))
+
+
+def test_a_young_table_is_left_as_it_is(tmp_path: Path, clock: Clock) -> None:
+    table = lived(tmp_path, clock, 25, 1)
+    plan = plan_cleanup(table.path, clock.now)
+    assert plan.files == ()
+    assert plan.first == 0
+    assert str(plan) == "'t' at version 26, kept from version 0 on"
+    with pytest.raises(TableMissing):
+        plan_cleanup(tmp_path / "none", clock.now)
+
+
+def test_what_is_past_the_horizon_goes_and_the_rest_can_be_read(tmp_path: Path, clock: Clock) -> None:
+    table = lived(tmp_path, clock)
+    plan = plan_cleanup(table.path, clock.now)
+    horizon = clock.now - RECOVERY_HORIZON_DAYS * DAY_MS
+    times = {n: log.read_commit(table.path, n).timestamp for n in log.versions(table.path)}
+    assert plan.first == max(n for n, time in times.items() if time <= horizon)
+    sizes = sum((table.path / name).stat().st_size for name in files(table))
+    assert clean(plan) == sizes - sum((table.path / name).stat().st_size for name in files(table))
+    kept = log.versions(table.path)
+    assert kept[0] == max(n for n in range(0, plan.first + 1, 50))
+    assert kept == list(range(kept[0], plan.version + 1))
+    check(table, plan)
+    with pytest.raises(VersionGone):
+        reader.version_at(table.path, kept[0] - 1)
+    with pytest.raises(VersionGone):
+        table.stored(kept[0] - 1)
+    with pytest.raises(VersionGone):
+        reader.read_changes(table.path, 0)
+    assert plan_cleanup(table.path, clock.now).files == ()
+    # The folders of files that went are gone with them.
+    assert all(any(each.iterdir()) for each in table.path.iterdir() if each.is_dir())
+    assert DeltaTable(table.path).version() == plan.version
+
+
+def test_an_idle_table_keeps_its_last_rows_for_ever(tmp_path: Path, clock: Clock) -> None:
+    table = lived(tmp_path, clock, 20)
+    clock.pass_days(365, table.path)
+    before = reader.read_rows(table.path)
+    plan = plan_cleanup(table.path, clock.now)
+    assert plan.first == plan.version
+    clean(plan)
+    check(table, plan)
+    assert reader.read_rows(table.path) == before
+    # Without a checkpoint the log is the only way to the rows.
+    assert log.versions(table.path)[0] == 0
+
+
+def test_files_of_a_running_epoch_stay_and_what_a_dead_one_left_goes(tmp_path: Path, clock: Clock) -> None:
+    table = made(tmp_path)
+    table.apply(rows(range(3)))
+    dead = stage_rows(pa.Table.from_pylist(rows(range(9)), SCHEMA), table.path, 2)
+    (dead.folder / ".part-0.parquet.crc").write_bytes(b"crc")
+    (table.path / "epoch-000000002-0bad0bad").mkdir()
+    (table.path / "deletion_vector_0.bin").write_bytes(b"")
+    (table.path / "_delta_log" / ".5.json.x.tmp").write_bytes(b"{}")
+    (live,) = {each for each in table.path.rglob("*.parquet") if each.parent != dead.folder}
+    (live.parent / f".{live.name}.crc").write_bytes(b"crc")
+    clock.pass_days(ORPHAN_DAYS - 0.5, table.path)
+    running = stage_rows(pa.Table.from_pylist(rows(range(9)), SCHEMA), table.path, 2)
+    assert plan_cleanup(table.path, clock.now).files == ()
+    clock.pass_days(1, table.path)
+    plan = plan_cleanup(table.path, clock.now)
+    clean(plan)
+    assert len(plan.files) == 5
+    assert files(table) == {
+        *(f"_delta_log/{n:020d}.json" for n in (0, 1)),
+        live.relative_to(table.path).as_posix(),
+        f"{live.parent.name}/.{live.name}.crc",
+        f"{running.folder.name}/part-0.parquet",
+    }
+    assert {each.name for each in table.path.iterdir()} == {"_delta_log", live.parent.name, running.folder.name}
+
+
+def test_a_file_that_was_committed_after_the_plan_is_spared(tmp_path: Path, clock: Clock) -> None:
+    """However long its epoch took."""
+    from state_store.commits import CommitRecord
+    from state_store.delta.commit import Rows, commit
+
+    table = made(tmp_path)
+    head = table.apply(rows(range(3)))
+    slow = stage_rows(pa.Table.from_pylist(rows(range(5, 9)), SCHEMA), table.path, 2)
+    clock.pass_days(ORPHAN_DAYS + 1, table.path)
+    plan = plan_cleanup(table.path, clock.now)
+    assert [each.name for each in plan.files] == [f"{slow.folder.name}/part-0.parquet"]
+    commit(table.path, head, CommitRecord(epoch=2), Rows(slow))
+    assert clean(plan) == 0
+    assert len(table.stored(2)) == 7
+
+
+def test_a_broken_checkpoint_is_none(tmp_path: Path, clock: Clock) -> None:
+    """The log goes down to the last one that reads back."""
+    table = lived(tmp_path, clock, 116)
+    first = plan_cleanup(table.path, clock.now).first
+    assert first > 100
+    broken = log.checkpoint_file(table.path, 100)
+    broken.write_bytes(broken.read_bytes()[:-9])
+    plan = plan_cleanup(table.path, clock.now)
+    clean(plan)
+    assert log.versions(table.path)[0] == 50
+    # delta-rs takes the broken one, and stops.
+    check(table, plan, theirs=False)
+
+
+def test_the_record_that_the_kept_log_goes_by_is_kept(tmp_path: Path, clock: Clock) -> None:
+    """The commit of the checkpoint may be another tool's compaction, which has none."""
+    table = made(tmp_path)
+    for number in range(49):
+        table.apply(rows(range(number, number + 1)))
+    DeltaTable(table.path).optimize.compact()
+    from state_store.delta.log_upkeep import make_checkpoint
+
+    make_checkpoint(table.path, 50)
+    clock.pass_days(40, table.path)
+    # Another tool's commit has the time of the real clock, which is later.
+    text = log.commit_file(table.path, 50).read_text()
+    stamp = text.split('"timestamp":')[1].split(",")[0].rstrip("}")
+    log.commit_file(table.path, 50).write_text(text.replace(f'"timestamp":{stamp}', f'"timestamp":{START}'))
+    clean(plan_cleanup(table.path, clock.now))
+    assert log.versions(table.path) == [49, 50]
+    head = reader.head(table.path)
+    assert head is not None
+    assert head.record.epoch == 49
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from state_store.delta.cleanup import clean
+from state_store.delta.cleanup_plan import plan_cleanup
+clean(plan_cleanup(Path(sys.argv[1]), int(sys.argv[2])))
+"""
+
+
+def test_a_clean_up_that_is_killed_is_harmless(tmp_path: Path, clock: Clock) -> None:
+    table = lived(tmp_path, clock)
+    expected = plan_cleanup(table.path, clock.now)
+    hits = [1, 7, 20, 10_000]
+    for hit in hits:
+        command = [sys.executable, "-c", _CHILD, str(table.path), str(clock.now)]
+        environment = os.environ | {"STRANDLINE_FAILPOINT": f"inside-cleanup:{hit}"}
+        root = Path(__file__).parents[4]
+        ended = subprocess.run(command, env=environment, cwd=root, check=False, timeout=60)
+        assert ended.returncode == (0 if hit == hits[-1] else -signal.SIGKILL)
+        check(table, expected)
+    # Folders that a kill left empty are young again, and go another time.
+    assert not [each for each in plan_cleanup(table.path, clock.now).files if each.name.endswith("parquet")]
+    assert expected.files
+    assert not any((table.path / each.name).is_file() for each in expected.files)

@@ -1,0 +1,128 @@
+"""Hundreds of commits: what a table costs does not grow, and whatever upkeep does in between, all readers agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state_store.delta import log, reader
+from state_store.delta.checkpoint import removed_actions
+from state_store.delta.cleanup import clean
+from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from state_store.delta.compaction import compact
+from state_store.delta.compaction_plan import FANOUT, plan_compaction
+from state_store.delta.file_upkeep import EVERY
+from state_store.delta.log_upkeep import make_checkpoint
+from state_store.delta.snapshot import read_snapshot
+from tests.support.arrow_table import ArrowTable
+from tests.support.long_life import LongLife
+from tests.unit.state_store.delta.test_compaction import head_of, made, rows
+
+
+def test_six_hundred_commits_leave_a_few_files(tmp_path: Path) -> None:
+    table = LongLife(tmp_path / "t", keys=500)
+    most = 0
+    for _ in range(12):
+        table.live(50)
+        most = max(most, table.figures().files)
+    assert most <= EVERY + 4 * (FANOUT - 1)
+    assert table.head.record.epoch == 600
+    assert 600 + 600 // EVERY - 2 <= table.head.version <= 600 + 600 // EVERY + 2
+    table.check()
+    table.check_feed(0)
+    table.check_feed(table.head.version - 60)
+
+
+def test_a_checkpoint_keeps_one_removal_for_each_file(tmp_path: Path) -> None:
+    """Enough to keep another tool's vacuum from it, while an epoch removes each file that it takes a row from."""
+    table = made(tmp_path)
+    for first in range(0, 200, 20):
+        table.apply(rows(range(first, first + 20)))
+    make_checkpoint(table.path, 10)
+    for last in range(5):
+        table.apply(gone=lambda row, last=last: row["k"] % 20 == last)
+    make_checkpoint(table.path, 15)
+    kept = removed_actions(log.checkpoint_file(table.path, 15), 0)["remove"].to_pylist()
+    removals = [a["remove"] for n in range(11, 16) for a in log.read_actions(table.path, n) if "remove" in a]
+    assert len(removals) == 50
+    assert len(kept) < 20
+    assert {each["path"] for each in kept} == {each["path"] for each in removals}
+    assert _vectors(kept) == _vectors(removals)
+
+
+def _vectors(removals: Any) -> set[str]:
+    return {each["deletionVector"]["pathOrInlineDv"] for each in removals if each.get("deletionVector")}
+
+
+OPERATIONS = st.lists(
+    st.sampled_from(["insert", "insert", "update", "delete", "compact", "their compact", "checkpoint", "clean"]),
+    min_size=4,
+    max_size=24,
+)
+
+
+@given(operations=OPERATIONS, seed=st.randoms(use_true_random=False))
+@settings(max_examples=25)
+def test_any_history_with_upkeep_is_read_alike(
+    tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Any
+) -> None:
+    table = made(tmp_path_factory.mktemp("history"))
+    model: dict[int, str] = {}
+    history = {0: Counter(model.items())}
+    first = 0
+    for operation in ["insert"] * (FANOUT - 1) + operations:
+        keys = {k for k in model if seed.random() < 0.3}
+        match operation:
+            case "insert":
+                start = max(model, default=0) + 1
+                new = rows(range(start, start + seed.randrange(1, 20)))
+                model |= {row["k"]: row["v"] for row in new}
+                table.apply(new)
+            case "update":
+                new = [{"k": k, "v": str(seed.random()), "__state": None} for k in sorted(keys)]
+                model |= {row["k"]: row["v"] for row in new}
+                table.apply(new, lambda row, keys=keys: row["k"] in keys)
+            case "delete":
+                model = {k: v for k, v in model.items() if k not in keys}
+                table.apply(gone=lambda row, keys=keys: row["k"] in keys)
+            case "compact":
+                _compact(table)
+            case "their compact":
+                DeltaTable(table.path).optimize.compact()
+            case "checkpoint":
+                make_checkpoint(table.path, head_of(table).version)
+            case "clean":
+                # Forty days later, as far as the clean-up knows: all but the newest version is past the horizon.
+                plan = plan_cleanup(table.path, log.now_ms() + 40 * DAY_MS)
+                clean(plan)
+                first = plan.first
+        history[head_of(table).version] = Counter(model.items())
+    _check(table, {version: rows for version, rows in history.items() if version >= first})
+
+
+def _compact(table: ArrowTable) -> None:
+    head = head_of(table)
+    snapshot = read_snapshot(table.path, head.version)
+    plan = plan_compaction(snapshot)
+    if plan.merges:
+        assert compact(table.path, table.spec, head, snapshot, plan).record.epoch == head.record.epoch
+
+
+def _check(table: ArrowTable, history: dict[int, Counter[Any]]) -> None:
+    first = min(history)
+    for version, expected in history.items():
+        assert Counter((row["k"], row["v"]) for row in table.stored(version)) == expected
+        theirs = QueryBuilder().register("t", DeltaTable(table.path, version=version)).execute("SELECT k, v FROM t")
+        assert Counter((row["k"], row["v"]) for row in pa.table(theirs.read_all()).to_pylist()) == expected
+        changes = reader.read_changes(table.path, first, version)
+        folded = Counter(history[first])
+        for change in changes.to_pylist():
+            folded[change["k"], change["v"]] += change["__weight"]
+        assert +folded == expected
