@@ -25,7 +25,8 @@ from state_store.lock import writer_lock
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
 
-KEYS = 23
+# So few that most epochs replace rows.
+KEYS = 5
 TOPIC = "source"
 EVENTS, LATEST = "events", "latest"
 

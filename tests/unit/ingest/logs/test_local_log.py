@@ -243,12 +243,13 @@ import resource, sys
 from pathlib import Path
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
+from state_store.errors import DiskFailed
 from state_store.layout import Lake
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
     LocalLog(Lake(Path(sys.argv[1]))).produce("t", [Record(None, bytes(100), 1)] * 1000)
-except OSError:
+except DiskFailed:
     print("refused")
 """
 

@@ -1,0 +1,84 @@
+"""Writers killed at each step of a commit, stopped, and racing: nothing is lost, nothing doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from state_store.delta import reader
+from state_store.errors import WriterBusy
+from state_store.lock import writer_lock
+from tests.campaigns.kills import FAILPOINTS, RANDOM, campaign
+from tests.support.killed_writer import racing, started
+from tests.support.two_tables import TwoTables
+from tests.support.two_tables_hold import assert_hold, orphans, told_in
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_failpoint_of_the_commit_path_is_in_the_campaign() -> None:
+    named = {
+        line.split('failpoint("')[1].split('"')[0]
+        for path in (ROOT / "state_store").rglob("*.py")
+        for line in path.read_text().splitlines()
+        if 'failpoint("' in line and "grep" not in line
+    }
+    assert named == set(FAILPOINTS)
+
+
+@pytest.mark.kill
+def test_a_writer_killed_anywhere_loses_nothing(tmp_path: Path) -> None:
+    result = campaign(tmp_path, seed=7, kills=[*FAILPOINTS, *[RANDOM] * 4])
+    assert set(result.kills) == {*FAILPOINTS, RANDOM}
+    assert result.reported <= result.versions
+
+
+@pytest.mark.kill
+def test_a_stopped_writer_keeps_the_lock_and_loses_the_race_when_it_is_taken_away(tmp_path: Path) -> None:
+    """It is stopped in the middle of an epoch, its lock's file removed, and it goes on when another has written."""
+    process = started(tmp_path, events=5, epochs=10_000)
+    tables = TwoTables(tmp_path / "root")
+    _wait_for(tables, 3)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGSTOP)
+    lock = tables.lake.lock("two")
+    with pytest.raises(WriterBusy, match=f"process {process.pid}"), writer_lock(lock, "another"):
+        pass
+    lock.unlink()
+    with writer_lock(lock, "another"):
+        for _ in range(3):
+            tables.epoch(5)
+        os.kill(process.pid, signal.SIGCONT)
+        process.join(60)
+    assert process.exitcode == 1, "the one that was stopped ends with CommitConflict or LockLost"
+    tables.epoch(5)
+    assert_hold(tables, told_in(tmp_path / "told"), every_version=True)
+
+
+@pytest.mark.kill
+def test_of_two_racing_writers_one_makes_each_version(tmp_path: Path) -> None:
+    """Without the lock: each process loses some races, starts again, and leaves nothing behind."""
+    tables = TwoTables(tmp_path / "root")
+    tables.ensure()
+    racers = [racing(tmp_path, events=3, epochs=15) for _ in range(2)]
+    for racer in racers:
+        racer.join(60)
+    lost = sum(racer.exitcode or 0 for racer in racers)
+    assert lost > 0, "they never met"
+    assert_hold(tables, {})
+    assert reader.head(tables.events.path).record.offsets == {"source": {"0": 2 * 15 * 3}}
+    assert orphans(tables.events) == orphans(tables.latest) == []
+
+
+def _wait_for(tables: TwoTables, version: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        head = reader.head(tables.latest.path)
+        if head is not None and head.version >= version:
+            return
+        time.sleep(0.005)
+    raise TimeoutError
