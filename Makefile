@@ -46,10 +46,11 @@ test-spark: $(STAMP)
 test-duckdb: $(STAMP)
 	$(BIN)/python -m pytest tests/unit tests/properties/test_views.py tests/conformance tests/nexmark
 
-nightly: $(STAMP) ## the property tests at length: 20,000 views on DuckDB, 500 on Spark with real kills; Nexmark
+nightly: $(STAMP) ## the property tests at length: 20,000 views on DuckDB, 500 on Spark with real kills; Nexmark; flipped bits
 	STRANDLINE_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/test_views.py
 	STRANDLINE_SPARK_EXAMPLES=500 STRANDLINE_KILLS=1 $(BIN)/python -m pytest tests/properties/test_views_on_spark.py
 	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/nexmark
+	$(BIN)/python -m tests.campaigns.bitflips --seed 1 --flips 10000
 
 bench-ingest: $(STAMP) ## events per second from a real broker into an event log
 	$(BIN)/python infra/jars.py kafka

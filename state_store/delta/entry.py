@@ -51,7 +51,9 @@ def decode(data: bytes, file: Path) -> tuple[list[Action], CommitRecord | None]:
     if not isinstance(info, dict):
         raise _corrupt(file, "does not say what it is")
     record = CommitRecord.from_json(info.get("userMetadata"))
-    if record is None and str(info.get("engineInfo", "")).startswith(ENGINE):
+    # Two marks, so that one wrong bit does not make our commit another tool's.
+    ours = str(info.get("engineInfo", "")).startswith(ENGINE) or _CHECKSUM.search(data) is not None
+    if record is None and ours:
         raise _corrupt(file, "has lost its record")
     if record is not None and record.sealed and not intact(data, _CHECKSUM):
         raise _corrupt(file, "fails its checksum")

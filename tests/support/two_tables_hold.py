@@ -72,7 +72,7 @@ def _assert_table(table: ArrowTable, head: Head, told: dict[int, str], *, every_
     listed = sorted(int(path.stem) for path in (table.path / "_delta_log").glob("*.json"))
     assert listed == list(range(head.version + 1)), f"the versions of '{name}' are not dense: {listed}"
     for version in range(head.version + 1):
-        record = log.read_ours(table.path, version).record
+        record = log.read_commit(table.path, version).record
         assert record is not None
         assert record.epoch == version
         assert told.get(version, record.nonce) == record.nonce, f"version {version} of '{name}' is another one now"
@@ -97,7 +97,7 @@ def _assert_log(lake: TwoTables, head: Head) -> None:
 
 
 def _assert_fold(lake: TwoTables, version: int) -> None:
-    record = log.read_ours(lake.latest.path, version).record
+    record = log.read_commit(lake.latest.path, version).record
     assert record is not None
     at = record.vector.get(EVENTS)
     if at is None:
