@@ -188,6 +188,11 @@ def hint_file(path: Path) -> Path:
     return path / _LOG / "_last_checkpoint"
 
 
+def commits(path: Path) -> list[int]:
+    """The versions whose commits the log still holds, the oldest first."""
+    return sorted(_versions(path, _COMMIT))
+
+
 def checkpoints(path: Path, upto: int) -> list[int]:
     """The versions up to `upto` that have a checkpoint, the newest first."""
     return sorted((version for version in _versions(path, _CHECKPOINT) if version <= upto), reverse=True)

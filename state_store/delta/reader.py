@@ -32,7 +32,7 @@ def head(path: Path) -> Head | None:
         ForeignWrite: another tool changed rows since our newest commit.
     """
     newest = log.newest_version(path)
-    return None if newest is None else Head(newest, _record_at(path, newest))
+    return None if newest is None else Head(newest, record_at(path, newest))
 
 
 def version_at(path: Path, version: int) -> TableVersion:
@@ -43,11 +43,11 @@ def version_at(path: Path, version: int) -> TableVersion:
         VersionGone: the log no longer holds the version, or does not hold it yet.
         CorruptState, ForeignWrite: as of `head`.
     """
-    return Head(version, _record_at(path, version)).at
+    return Head(version, record_at(path, version)).at
 
 
-def _record_at(path: Path, version: int) -> CommitRecord:
-    """Our newest record at or below a version; what stands above it changes no rows."""
+def record_at(path: Path, version: int) -> CommitRecord:
+    """Our newest record at or below a version; what stands above it changes no rows. Raises as `version_at`."""
     for number in range(version, -1, -1):
         try:
             commit = log.read_ours(path, number)
