@@ -1,0 +1,1 @@
+"""The upkeep of a lake: what proves its tables, and mends them."""

@@ -1,0 +1,123 @@
+"""The check of a view against its SQL, run by DuckDB over its inputs at the versions of its vector.
+
+None of the engine's rules or accumulators is used: `jobs.query.recompute.select` says the whole query as one SELECT.
+Inputs that are views are checked the same way, so by induction everything equals its SQL over the event logs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.model.columns import PARTITIONS_EACH
+from jobs.model.definitions import Source, View
+from jobs.operate.verify.difference import difference
+from jobs.operate.verify.findings import counted, failed, passed, skipped
+from jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
+from jobs.operate.verify.queries import frozen, queries
+from jobs.serve.duck import Duck
+from state_store.columns import STATE
+from state_store.delta import reader
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.functions.python.register import Library
+    from jobs.operate.verify.difference import Row
+    from jobs.operate.verify.findings import Outcome
+    from jobs.operate.verify.opened import Opened
+    from jobs.operate.verify.queries import Recomputed
+    from jobs.operate.verify.subjects import Subject
+    from state_store.commits import TableVersion
+    from state_store.layout import Lake
+
+
+def has_sql(subject: Subject, catalog: Catalog) -> bool:
+    """True if the table's rows, or some of them, are computed from other tables by the definition of its name."""
+    definition = subject.definition
+    if definition is None or subject.table != definition.name:
+        return False
+    fed = bool(catalog.whole_queries(definition.name))
+    return fed or isinstance(definition, View) or definition.kind == "table"
+
+
+def check_recompute(table: Opened, catalog: Catalog, lake: Lake, functions: Library) -> Outcome:
+    """The rows equal those of the definition's SQL.
+
+    Args:
+        functions: those that users wrote, for the SQL to call.
+
+    Raises:
+        VersionGone, CorruptState: the rows do not read.
+    """
+    definition = table.subject.definition
+    assert definition is not None
+    if not table.record.vector:
+        return skipped("nothing was computed yet: its vector is empty")
+    try:
+        asked = queries(definition, catalog)
+        if any(frozen(each.query) for each in asked if each.query is not None):
+            return skipped("an event joins a table as it was when the event came: its versions do not tell that")
+        parts = [_computed(each, table, lake, functions) for each in asked]
+    except InputUnreadable as error:
+        return skipped(str(error))
+    except StrandlineError as error:
+        return skipped(f"its SQL does not run over its inputs: {error.message}")
+    return _compared(table, definition, parts)
+
+
+def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library) -> pa.Table:
+    """The rows of one query.
+
+    Raises:
+        InputUnreadable: an input is not to be read at the version of the vector, or is broken there.
+        SqlError, RefreshFailed, FunctionRefused: the query does not run.
+    """
+    names = {relation.name for relation in each.relations}
+    at = versions(_own_vector(each, table), names, lake)
+    rows, texts = {}, []
+    for number, relation in enumerate(each.relations):
+        rows[f"__input_{number}"] = input_rows(relation.name, at[relation.name], lake, state=bool(relation.hidden))
+        hidden = [f'{STATE}."{name}" AS "{name}"' for name, _ in relation.hidden]
+        listed = ", ".join([*(f'"{name}"' for name, _ in relation.columns), *hidden])
+        texts.append(f'"{relation.name}" AS (SELECT {listed} FROM __input_{number})')
+    with Duck(functions) as duck:
+        return duck.query(f"WITH {', '.join(texts)} {each.sql}", rows)
+
+
+def _own_vector(each: Recomputed, table: Opened) -> dict[str, TableVersion]:
+    """The entries of the table's vector that are this query's."""
+    entries = ((entry, table.subject.input_of(entry), at) for entry, at in table.record.vector.items())
+    return {name: at for entry, name, at in entries if entry == f"{each.prefix}{name}"}
+
+
+def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table]) -> Outcome:
+    import pyarrow as pa
+
+    names = [column.name for column in definition.columns]
+    # A stream that queries insert into has the events of its topic too.
+    predicate = (
+        f"_partition >= {PARTITIONS_EACH}" if isinstance(definition, Source) and definition.kind == "stream" else None
+    )
+    stored = reader.read_rows(table.path, table.version, names, predicate)
+    computed = pa.concat_tables([part.rename_columns(names) for part in parts])
+    wrong = difference(stored, computed, _ksql_groups(definition))
+    if wrong:
+        return failed(f"the rows are not those of its SQL at its vector: {wrong}")
+    return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector")
+
+
+def _ksql_groups(definition: Source | View) -> Callable[[Row, Sequence[Row]], bool] | None:
+    """With SEMANTICS = 'ksql' a group that fell to zero stays: right when no other row has its key."""
+    if not isinstance(definition, View) or definition.maintenance.semantics != "ksql" or definition.kind != "table":
+        return None
+    places = [place for place, column in enumerate(definition.columns) if column.key]
+
+    def allowed(row: Row, computed: Sequence[Row]) -> bool:
+        key = [row[place] for place in places]
+        return all([other[place] for place in places] != key for other in computed)
+
+    return allowed

@@ -1,0 +1,1 @@
+"""Tests of the upkeep of a lake."""
