@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from state_store.digest import digest_of_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Hashable, Sequence
 
     import pyarrow as pa
 
@@ -20,28 +20,31 @@ Row = tuple[Any, ...]
 _Doubles = tuple[tuple[bool, float], ...]
 
 
-def difference(
-    stored: pa.Table, computed: pa.Table, allowed: Callable[[Row, Sequence[Row]], bool] | None = None
-) -> str:
+def difference(stored: pa.Table, computed: pa.Table, lasting: Sequence[int] | None = None) -> str:
     """What is wrong with the stored rows, in words; empty when nothing is.
 
     Args:
         stored, computed: the same columns in the same order.
-        allowed: (a stored row too many, the computed rows) -> it may be there.
+        lasting: the places of the key's columns, if a key that is no longer computed may stay.
     """
     computed = computed.rename_columns(stored.column_names)
     if digest_of_table(stored.to_batches()) == digest_of_table(computed.to_batches()):
         return ""
     here, there = _rows(stored), _rows(computed)
     more, less = _unmatched(here, there)
-    if allowed is not None:
-        more = [row for row in more if not allowed(row, there)]
+    if lasting is not None:
+        keys = {_key(row, lasting) for row in there}
+        more = [row for row in more if _key(row, lasting) in keys]
     parts = []
     for rows, what in ((more, "too many"), (less, "missing")):
         if rows:
             example = ", ".join(f"{name}={value!r}" for name, value in zip(stored.column_names, rows[0], strict=True))
             parts.append(f"{len(rows)} {what}, as ({example})")
     return "; ".join(parts)
+
+
+def _key(row: Row, places: Sequence[int]) -> Hashable:
+    return tuple(_shape(row[place], []) for place in places)
 
 
 def _rows(table: pa.Table) -> list[Row]:

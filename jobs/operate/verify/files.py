@@ -50,7 +50,7 @@ def check_vectors(table: Opened) -> Outcome:
             gone = deleted_rows(table.path, descriptor)
         except StoreError as error:
             return failed(f"{error.message} (of '{name}')", _place(table.path, descriptor))
-        if gone and gone.max() >= row_count(body):
+        if gone and "stats" in body and gone.max() >= row_count(body):
             return failed(f"the vector of '{name}' names a row that it does not have", _place(table.path, descriptor))
     deleted = sum(int(body["deletionVector"]["cardinality"]) for _, body in vectors)
     return passed(f"{counted(len(vectors), 'vector')}, {counted(deleted, 'deleted row')}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.catalog.relations import event_log
+from jobs.engines.engine import engine_of
 from jobs.model.columns import EVENT_ORDER, TOMBSTONE
 from jobs.model.definitions import Source, View
 from jobs.model.relation import Relation
@@ -62,8 +63,9 @@ def _recomputed(definition: View | InsertQuery, prefix: str, catalog: Catalog) -
 
 def _newest(source: Source) -> str:
     """Of each key the newest event, unless it says that the key is gone."""
-    names, keys = ([f'"{name}"' for name in each] for each in ([c.name for c in source.columns], source.key))
+    quoted = engine_of("duckdb").name
+    names, keys = ([quoted(name) for name in each] for each in ([c.name for c in source.columns], source.key))
     order = ", ".join(f"{name} DESC" for name in EVENT_ORDER)
     newest = f"row_number() OVER (PARTITION BY {', '.join(keys)} ORDER BY {order}) = 1"
-    events = f'SELECT * FROM "{event_log(source).name}" QUALIFY {newest}'
+    events = f"SELECT * FROM {quoted(event_log(source).name)} QUALIFY {newest}"
     return f"SELECT {', '.join(names)} FROM ({events}) AS __newest WHERE NOT {TOMBSTONE}"

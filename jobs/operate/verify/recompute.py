@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobs.engines.engine import engine_of
 from jobs.model.columns import PARTITIONS_EACH
 from jobs.model.definitions import Source, View
 from jobs.operate.verify.difference import difference
@@ -20,13 +21,12 @@ from state_store.delta import reader
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
-    from jobs.operate.verify.difference import Row
     from jobs.operate.verify.findings import Outcome
     from jobs.operate.verify.opened import Opened
     from jobs.operate.verify.queries import Recomputed
@@ -78,12 +78,13 @@ def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library) -
     """
     names = {relation.name for relation in each.relations}
     at = versions(_own_vector(each, table), names, lake)
+    quoted = engine_of("duckdb").name
     rows, texts = {}, []
     for number, relation in enumerate(each.relations):
         rows[f"__input_{number}"] = input_rows(relation.name, at[relation.name], lake, state=bool(relation.hidden))
-        hidden = [f'{STATE}."{name}" AS "{name}"' for name, _ in relation.hidden]
-        listed = ", ".join([*(f'"{name}"' for name, _ in relation.columns), *hidden])
-        texts.append(f'"{relation.name}" AS (SELECT {listed} FROM __input_{number})')
+        listed = [quoted(name) for name, _ in relation.columns]
+        listed += [f"{STATE}.{quoted(name)} AS {quoted(name)}" for name, _ in relation.hidden]
+        texts.append(f"{quoted(relation.name)} AS (SELECT {', '.join(listed)} FROM __input_{number})")
     with Duck(functions) as duck:
         return duck.query(f"WITH {', '.join(texts)} {each.sql}", rows)
 
@@ -104,20 +105,14 @@ def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table
     )
     stored = reader.read_rows(table.path, table.version, names, predicate)
     computed = pa.concat_tables([part.rename_columns(names) for part in parts])
-    wrong = difference(stored, computed, _ksql_groups(definition))
+    wrong = difference(stored, computed, _lasting_key(definition))
     if wrong:
         return failed(f"the rows are not those of its SQL at its vector: {wrong}")
     return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector")
 
 
-def _ksql_groups(definition: Source | View) -> Callable[[Row, Sequence[Row]], bool] | None:
-    """With SEMANTICS = 'ksql' a group that fell to zero stays: right when no other row has its key."""
+def _lasting_key(definition: Source | View) -> list[int] | None:
+    """The places of the key where a group that fell to zero stays, as ksqlDB has it; None where it goes."""
     if not isinstance(definition, View) or definition.maintenance.semantics != "ksql" or definition.kind != "table":
         return None
-    places = [place for place, column in enumerate(definition.columns) if column.key]
-
-    def allowed(row: Row, computed: Sequence[Row]) -> bool:
-        key = [row[place] for place in places]
-        return all([other[place] for place in places] != key for other in computed)
-
-    return allowed
+    return [place for place, column in enumerate(definition.columns) if column.key]

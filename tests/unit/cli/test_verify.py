@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,16 @@ def test_json_is_one_object_per_check(made: MadeLake) -> None:
         "log": True, "checkpoint": True, "definition": True, "vector": True, "files": False, "deletion_vectors": True,
         "digest": None, "row_count": None, "feed": None,
     }  # fmt: skip
+
+
+def test_no_spark_is_loaded(made: MadeLake) -> None:
+    program = (
+        "import sys\nfrom jobs.cli.main import app\n"
+        "app(['verify', '--deep', '--json'], standalone_mode=False)\n"
+        "sys.exit(str([name for name in ('pyspark', 'dagster') if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == "[]"
 
 
 def test_a_name_that_is_nothing_is_a_mistake_and_no_finding(made: MadeLake) -> None:
