@@ -17,6 +17,9 @@ from state_store.errors import CorruptState
 FORMAT: Final = 2
 """The format that is written. 1 had no checksum, and its vectors held bare version numbers; it is still read."""
 
+REBUILD: Final = "rebuild"
+"""The mode of a commit whose rows were computed anew: whatever was there before, they are right from here on."""
+
 _MARK: Final = "strandline"
 
 
@@ -52,7 +55,7 @@ class CommitRecord:
         topics: {topic: id of the topic the offsets are of}, where the id is known (event logs only).
         fingerprint: hash of the definition that produced the rows.
         writer: the process that wrote it: `pipeline/incarnation`.
-        mode: the way it was made: `create`, `ingest`, `delta`, `full`, `compact`.
+        mode: the way it was made: `create`, `ingest`, `delta`, `full`, `advance`, `rebuild`.
         reason: the reason for the mode, in words.
         inserted: rows inserted (a changed row counts here and in `deleted`).
         deleted: rows deleted.

@@ -2,6 +2,7 @@
 
 <lake>/catalog/<name>.json        definitions; functions/ holds those of users, dropping/ the drops not ended yet
 <lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages
+<lake>/aside/                     tables that were replaced because they could not be read
 <lake>/topics/<topic>/            the local log
 <lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server
 <lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
@@ -43,6 +44,10 @@ class Lake:
     @property
     def tables(self) -> Path:
         return self.root / "tables"
+
+    @property
+    def aside(self) -> Path:
+        return self.root / "aside"
 
     def table(self, name: str) -> Path:
         return self.tables / safe_name(name)

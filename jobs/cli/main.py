@@ -110,6 +110,21 @@ def sql(
 
 
 @app.command()
+def rebuild(name: Annotated[str, typer.Argument(metavar="NAME", help="a stream, table or view")]) -> None:
+    """Compute the rows of a definition anew, whatever is stored: after a foreign write, a lost file or a restore."""
+    with _exit_codes():
+        from jobs.operate.rebuild import rebuild as rebuild_definition
+
+        done = rebuild_definition(load_settings(), name)
+        for stage in done.stages:
+            say(f"{stage.table}: rebuilt (+{stage.inserted} −{stage.deleted})")
+        for table in done.aside:
+            say(f"{table}: begun anew")
+        for other in done.elsewhere:
+            say(f"'{other}' of another pipeline reads what was begun anew; type: strandline rebuild {other}")
+
+
+@app.command()
 def status(json: Json = False) -> None:
     """Show the status of every pipeline: versions, epochs, rows and lag, from the tables' commits."""
     from jobs.session.status import status as all_tables

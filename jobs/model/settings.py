@@ -19,6 +19,7 @@ from pydantic_settings import (
 )
 
 from state_store.errors import SettingsError
+from state_store.storage.open import disk_folder
 from state_store.storage.options import StorageOptions
 
 
@@ -110,6 +111,17 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     ingest: IngestSettings = IngestSettings()
     functions: FunctionSettings = FunctionSettings()
+
+    @field_validator("lake", mode="before")
+    @classmethod
+    def _on_a_disk(cls, value: object) -> object:
+        """A URL would become a folder of that name."""
+        if not isinstance(value, str):
+            return value
+        folder = disk_folder(value)
+        if folder is None:
+            raise ValueError("a lake on an object store is not possible yet: use a path, or a file:// URL")
+        return folder
 
     @field_validator("lake")
     @classmethod

@@ -1,1 +1,1 @@
-"""The upkeep of a lake: what proves its tables, and mends them."""
+"""Operations on a lake: what people and schedules do beside the stream."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
@@ -13,6 +13,7 @@ from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport
 from jobs.run.orphans import noted_jvm, sole_writer
+from state_store.errors import StoreError
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
         ViewsStopped: some views failed, the others are fresh.
         StrandlineError: a source failed; what was committed before stays, a rerun goes on from there.
     """
-    with _opened(settings, name, spark) as (stream, began):
+    with opened(settings, name, spark) as (stream, began):
         with _typed_errors():
             stream.drain()
         return _finish(stream, began)
@@ -47,14 +48,15 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
 
 def follow(settings: Settings, name: str, stop: Event) -> RunReport:
     """Keep a pipeline fresh until `stop` is set. Raises as `drain` does."""
-    with _opened(settings, name, None) as (stream, began):
+    with opened(settings, name, None) as (stream, began):
         with _typed_errors():
             stream.follow(stop)
         return _finish(stream, began)
 
 
 @contextmanager
-def _opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterator[tuple[PipelineStream, float]]:
+def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterator[tuple[PipelineStream, float]]:
+    """The pipeline in a session, and the moment of its start (monotonic seconds), under its lock. Raises as `drain`."""
     began = time.monotonic()
     lake = Lake(settings.lake)
     _loaded(name, lake)  # no lock is made for a pipeline that is not there
@@ -115,12 +117,21 @@ def _typed_errors() -> Iterator[None]:
 
 
 def _finish(stream: PipelineStream, began: float) -> RunReport:
-    reports = [stream.tallies.report(table, stream.lake.table(table)) for table in _reported(stream.definitions)]
-    made = tuple(report for report in reports if report is not None)
-    report = RunReport(stream.pipeline, stream.micro_batches, round(time.monotonic() - began, 3), made)
+    report = report_of(stream, began)
     if stream.failures:
         raise ViewsStopped(stream.failures, report)
     return report
+
+
+def report_of(stream: PipelineStream, began: float) -> RunReport:
+    """The report of a run that began at that moment (monotonic seconds)."""
+    made = []
+    for table in _reported(stream.definitions):
+        # A table that is itself broken is among the failures.
+        with suppress(StoreError):
+            report = stream.tallies.report(table, stream.lake.table(table))
+            made += [report] if report is not None else []
+    return RunReport(stream.pipeline, stream.micro_batches, round(time.monotonic() - began, 3), tuple(made))
 
 
 def _reported(definitions: Sequence[Definition]) -> list[str]:

@@ -65,4 +65,4 @@ def _corrupt(file: Path, what: str) -> CorruptState:
 
 def rebuild_hint(table: str) -> str:
     """The way out of a broken table."""
-    return f"restore the lake's folder from a backup, or drop '{table}' and create it again"
+    return f"restore the lake's folder from a backup, or type: strandline rebuild {table}"

@@ -64,6 +64,12 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=changelog_schema(visible))
 
 
+def rows_of(table: Path, file: DataFile, visible: pa.Schema) -> pa.Table:
+    """The rows of one data file that are not deleted; errors as of `changes_of`."""
+    rows = _rows(file.path, visible)
+    return rows.filter(pa.array(_present(table, file, rows.num_rows)))
+
+
 def _listed(file: Path, visible: pa.Schema) -> pa.Table:
     rows = _rows(file, visible.append(pa.field(_CHANGE_TYPE, pa.string())))
     inserted = pc.is_in(rows[_CHANGE_TYPE], value_set=pa.array(_INSERTIONS))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from state_store.commits import REBUILD
 from state_store.delta.entry import ENGINE, Action, decode, encode
 from state_store.delta.hint import hinted_version
 from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
@@ -100,21 +101,29 @@ def read_commit(path: Path, version: int) -> Commit:
         ) from error
 
 
-def read_ours(path: Path, version: int) -> Commit:
-    """The commit of `version`, which must be ours or change no rows; errors as of `read_commit`.
+def read_history(path: Path, after: int, upto: int) -> list[Commit]:
+    """The commits after `after` up to and including `upto`, without a gap; errors as of `read_commit`.
 
     Raises:
-        ForeignWrite: another tool changed rows.
+        ForeignWrite: another tool changed rows, and no rebuild has set that right since.
     """
-    commit = read_commit(path, version)
+    commits = [read_commit(path, version) for version in range(after + 1, upto + 1)]
+    rebuilt = max((c.version for c in commits if c.record is not None and c.record.mode == REBUILD), default=-1)
+    for commit in commits:
+        if commit.version > rebuilt:
+            check_ours(path, commit)
+    return commits
+
+
+def check_ours(path: Path, commit: Commit) -> None:
+    """Raise ForeignWrite if another tool made the commit, and it changes rows."""
     if commit.record is None and commit.changes_rows:
         raise ForeignWrite(
-            f"version {version} of '{path.name}' is not ours: another tool's {commit.operation or 'commit'} "
+            f"version {commit.version} of '{path.name}' is not ours: another tool's {commit.operation or 'commit'} "
             "changed its rows",
             where=str(path),
-            hint=f"its rows no longer follow from its inputs: drop '{path.name}' and create it again",
+            hint=f"its rows no longer follow from its inputs; type: strandline rebuild {path.name}",
         )
-    return commit
 
 
 def read_actions(path: Path, version: int) -> list[Action]:
@@ -186,11 +195,6 @@ def checkpoint_file(path: Path, version: int) -> Path:
 def hint_file(path: Path) -> Path:
     """The file that names the last checkpoint."""
     return path / _LOG / "_last_checkpoint"
-
-
-def commits(path: Path) -> list[int]:
-    """The versions whose commits the log still holds, the oldest first."""
-    return sorted(_versions(path, _COMMIT))
 
 
 def checkpoints(path: Path, upto: int) -> list[int]:

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from state_store import changelog
 from state_store.columns import STATE
 from state_store.commits import CommitRecord, Head, TableVersion
-from state_store.delta import log
+from state_store.delta import feed, log
+from state_store.delta.snapshot import read_snapshot
+from state_store.digest import Digest, digest_of_table
 from state_store.errors import CorruptState, StoreError, VersionGone
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ def head(path: Path) -> Head | None:
         ForeignWrite: another tool changed rows since our newest commit.
     """
     newest = log.newest_version(path)
-    return None if newest is None else Head(newest, record_at(path, newest))
+    return None if newest is None else Head(newest, _record_at(path, newest))
 
 
 def version_at(path: Path, version: int) -> TableVersion:
@@ -43,20 +46,44 @@ def version_at(path: Path, version: int) -> TableVersion:
         VersionGone: the log no longer holds the version, or does not hold it yet.
         CorruptState, ForeignWrite: as of `head`.
     """
-    return Head(version, record_at(path, version)).at
+    return Head(version, _record_at(path, version)).at
 
 
 def record_at(path: Path, version: int) -> CommitRecord:
-    """Our newest record at or below a version; what stands above it changes no rows. Raises as `version_at`."""
+    """Our newest record at or below a version: what its rows reflect. Raises as `version_at`."""
+    return _record_at(path, version)
+
+
+def standing(path: Path) -> Head | None:
+    """The head of a table whoever made its newest commits: our last record, with the digest of the rows as they are.
+
+    What a rebuild starts from; None when there is no table. Raises CorruptState, VersionGone: the rows cannot be read.
+    """
+    newest = log.newest_version(path)
+    if newest is None:
+        return None
+    record = _record_at(path, newest, ours=False)
+    visible, digest = schema(path, newest), Digest()
+    for body in read_snapshot(path, newest).files.values():
+        file = log.DataFile(log.inside(path, body["path"]), body.get("deletionVector"))
+        with _typed(path):
+            digest += digest_of_table(feed.rows_of(path, file, visible).to_batches())
+    return Head(newest, replace(record, digest=str(digest)))
+
+
+def _record_at(path: Path, version: int, *, ours: bool = True) -> CommitRecord:
+    """Our newest record at or below a version; with `ours`, what stands above it changes no rows."""
     for number in range(version, -1, -1):
         try:
-            commit = log.read_ours(path, number)
+            commit = log.read_commit(path, number)
         except VersionGone:
             if number == version:
                 raise
             break
         if commit.record is not None:
             return commit.record
+        if ours:
+            log.check_ours(path, commit)
     raise CorruptState(
         f"no commit of '{path.name}' says where the table stands", where=str(path), hint="was it made by another tool?"
     )
@@ -128,8 +155,6 @@ def read_changes(path: Path, after: int | None = None, upto: int | None = None) 
     """
     import pyarrow as pa
 
-    from state_store.delta import feed
-
     newest = log.newest_version(path)
     if newest is None:
         raise log.missing(path)
@@ -138,7 +163,7 @@ def read_changes(path: Path, after: int | None = None, upto: int | None = None) 
         raise _not_yet(path, last, newest)
     visible = schema(path, last)
     with _typed(path):
-        parts = [feed.changes_of(path, log.read_commit(path, n), visible) for n in range(first, last + 1)]
+        parts = [feed.changes_of(path, commit, visible) for commit in log.read_history(path, first - 1, last)]
     return changelog.consolidate(pa.concat_tables([feed.changelog_schema(visible).empty_table(), *parts]))
 
 

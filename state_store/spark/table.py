@@ -103,7 +103,7 @@ class Table:
                 hint="drop the views that read it and create them again",
             )
         with self._gone(after + 1):
-            return self._files.changes([self._commit(version) for version in range(after + 1, upto + 1)])
+            return self._files.changes(self._commits(after, upto))
 
     def append(self, rows: DataFrame, record: CommitRecord) -> Head:
         """Insert rows (the stored columns, in any order), in one commit. `rows` is computed once.
@@ -124,21 +124,25 @@ class Table:
             return None
         return self._add(head, record, staged)
 
-    def advance(self, record: CommitRecord) -> Head:
+    def advance(self, record: CommitRecord, after: Head | None = None) -> Head:
         """Make an empty commit: the same rows reflect `record.vector`.
+
+        Args:
+            after: the head as it was found, where a rebuild takes it as it stands; otherwise it is looked up.
 
         Raises:
             VectorMismatch: the head is not the epoch before `record`'s.
             CommitConflict: another writer committed first.
         """
-        head = self._next(record)
+        head = after or self._next(record)
         return commit(self.path, head, replace(record, inserted=0, deleted=0, digest=head.record.digest), Rows())
 
-    def apply(self, settled: DataFrame, record: CommitRecord) -> Head | None:
+    def apply(self, settled: DataFrame, record: CommitRecord, after: Head | None = None) -> Head | None:
         """Commit the settled rows of the touched keys; None, and no commit, when no row changes.
 
         Args:
             settled: a settled frame, see `settle`. It is computed once.
+            after: as of `advance`.
 
         Raises:
             VectorMismatch: the head is not the epoch before `record`'s.
@@ -148,7 +152,7 @@ class Table:
         """
         from state_store.spark.settle import measured
 
-        head = self._next(record)
+        head = after or self._next(record)
         with measured(settled, self.spec, self._schema) as changes:
             if not changes.written and not changes.retracted:
                 return None
@@ -200,12 +204,12 @@ class Table:
             )
         return head
 
-    def _commit(self, version: int) -> Commit:
-        """One commit; a gap in the log is an error, not a shorter answer."""
-        found = log.read_ours(self.path, version)
-        if self.spec.storage == "append" and not found.only_adds:
+    def _commits(self, after: int, upto: int) -> list[Commit]:
+        found = log.read_history(self.path, after, upto)
+        wrong = next((made for made in found if self.spec.storage == "append" and not made.only_adds), None)
+        if wrong is not None:
             raise CorruptState(
-                f"version {version} of '{self.spec.name}' takes rows away, but its rows are only ever added",
+                f"version {wrong.version} of '{self.spec.name}' takes rows away, but its rows are only ever added",
                 where=str(self.path),
                 hint=rebuild_hint(self.spec.name),
             )

@@ -52,23 +52,36 @@ def open_storage(root: str | Path, options: StorageOptions | None = None) -> Sto
     Raises:
         SettingsError: the root is no path and no URL of a known kind, or the options do not fit.
     """
+    folder = disk_folder(root)
+    if folder is not None:
+        return DiskStorage(folder)
+    kind = str(root).partition(":")[0]
+    return _objects(kind, str(root), options or StorageOptions())
+
+
+def disk_folder(root: str | Path) -> Path | None:
+    """The folder that a root names, absolute; None for one on an object store.
+
+    Raises:
+        SettingsError: the root is no path and no URL of a known kind.
+    """
     text = str(root)
     meant = None if isinstance(root, Path) else _MEANT_AS_URL.match(text)
     if meant is None:
-        return DiskStorage(Path(text).expanduser().absolute())
+        return Path(text).expanduser().absolute()
     kind = meant[0]
     if kind not in KINDS:
         raise SettingsError(f"'{kind}:' is no kind of storage; there are {', '.join(KINDS)}", hint=_HINT)
     if not text.startswith(f"{kind}://"):
         raise SettingsError(f"'{kind}:' must be followed by two slashes", hint=_HINT)
-    return _disk(text) if kind == "file" else _objects(kind, text, options or StorageOptions())
+    return _folder(text) if kind == "file" else None
 
 
-def _disk(url: str) -> DiskStorage:
+def _folder(url: str) -> Path:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost") or not parts.path or parts.query or parts.fragment:
         raise SettingsError("a file URL names an absolute path of this machine", hint="use file:///path, or the path")
-    return DiskStorage(Path(unquote(parts.path)))
+    return Path(unquote(parts.path))
 
 
 def _objects(kind: str, url: str, options: StorageOptions) -> ObjectStorage:

@@ -26,13 +26,15 @@ def test_aggregates_are_computed_first_and_then_from_changes(spark: SparkSession
     columns = "id INT, k INT, word STRING, v INT"
     stored = ", ".join(f"`{name}` {kind.spark()}" for name, kind in stored_columns(WORDS_STAGE))
     session.createDataFrame(ROWS, columns).createOrReplaceTempView("new_s")
-    session.createDataFrame([], stored).createOrReplaceTempView("self_old")
+    placed = f"{stored}, __file STRING, __position BIGINT"
+    session.createDataFrame([], placed).createOrReplaceTempView("self_old")
     first = maintenance(WORDS_STAGE, "spark", None)
     library.register_spark(session, first)
     kept = session.sql(first).drop("__exists", "__old").collect()
     assert sorted(tuple(row)[:5] for row in kept) == [(1, "pear", 2, "fig", 2), (2, "kiwi", 8, "kiwi", 8)]
 
-    session.createDataFrame(kept, stored).createOrReplaceTempView("self_old")
+    rows = session.createDataFrame(kept, stored)
+    rows.selectExpr("*", "'a file' AS __file", "0L AS __position").createOrReplaceTempView("self_old")
     changes = [(*ROWS[1], -1), (*ROWS[3], -1), (6, 2, "banana", 5, 1)]
     session.createDataFrame(changes, f"{columns}, __weight BIGINT").createOrReplaceTempView("delta_s")
     left = [row for row in ROWS if row[0] not in (2, 4)] + [(6, 2, "banana", 5)]

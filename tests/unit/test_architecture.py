@@ -18,8 +18,8 @@ _ROWS = [
 
 
 def test_thirty_behaviours_have_a_place() -> None:
-    assert len(_ROWS) == 30
-    assert len({what for what, _ in _ROWS}) == 30
+    assert len(_ROWS) >= 30
+    assert len({what for what, _ in _ROWS}) >= 30
 
 
 @pytest.mark.parametrize(("what", "where"), _ROWS)

@@ -86,6 +86,10 @@ class Heads:
             return None
         return head.at if version == head.version else reader.version_at(self._lake.table(name), version)
 
+    def forget(self, name: str) -> None:
+        """The table was set aside: its head is to be read again."""
+        self._known.pop(name, None)
+
     def moved(self, name: str, head: Head) -> None:
         """Note a commit of this refresh."""
         self._known[name] = head

@@ -12,6 +12,7 @@ from jobs.ivm.refresh import choose
 from jobs.ivm.refresh.span import Span
 from jobs.model.errors import RefreshFailed
 from jobs.model.stage import inputs_of
+from state_store.commits import REBUILD
 from state_store.errors import InputReplaced
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from jobs.model.view_options import Refresh
     from state_store.commits import CommitRecord, Head, TableVersion
 
-Mode = Literal["none", "full", "delta", "advance"]
+Mode = Literal["none", "full", "delta", "advance", "rebuild"]
+
+_WHOLE = ("full", REBUILD)
+"""The modes in which all rows of the inputs are read."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class StageResult:
         from_vector: the vector of the table's last commit before; empty for a table that had none.
         to_vector: the vector that its rows reflect now.
         mode: `none` nothing to do or to say, `full` all rows of the inputs, `delta` their changes, `advance` only the
-            vector moved.
+            vector moved, `rebuild` all rows of the inputs, whatever was stored.
         inserted, deleted: visible rows inserted and retracted.
         version: of the commit that was made; None when there was none.
         seconds: wall clock.
@@ -71,7 +75,7 @@ class Epoch:
     @property
     def moved(self) -> frozenset[str] | None:
         """The aliases of the inputs that moved; None: all rows are computed."""
-        if self.first or self.record.mode == "full":
+        if self.first or self.record.mode in _WHOLE:
             return None
         names = {span.relation.name for span in self.spans if span.after != span.upto}
         return frozenset(each.alias for each in inputs_of(self.stage) if each.relation.name in names)
@@ -79,7 +83,7 @@ class Epoch:
     @property
     def anew(self) -> bool:
         """True when all rows are computed although some are stored."""
-        return self.record.mode == "full" and not self.first
+        return self.record.mode in _WHOLE and not self.first
 
     @property
     def lag(self) -> int:
@@ -168,7 +172,7 @@ def _check_same(stage: Stage, name: str, recorded: TableVersion, found: TableVer
     raise InputReplaced(
         f"the rows of '{stage.table}' were computed from another history: {seen}",
         where=stage.table,
-        hint=f"type: DROP it and create it again, so that '{stage.table}' is computed anew",
+        hint=f"type: strandline rebuild {stage.table}",
     )
 
 

@@ -15,6 +15,7 @@ from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.stored import spec_of
 from jobs.model.stage_columns import spec_of_input
 from state_store.columns import EXISTS, STATE, VERSION, WEIGHT
+from state_store.commits import REBUILD
 from state_store.digest import Digest
 from state_store.spark.table import Table
 
@@ -68,7 +69,7 @@ class SparkRuntime(Runtime["DataFrame"]):
         return self._table.append_if_any(rows, record)
 
     def settle(self, settled: DataFrame, record: CommitRecord) -> Head | None:
-        return self._table.apply(settled, record)
+        return self._table.apply(settled, record, self._head if record.mode == REBUILD else None)
 
     def _stored(self, *, stored: bool) -> DataFrame:
         """The rows before the epoch. Those of an empty table are no plan at all: Spark then leaves the joins out."""

@@ -8,29 +8,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.operate.verify.findings import counted, failed, passed, skipped
+from jobs.operate.verify.kept import checkpoints, commits
 from state_store.delta import log, reader
 from state_store.delta.checkpoint import live_actions
-from state_store.delta.snapshot import Snapshot, read_snapshot
+from state_store.delta.snapshot import read_snapshot
 from state_store.tablespec import CHECKPOINT_INTERVAL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from jobs.operate.verify.findings import Outcome
     from jobs.operate.verify.opened import Opened
+    from state_store.delta.entry import Action
 
 _FILE = ("size", "stats", "tags", "deletionVector")
 _TABLE = ("id", "schemaString", "configuration", "partitionColumns")
 
 
 def check_log(path: Path) -> Outcome:
-    """Every commit kept reads: its checksum, its record, its table; none is missing, none changes rows as another's.
+    """Every commit kept reads: its checksum, its record, its table; none is missing, none is another tool's that
+    changed rows, unless the table was rebuilt since.
 
     Raises:
         CorruptState: a commit is broken, or none is ours.
         ForeignWrite: another tool changed rows.
     """
-    kept = log.commits(path)
+    kept = commits(path)
     newest = log.newest_version(path)
     if newest is None:
         return _no_commit(path)
@@ -42,7 +46,7 @@ def check_log(path: Path) -> Outcome:
     if oldest_base(path, last) is None:
         return failed(f"the commits before version {first} are gone, and no checkpoint holds what they said")
     reader.record_at(path, last)
-    records = [log.read_ours(path, version).record for version in kept]
+    records = [commit.record for commit in log.read_history(path, first - 1, last)]
     table = read_snapshot(path, last).table_id
     for version, record in zip(kept, records, strict=True):
         if record is not None and record.table not in ("", table):
@@ -54,23 +58,22 @@ def check_log(path: Path) -> Outcome:
 def check_checkpoint(table: Opened) -> Outcome:
     """The newest checkpoint reads, and says the same as the commits up to it."""
     path = table.path
-    found = log.checkpoints(path, upto=table.version)
+    found = checkpoints(path, upto=table.version)
     if not found:
         due = table.version >= CHECKPOINT_INTERVAL
         return skipped("there is none, though one is due") if due else passed("none is due yet")
-    newest = found[0]
+    newest = found[-1]
     file = log.checkpoint_file(path, newest)
     actions = live_actions(file)
-    before = _base_below(path, newest)
+    base = oldest_base(path, newest - 1)
     if actions is None:
-        hint = "remove the file: what it says stands in the commits too" if before is not None else None
+        hint = "remove the file: what it says stands in the commits too" if base is not None else None
         return failed(f"the checkpoint of version {newest} does not read back", file, hint)
-    if before is None:
+    if base is None:
         return skipped(f"that of version {newest} reads; the commits below it are gone, so nothing tells the same")
-    replayed = before
-    for version in range(before.version + 1, newest + 1):
-        replayed = replayed.after(version, log.read_actions(path, version))
-    said, kept = _facts(Snapshot(-1).after(newest, actions)), _facts(replayed)
+    before = [live_actions(log.checkpoint_file(path, base)) or []] if base >= 0 else []
+    since = [log.read_actions(path, version) for version in range(base + 1, newest + 1)]
+    said, kept = _facts([actions]), _facts([*before, *since])
     differing = sorted(name for name in said.keys() | kept.keys() if said.get(name) != kept.get(name))
     if differing:
         what = f"the checkpoint of version {newest} says otherwise than the commits: {differing[0]}"
@@ -80,31 +83,31 @@ def check_checkpoint(table: Opened) -> Outcome:
 
 def oldest_base(path: Path, upto: int) -> int | None:
     """The oldest version that can be replayed from: −1 (nothing), or that of a checkpoint; None when there is none."""
-    first = next(iter(log.commits(path)), 0)
+    first = next(iter(commits(path)), 0)
     if first == 0:
         return -1
-    bases = (version for version in sorted(log.checkpoints(path, upto)) if version >= first - 1)
+    bases = (version for version in checkpoints(path, upto) if version >= first - 1)
     return next((version for version in bases if live_actions(log.checkpoint_file(path, version)) is not None), None)
 
 
-def _base_below(path: Path, version: int) -> Snapshot | None:
-    """The snapshot to replay the commits from, up to a version; None when they do not reach back far enough."""
-    base = oldest_base(path, version - 1)
-    if base is None or base < 0:
-        return None if base is None else Snapshot(-1)
-    actions = live_actions(log.checkpoint_file(path, base))
-    return None if actions is None else Snapshot(-1).after(base, actions)
-
-
-def _facts(snapshot: Snapshot) -> dict[str, Any]:
-    """What a snapshot says, fact by fact, in words that a message can use."""
-    facts: dict[str, Any] = {
-        f"file '{name}'": {key: body[key] for key in _FILE if body.get(key) is not None}
-        for name, body in snapshot.files.items()
-    }
-    facts |= {f"the table's {key}": snapshot.metadata.get(key) for key in _TABLE}
-    facts |= {f"transaction '{name}'": body.get("version") for name, body in snapshot.transactions.items()}
-    facts["the protocol"] = {key: value for key, value in snapshot.protocol.items() if value}
+def _facts(steps: Iterable[Sequence[Action]]) -> dict[str, Any]:
+    """What the log says after these lists of actions, fact by fact, in words that a message can use."""
+    facts: dict[str, Any] = {}
+    for actions in steps:
+        for action in actions:
+            if "remove" in action:
+                facts.pop(f"file '{action['remove']['path']}'", None)
+        for action in actions:
+            match action:
+                case {"add": body}:
+                    known = {key: body[key] for key in _FILE if body.get(key) is not None}
+                    facts[f"file '{body['path']}'"] = known
+                case {"metaData": body}:
+                    facts |= {f"the table's {key}": body.get(key) for key in _TABLE}
+                case {"protocol": body}:
+                    facts["the protocol"] = {key: value for key, value in body.items() if value}
+                case {"txn": body}:
+                    facts[f"transaction '{body['appId']}'"] = body.get("version")
     return facts
 
 

@@ -154,7 +154,4 @@ def _rebuild(name: str) -> str:
 
 
 def _from_topic(source: Source) -> str:
-    return (
-        f"its events are in topic '{source.topic}', as far as the topic reaches back: "
-        f"DROP '{source.name}' and CREATE it again to read them anew"
-    )
+    return f"{_rebuild(source.name)}, which reads its events again from topic '{source.topic}'"

@@ -16,6 +16,7 @@ from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revi
 from jobs.model.settings import Settings
 from jobs.run.stream import PipelineStream
 from state_store.layout import Lake
+from state_store.lock import writer_lock
 from tests.unit.ingest.committed import EVENTS, commit
 
 
@@ -41,9 +42,10 @@ def test_a_replaced_topic_with_more_records_stops_the_run_before_it_reads(settin
     commit(lake, {"0": 3}, _made(lake, 3).identity("events").id)
     old, new = current_ids([EVENTS], lake, LocalLog(lake))["events"], _made(lake, 10).identity("events").id
     context: Any = SimpleNamespace(lake=lake, spark=None, writer="p/1", functions=None)
-    stream = PipelineStream(context, settings, "p", [EVENTS], levels=())
-    with pytest.raises(TopicReplaced, match=f"'events'.* {old}.* {new}") as caught:
-        stream.drain()
+    with writer_lock(lake.lock("p"), "a test") as lock:
+        stream = PipelineStream(context, settings, "p", [EVENTS], (), lock)
+        with pytest.raises(TopicReplaced, match=f"'events'.* {old}.* {new}") as caught:
+            stream.drain()
     assert "DROP" in cast("str", caught.value.hint)
     assert isinstance(revive(f"Traceback …\n{caught.value}\nat org.apache…"), TopicReplaced)
 

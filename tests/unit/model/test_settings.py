@@ -22,6 +22,11 @@ def test_environment_wins_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert settings.ingest.max_rows_per_epoch == 7
 
 
+def test_the_lake_may_be_a_file_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_LAKE", "file:///data/a%20lake")
+    assert load_settings().lake == Path("/data/a lake")
+
+
 def test_the_lake_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path relative to the working directory would change its meaning in a child process."""
     monkeypatch.chdir(tmp_path)
@@ -36,6 +41,8 @@ def test_the_lake_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("STRANDLINE_INGEST__MAX_BYTES_PER_EPOCH", "0", "ingest.max_bytes_per_epoch"),
         ("STRANDLINE_INGEST__MAX_SECONDS_AHEAD", "-1", "ingest.max_seconds_ahead"),
         ("STRANDLINE_KAFKA__SECURITY_PROTOCOL", "TELNET", "kafka.security_protocol"),
+        ("STRANDLINE_LAKE", "s3://bucket/lake", "lake on an object store is not possible yet"),
+        ("STRANDLINE_LAKE", "hdfs://host/lake", "'hdfs:' is no kind of storage"),
     ],
 )
 def test_a_wrong_value_is_named(variable: str, value: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:

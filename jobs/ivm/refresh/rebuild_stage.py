@@ -1,0 +1,91 @@
+"""A stage computed anew, whatever its table holds, and stored as the difference, in one commit.
+
+    inputs ──read(heads)──> rule ──> fresh ──┐
+    table as it stands, foreign rows too ────┴─> what differs ──> one commit, mode `rebuild`
+
+What reads the table takes in the difference, as after any other epoch. A table that cannot be read, or whose rows are
+only ever added, is set aside instead, and begun anew: what reads it must be rebuilt as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input
+from jobs.ivm.refresh.on_spark import SparkRuntime, table_of
+from jobs.ivm.refresh.refresh import refresh_stage
+from jobs.ivm.refresh.runtime import maintain
+from jobs.ivm.refresh.span import Span
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.model.stage import inputs_of
+from jobs.model.stage_columns import storage_of
+from state_store.aside import set_aside
+from state_store.commits import REBUILD
+from state_store.delta import reader
+from state_store.errors import CorruptState, VersionGone
+
+if TYPE_CHECKING:
+    from jobs.ivm.refresh.context import Heads, Owner, RunContext
+    from jobs.model.stage import Stage
+    from state_store.commits import Head
+
+log = logging.getLogger("strandline")
+
+
+def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> StageResult:
+    """Compute a stage's rows from its inputs' heads, and bring its table to them.
+
+    Raises:
+        RowFailed: an expression fails on a row.
+        CorruptState, ForeignWrite, VersionGone: an input is itself to be mended first.
+    """
+    began = time.monotonic()
+    missing = missing_input(stage, heads)
+    if missing is not None:
+        return missing
+    head = _standing(context, stage)
+    if head is None:
+        heads.forget(stage.table)
+        return refresh_stage(context, heads, stage, owner)
+    epoch = _epoch(context, heads, stage, owner, head)
+    text = maintenance(stage, SparkRuntime.dialect, None)
+    committed = maintain(SparkRuntime(context, epoch), stage, text, epoch.record, anew=True)
+    if committed is None:
+        committed = table_of(context, stage).advance(epoch.record, after=head)
+    heads.moved(stage.table, committed)
+    return replace(epoch.done("rebuild", epoch.record.reason, committed), seconds=time.monotonic() - began)
+
+
+def _standing(context: RunContext, stage: Stage) -> Head | None:
+    """The table as it stands; None when there is none, or none that can be brought to other rows."""
+    path = context.lake.table(stage.table)
+    try:
+        if storage_of(stage) == "keyed":
+            return reader.standing(path)
+    except (CorruptState, VersionGone) as error:
+        log.warning("'%s' cannot be read, and is begun anew: %s", stage.table, error)
+    moved = set_aside(context.lake, stage.table)
+    if moved is not None:
+        log.warning("what '%s' held is kept in %s", stage.table, moved)
+    return None
+
+
+def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, head: Head) -> Epoch:
+    spans = []
+    for name, relation in {each.relation.name: each.relation for each in inputs_of(stage)}.items():
+        newest = heads.find(name)
+        assert newest is not None
+        spans.append(Span(relation, owner.entry(name), None, newest.at, newest))
+    record = replace(
+        head.record,
+        epoch=head.record.epoch + 1,
+        vector={**head.record.vector, **{span.entry: span.reached for span in spans}},
+        fingerprint=owner.fingerprint if owner.owns_table else head.record.fingerprint,
+        writer=context.writer,
+        mode=REBUILD,
+        reason="rebuilt: all rows computed anew, whatever was stored",
+    )
+    return Epoch(stage, head, tuple(spans), record, first=False, few_changes=False)

@@ -1,0 +1,118 @@
+"""`strandline rebuild`: a definition's rows computed anew, for what another tool, a lost file or a restore made wrong.
+
+    stream, keyed source    its event log and dead letters are set aside, and read again from the topic
+    view                    computed anew from its inputs, and stored as the difference (`ivm.refresh.rebuild_stage`)
+
+What was computed from a table that had to be begun anew is rebuilt with it, as far as it belongs to the same pipeline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.catalog.catalog import Catalog
+from jobs.ingest.logs.open import open_log
+from jobs.model import tables
+from jobs.model.definitions import Source
+from jobs.model.errors import OffsetsVanished, ViewsStopped
+from jobs.run.pipeline import opened, report_of
+from state_store.aside import set_aside
+from state_store.errors import InputReplaced
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from pyspark.sql import SparkSession
+
+    from jobs.ivm.refresh.epoch import StageResult
+    from jobs.model.settings import Settings
+    from jobs.run.stream import PipelineStream
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What a rebuild did.
+
+    Attributes:
+        stages: one result for each table that was computed anew, in order.
+        aside: tables that were moved out of the way and begun anew.
+        elsewhere: definitions of other pipelines that read one of those: they must be rebuilt as well.
+    """
+
+    stages: tuple[StageResult, ...]
+    aside: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+
+
+def rebuild(settings: Settings, name: str, spark: SparkSession | None = None) -> Rebuilt:
+    """Compute the rows of a stream, table or view anew; what reads it follows.
+
+    Args:
+        name: of the definition; its pipeline must not be running.
+        spark: a session to run in; without it one is started and stopped.
+
+    Raises:
+        UnknownName: there is no such definition.
+        OffsetsVanished: the topic no longer has all records of a source. Nothing was changed.
+        WriterBusy: the pipeline is running.
+        ViewsStopped: something that reads it could not follow; what was rebuilt stays.
+    """
+    lake = Lake(settings.lake)
+    definition = Catalog(lake).get(name)
+    with opened(settings, definition.pipeline, spark) as (stream, began):
+        aside: set[str] = set()
+        if isinstance(definition, Source):
+            _check_kept(settings, lake, definition)
+            aside = {table for table in tables.own_tables(definition) if set_aside(lake, table) is not None}
+            stream.drain()
+        stages = _rebuilt(stream, {name} - aside)
+        for _ in stream.levels:  # what reads a table that was begun anew is found out level by level
+            stream.failures.clear()
+            stream.refresh()
+            replaced = {table for table, error in stream.failures.items() if isinstance(error, InputReplaced)}
+            if not replaced:
+                break
+            stages += _rebuilt(stream, replaced)
+        if stream.failures:
+            raise ViewsStopped(stream.failures, report_of(stream, began))
+    aside |= {stage.table for stage in stages if stage.mode == "full"}
+    return Rebuilt(tuple(stages), tuple(sorted(aside)), _elsewhere(lake, definition.pipeline, aside))
+
+
+def _check_kept(settings: Settings, lake: Lake, source: Source) -> None:
+    """Raise OffsetsVanished unless the topic still has every record from its beginning."""
+    begins = open_log(settings, lake).begin_offsets(source.topic)
+    gone = [f"0 to {first - 1} of partition {partition}" for partition, first in begins.items() if first > 0]
+    if gone:
+        raise OffsetsVanished(
+            f"topic '{source.topic}' no longer has the records {', '.join(gone)}",
+            hint=f"restore the event log '{tables.event_log(source)}' from a backup of the lake",
+        )
+
+
+def _rebuilt(stream: PipelineStream, names: Set[str]) -> list[StageResult]:
+    """Compute the stages of these definitions anew, in the order of levels."""
+    from jobs.ivm.refresh.context import Heads, Owner
+    from jobs.ivm.refresh.rebuild_stage import rebuild_stage
+
+    heads = Heads(stream.lake)
+    results: list[StageResult] = []
+    for item in (item for level in stream.levels for item in level):
+        if names.isdisjoint({item.name, item.target}):
+            continue
+        for stage in item.stages:
+            owner = Owner(item.fingerprint, item.vector_prefix if stage is item.stages[-1] else None)
+            results.append(rebuild_stage(stream.context, heads, stage, owner))
+    return results
+
+
+def _elsewhere(lake: Lake, pipeline: str, aside: set[str]) -> tuple[str, ...]:
+    """The definitions of other pipelines that read a table which was begun anew."""
+    from jobs.run.schedule import maintained
+
+    catalog = Catalog(lake)
+    others = [other for other in catalog.pipelines() if aside and other != pipeline]
+    items = [item for other in others for level in maintained(catalog.pipeline(other), catalog) for item in level]
+    return tuple(sorted({item.name for item in items if aside & set(item.inputs)}))

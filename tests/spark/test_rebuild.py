@@ -1,0 +1,123 @@
+"""What damage and foreign hands did to a table is found, named, and mended by one command; what reads it follows."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs.ingest.produce import insert_rows
+from jobs.model.definitions import Source
+from jobs.model.errors import ViewsStopped
+from jobs.model.settings import Settings
+from jobs.operate.rebuild import rebuild
+from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
+from state_store.delta import log, reader
+from state_store.errors import InputReplaced
+from state_store.layout import Lake
+from tests.support.invariants import assert_correct
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TEXT = """
+CREATE STREAM sales (shop VARCHAR KEY, qty INT) WITH (PARTITIONS = 1);
+CREATE TABLE by_shop AS SELECT shop, SUM(qty) AS total, MAX(qty) AS most FROM sales GROUP BY shop;
+CREATE TABLE per_total AS SELECT total, COUNT(*) AS shops FROM by_shop GROUP BY total;
+"""
+
+
+@pytest.fixture
+def shops(settings: Settings, spark: SparkSession) -> Interpreter:
+    """Two epochs of a stream and two views, one over the other."""
+    interpreter = Interpreter(settings, "shops")
+    list(interpreter.run(TEXT))
+    for first in (1, 3):
+        sell(interpreter, [("a", first), ("b", first), ("c", first + 1)])
+        drain(settings, "shops", spark)
+    return interpreter
+
+
+def sell(interpreter: Interpreter, sales: list[tuple[str, int]]) -> None:
+    source = interpreter.catalog.get("sales")
+    assert isinstance(source, Source)
+    rows = [{"shop": shop, "qty": qty} for shop, qty in sales]
+    insert_rows(source, rows, interpreter.settings, interpreter.lake)
+
+
+def delete_rows(lake: Lake) -> None:
+    """By another tool."""
+    DeltaTable(lake.table("by_shop")).delete("shop = 'b'")
+
+
+def lose_a_data_file(lake: Lake) -> None:
+    (folder,) = lake.table("by_shop").glob("epoch-000000002-*")
+    shutil.rmtree(folder)
+
+
+def lose_the_table(lake: Lake) -> None:
+    shutil.rmtree(lake.table("by_shop"))
+
+
+def tear_a_commit(lake: Lake) -> None:
+    file = log.commit_file(lake.table("by_shop"), 2)
+    file.write_bytes(file.read_bytes()[:-40])
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "mended"),
+    [
+        (delete_rows, "store.foreign_write", ("rebuild", "delta")),
+        (lose_a_data_file, "store.version_gone", ("full", "rebuild")),
+        (lose_the_table, None, ("rebuild", "rebuild")),
+        (tear_a_commit, "store.corrupt", ("full", "rebuild")),
+    ],
+)
+def test_a_damaged_view_is_rebuilt(
+    shops: Interpreter, spark: SparkSession, damage: Callable[[Lake], None], code: str | None, mended: tuple[str, str]
+) -> None:
+    damage(shops.lake)
+    sell(shops, [("b", 9), ("d", 1)])
+    with pytest.raises(ViewsStopped) as stopped:
+        drain(shops.settings, "shops", spark)
+    if code is not None:
+        assert code in str(stopped.value.failures["by_shop"])
+        assert "strandline rebuild by_shop" in str(stopped.value.failures["by_shop"])
+    done = rebuild(shops.settings, "by_shop", spark)
+    assert done.stages[0].mode == mended[0]
+    assert modes(shops.lake) == mended
+    sell(shops, [("a", 1)])
+    drain(shops.settings, "shops", spark)
+    assert rows(shops.lake.table("by_shop")) == {("a", 5, 3), ("b", 13, 9), ("c", 6, 4), ("d", 1, 1)}
+    assert rows(shops.lake.table("per_total")) == {(5, 1), (13, 1), (6, 1), (1, 1)}
+
+
+def test_an_event_log_that_lost_commits_is_read_again_from_its_topic(shops: Interpreter, spark: SparkSession) -> None:
+    """The version that was lost comes back with other records: the views must not take it for the one they know."""
+    log.commit_file(shops.lake.table("sales"), 2).unlink()
+    sell(shops, [("a", 100)])
+    with pytest.raises(ViewsStopped) as stopped:
+        drain(shops.settings, "shops", spark)
+    assert isinstance(stopped.value.failures["by_shop"], InputReplaced)
+    with pytest.raises(ViewsStopped, match="another commit now"):
+        drain(shops.settings, "shops", spark)
+    done = rebuild(shops.settings, "sales", spark)
+    assert done.aside == ("sales",)
+    assert_correct(shops.lake, "shops")
+    assert rows(shops.lake.table("by_shop")) == {("a", 104, 100), ("b", 4, 3), ("c", 6, 4)}
+
+
+def modes(lake: Lake) -> tuple[str, str]:
+    first, second = (reader.head(lake.table(name)) for name in ("by_shop", "per_total"))
+    assert first is not None
+    assert second is not None
+    return first.record.mode, second.record.mode
+
+
+def rows(path: Path) -> set[tuple[object, ...]]:
+    return {tuple(row.values()) for row in reader.read_rows(path).to_pylist()}
