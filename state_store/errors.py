@@ -13,6 +13,7 @@
     │   ├── VectorMismatch            store.vector_mismatch       retry
     │   ├── NegativeWeight            store.negative_weight       stop
     │   ├── CorruptState              store.corrupt               restore
+    │   ├── DiskFailed                store.disk                  retry
     │   ├── ObjectMissing             store.object_missing        stop
     │   ├── KeyRefused                store.key_refused           stop
     │   ├── StorageDenied             store.storage_denied        stop
@@ -148,6 +149,17 @@ class CorruptState(StoreError):
 
     code = "store.corrupt"
     action = Action.RESTORE
+
+
+class DiskFailed(StoreError):
+    """A local disk is full, broken or read-only. Retry when there is space, or the disk is mended; see `dmesg`.
+
+    Nothing of the write counts, with one exception: when the last flush of a commit fails, the commit stands and may be
+    lost with the power. A writer that starts again reads the head first, so it neither loses nor doubles rows.
+    """
+
+    code = "store.disk"
+    action = Action.RETRY
 
 
 class ObjectMissing(StoreError, FileNotFoundError):

@@ -3,15 +3,20 @@
 A write that fails leaves nothing behind; a process that is killed may leave a hidden `.tmp` file.
 
 `create` is put-if-absent: only one of many processes gets the name, without a lock, so one that dies blocks nobody.
-No folder is made: what was removed is not begun again by a late writer.
+It and `replace` make no folder: what was removed is not begun again by a late writer.
+
+Every write here raises DiskFailed on a full or broken disk, and StorageDenied where this user may not write.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from state_store.disk_errors import disk_errors
+from state_store.errors import StorageDenied
 from state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -22,12 +27,14 @@ def create(path: Path, data: bytes) -> bool:
     """Write a new file; False, and nothing written, when the name is taken."""
     temporary = _temporary(path, data)
     failpoint("before-link")
-    try:
-        os.link(temporary, path)  # unlike a rename, a link fails when the name is taken
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink(missing_ok=True)  # the folder may be gone with it
+    with disk_errors(path):
+        try:
+            os.link(temporary, path)  # unlike a rename, a link fails when the name is taken
+            failpoint("after-link")
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)  # the folder may be gone with it
     sync_folder(path.parent)
     return True
 
@@ -35,17 +42,19 @@ def create(path: Path, data: bytes) -> bool:
 def replace(path: Path, data: bytes) -> None:
     """Write a file, replacing the one of that name: a reader sees the old one or the new one."""
     temporary = _temporary(path, data)
-    try:
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    failpoint("before-rename")
+    with disk_errors(path):
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
     sync_folder(path.parent)
 
 
 def write_new(path: Path, data: bytes) -> None:
     """Write a file that nothing names yet, and flush it; a broken write leaves nothing behind."""
-    with path.open("xb") as file:
+    with disk_errors(path), path.open("xb") as file:
         try:
             file.write(data)
             file.flush()
@@ -58,16 +67,38 @@ def write_new(path: Path, data: bytes) -> None:
 
 def sync_file(path: Path) -> None:
     """Flush to disk what another process, or a library, has written."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with disk_errors(path):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:
     """Flush a folder to disk, so that new and removed names survive a power cut."""
     sync_file(folder)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it unless they are there, outermost first, each flushed before the next.
+
+    So only the name of the innermost folder that is there may be unflushed: whoever made it was killed before that.
+    """
+    with disk_errors(folder):
+        try:
+            os.mkdir(folder)
+        except FileNotFoundError:
+            make_folder(folder.parent)
+            make_folder(folder)  # another process may have been faster
+            return
+        except FileExistsError:
+            if not folder.is_dir():
+                raise
+            with suppress(StorageDenied):  # a folder above the lake, made by another user
+                sync_folder(folder.parent)
+            return
+    sync_folder(folder.parent)
 
 
 def _temporary(path: Path, data: bytes) -> Path:

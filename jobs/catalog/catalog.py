@@ -21,7 +21,7 @@ from jobs.functions.python.declared import calls
 from jobs.model import tables
 from jobs.model.definitions import Definition, Function, Source
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
-from state_store.files import replace, sync_folder
+from state_store.files import make_folder, replace, sync_folder
 from state_store.layout import Lake, safe_name
 
 
@@ -153,7 +153,7 @@ class Catalog(Definitions):
             if function.name not in self.broken_functions:
                 self._check_uncalled(function.name)
             path = self._function_path(function.name)
-            path.parent.mkdir(exist_ok=True)
+            make_folder(path.parent)
             replace(path, to_json(0, function).encode())
             self.reload()
 
@@ -168,8 +168,9 @@ class Catalog(Definitions):
             if name not in self.broken_functions and name not in self.functions:
                 raise UnknownName.among("function", name, self.functions)
             self._check_uncalled(name)
-            self._function_path(name).unlink()
-            sync_folder(self._lake.catalog)
+            path = self._function_path(name)
+            path.unlink()
+            sync_folder(path.parent)
             self.reload()
 
     @contextmanager

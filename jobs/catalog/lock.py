@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from state_store.files import make_folder
+
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Hold the lock of the catalog in `directory`, which is made when it is not there."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory)
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
     from jobs.model.relation import Relation
     from jobs.serve.resolve import Resolved
+    from state_store.delta.statistics import Predicate
 
-_WHOLE = (BaseType.INT, BaseType.BIGINT)
+_BITS = {BaseType.INT: 32, BaseType.BIGINT: 64}
 
 
-def key_predicate(resolved: Resolved) -> str | None:
+def key_predicate(resolved: Resolved) -> Predicate | None:
     """A condition that every row of the answer meets, for the reader of the only table; None when there is none.
 
     It holds the terms `column = constant` and `column IN (constants)` of WHERE, joined with AND, over whole numbers and
@@ -30,8 +31,10 @@ def key_predicate(resolved: Resolved) -> str | None:
     if relation is None or where is None:
         return None
     conditions = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
-    parts = [part for part in (_comparison(node, relation) for node in conditions) if part]
-    return " AND ".join(parts) or None
+    found: dict[str, list[Any]] = {}
+    for name, values in filter(None, (_comparison(node, relation) for node in conditions)):
+        found[name] = [value for value in values if name not in found or value in found[name]]
+    return found or None
 
 
 def row_by_row(resolved: Resolved) -> bool:
@@ -69,23 +72,21 @@ def _only_relation(resolved: Resolved) -> Relation | None:
     return resolved.relations[tables[0].name] if len(tables) == 1 else None
 
 
-def _comparison(node: exp.Expr, relation: Relation) -> str | None:
+def _comparison(node: exp.Expr, relation: Relation) -> tuple[str, list[Any]] | None:
     node = node.unnest()
     column, constants = node.this, node.expressions if isinstance(node, exp.In) else [node.args.get("expression")]
     if not isinstance(node, exp.EQ | exp.In) or not isinstance(column, exp.Column) or not constants:
         return None
     base = relation.type_of(column.name).base
     values = [_constant(constant, base) for constant in constants]
-    if None in values:
-        return None
-    name = column.name.replace('"', '""')
-    return f'"{name}" IN ({", ".join(value for value in values if value)})'
+    return None if None in values else (column.name, values)
 
 
-def _constant(node: exp.Expr | None, base: BaseType) -> str | None:
-    """A literal of the column's own type, as text of the reader's SQL."""
+def _constant(node: exp.Expr | None, base: BaseType) -> int | str | None:
+    """The value of a literal of the column's own type; None for any other."""
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string:
-        return "'" + node.name.replace("'", "''") + "'" if base is BaseType.VARCHAR else None
-    return node.name if base in _WHOLE and node.is_int else None
+        return node.name if base is BaseType.VARCHAR else None
+    within = base in _BITS and node.is_int and int(node.name) < 1 << (_BITS[base] - 1)
+    return int(node.name) if within else None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobs.model.relation import Relation
+    from state_store.delta.statistics import Predicate
     from state_store.layout import Lake
 
 
@@ -21,7 +22,7 @@ def version_of(relation: Relation, lake: Lake) -> int | None:
     return head.version if head else None
 
 
-def rows(relation: Relation, columns: Sequence[str], lake: Lake, predicate: str | None = None) -> pa.Table:
+def rows(relation: Relation, columns: Sequence[str], lake: Lake, predicate: Predicate | None = None) -> pa.Table:
     """The newest version's rows that meet the predicate, with these columns (see `state_store.delta.reader.scan`)."""
     version = version_of(relation, lake)
     if version is None:

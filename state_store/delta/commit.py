@@ -5,8 +5,8 @@
     record (vector, digest, …) ─────┘
 
 The entry is the commit: until its file has its name nothing of the epoch is seen, and afterwards all of it. Data,
-vectors and folders are flushed to disk before, the entry and its folder with it: a commit that was reported survives a
-power cut.
+vectors, their folders and the versions before are flushed to disk before, the entry and its folder with it: a commit
+that was reported survives a power cut, and no version stands on one that does not.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from state_store.commits import Head
 from state_store.delta import log
 from state_store.delta.deletion_vectors import deleted_rows, write_vectors
 from state_store.delta.entry import rebuild_hint
-from state_store.delta.log_upkeep import make_checkpoint
+from state_store.delta.log_upkeep import flush_log, make_checkpoint
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.statistics import loosened, row_count
-from state_store.errors import CommitConflict, CorruptState
+from state_store.errors import CommitConflict, CorruptState, DiskFailed
 from state_store.failpoints import failpoint
+from state_store.files import sync_folder
 from state_store.tablespec import CHECKPOINT_INTERVAL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pyroaring import BitMap64
@@ -60,6 +61,7 @@ def commit(path: Path, head: Head, record: CommitRecord, rows: Rows) -> Head:
     Raises:
         CommitConflict: another writer made that version. Nothing of this one is left.
         CorruptState: a row that goes is not there, or the log is broken.
+        DiskFailed: the disk is full or broken. If it failed at the very last flush, the version stands.
     """
     version = head.version + 1
     with _Files(rows.staged) as files:
@@ -68,17 +70,31 @@ def commit(path: Path, head: Head, record: CommitRecord, rows: Rows) -> Head:
         actions = [log.commit_info("WRITE", made), _transaction(path, made)]
         if rows.staged is not None:
             actions += rows.staged.flushed()
+            failpoint("after-data-flush")
         if before is not None and rows.retracted:
             actions += _retracted(path, before, rows.retracted, files)
+            failpoint("after-vectors")
+        if rows.staged is not None or files.vectors is not None:
+            sync_folder(path)
+        flush_log(path)
         failpoint("before-log-entry")
-    # From here on the files may be named: what goes wrong leaves them alone, and clean-up finds out.
-    if not log.write_commit(path, version, actions):
+    if not _entered(path, version, actions, files):
         files.discard()
         raise conflict(path, head)
     failpoint("after-log-entry")
     if version % CHECKPOINT_INTERVAL == 0:
         make_checkpoint(path, version)
     return Head(version, made)
+
+
+def _entered(path: Path, version: int, actions: Sequence[Action], files: _Files) -> bool:
+    """Write the entry. What goes wrong leaves the files alone if it may name them; then clean-up finds out."""
+    try:
+        return log.write_commit(path, version, actions)
+    except DiskFailed:
+        if not log.commit_file(path, version).exists():
+            files.discard()
+        raise
 
 
 class _Files:

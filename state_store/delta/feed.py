@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
+from state_store.delta.data_files import reading, verify
 from state_store.delta.deletion_vectors import deleted_rows
+from state_store.delta.rows import PARQUET
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
@@ -42,17 +44,18 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
     """The changelog of one commit, not consolidated.
 
     Raises:
-        VersionGone: a deletion vector is gone. Missing data files raise FileNotFoundError.
-        CorruptState: a deletion vector is broken. Broken data files raise ArrowInvalid or OSError.
+        VersionGone: a data file or a deletion vector is gone.
+        CorruptState: one of them is broken.
     """
     parts = [visible.append(pa.field(WEIGHT, pa.int64())).empty_table()]
-    if commit.change_files:
-        parts += [_listed(file, visible) for file in commit.change_files]
-    else:
-        before = {file.path: file for file in commit.removed}
-        after = {file.path: file for file in commit.added}
-        for path in before | after:
-            parts += _compared(table, path, before.get(path), after.get(path), visible)
+    before = {file.path: file for file in commit.removed}
+    after = {file.path: file for file in commit.added}
+    with reading(table):
+        if commit.change_files:
+            parts += [_listed(file, visible) for file in commit.change_files]
+        else:
+            for path in before | after:
+                parts += _compared(table, before.get(path), after.get(path), visible)
     changes = pa.concat_tables(parts)
     stamp = pa.scalar(commit.timestamp * 1000, pa.timestamp("us", "UTC"))
     columns = {
@@ -64,12 +67,6 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=changelog_schema(visible))
 
 
-def rows_of(table: Path, file: DataFile, visible: pa.Schema) -> pa.Table:
-    """The rows of one data file that are not deleted; errors as of `changes_of`."""
-    rows = _rows(file.path, visible)
-    return rows.filter(pa.array(_present(table, file, rows.num_rows)))
-
-
 def _listed(file: Path, visible: pa.Schema) -> pa.Table:
     rows = _rows(file, visible.append(pa.field(_CHANGE_TYPE, pa.string())))
     inserted = pc.is_in(rows[_CHANGE_TYPE], value_set=pa.array(_INSERTIONS))
@@ -77,11 +74,12 @@ def _listed(file: Path, visible: pa.Schema) -> pa.Table:
     return rows.drop_columns([_CHANGE_TYPE]).append_column(WEIGHT, weights)
 
 
-def _compared(
-    table: Path, path: Path, before: DataFile | None, after: DataFile | None, visible: pa.Schema
-) -> list[pa.Table]:
+def _compared(table: Path, before: DataFile | None, after: DataFile | None, visible: pa.Schema) -> list[pa.Table]:
     """The changes of one file: rows present before the commit but not after it, and the reverse."""
-    rows = _rows(path, visible)
+    file = after or before
+    assert file is not None
+    verify(table, file.path, file.checksum)
+    rows = _rows(file.path, visible)
     was, is_now = (_present(table, file, rows.num_rows) for file in (before, after))
     parts = []
     for mask, weight in ((was & ~is_now, -1), (is_now & ~was, 1)):
@@ -105,8 +103,4 @@ def _present(table: Path, file: DataFile | None, rows: int) -> NDArray[np.bool_]
 
 def _rows(file: Path, schema: pa.Schema) -> pa.Table:
     """The rows of one data file in their order; a column newer than the file is NULL."""
-    # The checksums of Parquet's pages are not verified by default.
-    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    return ds.dataset(
-        file, schema=schema, format=ds.ParquetFileFormat(default_fragment_scan_options=options)
-    ).to_table()
+    return ds.dataset(file, schema=schema, format=PARQUET).to_table()

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from state_store.checksum import EMPTY, intact, sealed
+from state_store.failpoints import failpoint
 from state_store.files import replace
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def write_hint(file: Path, version: int, *, actions: int, size: int, files: int)
     """
     about = {"version": version, "size": actions, "sizeInBytes": size, "numOfAddFiles": files}
     text = json.dumps({**about, "tags": {"checksum": f"strandline-crc32:{EMPTY}"}})
+    failpoint("before-hint")
     replace(file, sealed(text.encode(), _CHECKSUM))
 
 

@@ -21,8 +21,10 @@ from urllib.parse import unquote
 from state_store.commits import REBUILD
 from state_store.delta.entry import ENGINE, Action, decode, encode
 from state_store.delta.hint import hinted_version
+from state_store.delta.staging import stated_checksum
 from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
-from state_store.files import create
+from state_store.failpoints import failpoint
+from state_store.files import create, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,10 +38,11 @@ _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 @dataclass(frozen=True)
 class DataFile:
-    """The absolute path of a data file, and the `deletionVector` of its deleted rows."""
+    """The absolute path of a data file, the `deletionVector` of its deleted rows, and its CRC-32 if it is known."""
 
     path: Path
     deletion_vector: Mapping[str, Any] | None = None
+    checksum: str | None = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,8 @@ def create_table(path: Path, schema_json: str, properties: Mapping[str, str], re
         "configuration": dict(properties),
         "createdTime": now_ms(),
     }
-    (path / _LOG).mkdir(parents=True, exist_ok=True)
+    make_folder(path / _LOG)
+    failpoint("after-table-folder")
     return write_commit(path, 0, [commit_info("CREATE TABLE", record), {"protocol": protocol}, {"metaData": metadata}])
 
 
@@ -235,7 +239,8 @@ def _commit(path: Path, version: int, actions: list[Action], record: CommitRecor
             body = action.get(name)
             # A file that lists changes has the mark as well, always false: it is no data of the table.
             if body and (name == "cdc" or body.get("dataChange", True)):
-                found.append(DataFile(inside(path, body["path"]), body.get("deletionVector")))
+                file = inside(path, body["path"])
+                found.append(DataFile(file, body.get("deletionVector"), stated_checksum(body)))
     return Commit(
         version=version,
         timestamp=int(info.get("timestamp", 0)),

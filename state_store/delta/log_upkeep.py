@@ -1,4 +1,4 @@
-"""Upkeep of the log: a checkpoint every now and then, so that opening a table costs the same at any age."""
+"""Upkeep of the log: its names flushed before more is built on them, and checkpoints, so that opening stays cheap."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from state_store.delta.checkpoint import as_rows, removed_actions, write_checkpo
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import StoreError
 from state_store.failpoints import failpoint
+from state_store.files import sync_folder
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
 
 if TYPE_CHECKING:
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("strandline.store")
 
 _HORIZON_MS: Final = RECOVERY_HORIZON_DAYS * 86_400_000
+
+
+def flush_log(path: Path) -> None:
+    """Flush the names in the log of a table: the versions that were seen in it survive a power cut.
+
+    A writer that was killed, or is not done yet, may have given a version its name without flushing it. So what builds
+    on a version flushes it first: the next version of the table, and a commit that names it in its vector.
+    """
+    sync_folder(log.commit_file(path, 0).parent)
 
 
 def make_checkpoint(path: Path, version: int) -> None:

@@ -5,24 +5,26 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from state_store import changelog
 from state_store.columns import STATE
 from state_store.commits import CommitRecord, Head, TableVersion
-from state_store.delta import feed, log
+from state_store.delta import log
+from state_store.delta.entry import rebuild_hint
 from state_store.delta.snapshot import read_snapshot
 from state_store.digest import Digest, digest_of_table
-from state_store.errors import CorruptState, StoreError, VersionGone
+from state_store.errors import CorruptState, VersionGone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
-    from deltalake import DeltaTable
+
+    from state_store.delta.snapshot import Snapshot
+    from state_store.delta.statistics import Predicate
 
 
 def head(path: Path) -> Head | None:
@@ -59,16 +61,15 @@ def standing(path: Path) -> Head | None:
 
     What a rebuild starts from; None when there is no table. Raises CorruptState, VersionGone: the rows cannot be read.
     """
+    from state_store.delta.rows import Wanted, rows_of
+
     newest = log.newest_version(path)
     if newest is None:
         return None
-    record = _record_at(path, newest, ours=False)
-    visible, digest = schema(path, newest), Digest()
-    for body in read_snapshot(path, newest).files.values():
-        file = log.DataFile(log.inside(path, body["path"]), body.get("deletionVector"))
-        with _typed(path):
-            digest += digest_of_table(feed.rows_of(path, file, visible).to_batches())
-    return Head(newest, replace(record, digest=str(digest)))
+    record, snapshot = _record_at(path, newest, ours=False), _open(path, newest)
+    stored = _stored(snapshot)
+    rows = rows_of(path, snapshot, Wanted(stored, tuple(_visible(stored).names), {}))
+    return Head(newest, replace(record, digest=str(digest_of_table(rows))))
 
 
 def _record_at(path: Path, version: int, *, ours: bool = True) -> CommitRecord:
@@ -95,44 +96,44 @@ def schema(path: Path, version: int | None = None) -> pa.Schema:
     Raises:
         TableMissing, VersionGone, CorruptState.
     """
-    full = _full_schema(_open(path, version))
-    return full.remove(full.get_field_index(STATE)) if STATE in full.names else full
+    return _visible(_stored(_open(path, version)))
 
 
 def scan(
-    path: Path, version: int | None = None, columns: Sequence[str] | None = None, predicate: str | None = None
+    path: Path, version: int | None = None, columns: Sequence[str] | None = None, predicate: Predicate | None = None
 ) -> pa.RecordBatchReader:
-    """The rows of one version, as record record_batches.
+    """The rows of one version, as record batches.
+
+    A scan of all visible columns and rows adds up their digest on the way and compares it with the record's at the
+    end. Of any other scan, the files are known to be as they were written, and so are log and deletion vectors.
 
     Args:
         version: default: the newest.
         columns: default: the visible ones.
-        predicate: a condition in DataFusion's SQL, column names as they are (case matters).
+        predicate: {column: the values it may have}, integers or text; a row that is returned meets all of it.
 
     Raises:
         TableMissing: there is no table.
         VersionGone: the version, or a file of it, is not there (also while rows are read).
-        CorruptState: a file is broken (also while rows are read).
+        CorruptState: a file is broken (also while rows are read), or the rows are not those that were committed.
     """
     import pyarrow as pa
 
-    table = _open(path, version)
-    full = _full_schema(table)
-    names = list(columns) if columns is not None else [name for name in full.names if name != STATE]
-    target = pa.schema([full.field(name) for name in names])
-    with _typed(path):
-        record_batches = table.scan(columns=names, predicate=predicate)
+    from state_store.delta.rows import Wanted, rows_of
 
-    def converted() -> Iterator[pa.RecordBatch]:
-        with _typed(path):
-            for record_batch in pa.RecordBatchReader.from_stream(record_batches):
-                yield record_batch.cast(target)
-
-    return pa.RecordBatchReader.from_batches(target, converted())
+    snapshot = _open(path, version)
+    stored = _stored(snapshot)
+    visible = _visible(stored).names
+    names = visible if columns is None else columns
+    wanted = Wanted(stored, tuple(names), predicate or {})
+    batches = rows_of(path, snapshot, wanted)
+    if predicate is None and set(visible) <= set(names):
+        batches = _compared(path, snapshot.version, batches, visible)
+    return pa.RecordBatchReader.from_batches(wanted.target, batches)
 
 
 def read_rows(
-    path: Path, version: int | None = None, columns: Sequence[str] | None = None, predicate: str | None = None
+    path: Path, version: int | None = None, columns: Sequence[str] | None = None, predicate: Predicate | None = None
 ) -> pa.Table:
     """The rows of one version at once; arguments and errors as of `scan`."""
     return scan(path, version, columns, predicate).read_all()
@@ -155,6 +156,8 @@ def read_changes(path: Path, after: int | None = None, upto: int | None = None) 
     """
     import pyarrow as pa
 
+    from state_store.delta import feed
+
     newest = log.newest_version(path)
     if newest is None:
         raise log.missing(path)
@@ -162,8 +165,7 @@ def read_changes(path: Path, after: int | None = None, upto: int | None = None) 
     if last > newest:
         raise _not_yet(path, last, newest)
     visible = schema(path, last)
-    with _typed(path):
-        parts = [feed.changes_of(path, commit, visible) for commit in log.read_history(path, first - 1, last)]
+    parts = [feed.changes_of(path, commit, visible) for commit in log.read_history(path, first - 1, last)]
     return changelog.consolidate(pa.concat_tables([feed.changelog_schema(visible).empty_table(), *parts]))
 
 
@@ -173,50 +175,45 @@ def size_bytes(path: Path, version: int | None = None) -> int:
     Raises:
         TableMissing, VersionGone, CorruptState.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    files = pa.table(_open(path, version).get_add_actions(flatten=True))
-    return int(pc.sum(files["size_bytes"]).as_py() or 0)
+    return sum(int(body["size"]) for body in _open(path, version).files.values())
 
 
-def _full_schema(table: DeltaTable) -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema(table.schema())
-
-
-def _open(path: Path, version: int | None) -> DeltaTable:
-    from deltalake import DeltaTable
-
+def _open(path: Path, version: int | None) -> Snapshot:
     newest = log.newest_version(path)
     if newest is None:
         raise log.missing(path)
     if version is not None and version > newest:
         raise _not_yet(path, version, newest)
-    with _typed(path):
-        return DeltaTable(path, version=version)
+    return read_snapshot(path, newest if version is None else version)
+
+
+def _stored(snapshot: Snapshot) -> pa.Schema:
+    from state_store.delta.schema import arrow_schema
+
+    return arrow_schema(snapshot.metadata["schemaString"])
+
+
+def _visible(stored: pa.Schema) -> pa.Schema:
+    return stored.remove(stored.get_field_index(STATE)) if STATE in stored.names else stored
+
+
+def _compared(
+    path: Path, version: int, batches: Iterator[pa.RecordBatch], visible: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The batches; at their end, an error when their digest is not the one that the record of the version states."""
+    record = _record_at(path, version)
+    total = Digest()
+    for batch in batches:
+        total += digest_of_table([batch.select(visible)])
+        yield batch
+    # A record of format 1 has no checksum of its own, so a difference would not say which of the two is wrong.
+    if record.sealed and total != Digest.parse(record.digest):
+        raise CorruptState(
+            f"the rows of '{path.name}' are not those that were committed",
+            where=f"{path}, version {version}",
+            hint=rebuild_hint(path.name),
+        )
 
 
 def _not_yet(path: Path, version: int, newest: int) -> VersionGone:
     return VersionGone(f"version {version} of '{path.name}' is not there yet; the newest is {newest}", where=str(path))
-
-
-@contextmanager
-def _typed(path: Path) -> Iterator[None]:
-    """Turns errors of the Delta reader into ours. Only its messages tell missing files from broken ones."""
-    try:
-        yield
-    except StoreError:
-        raise
-    except Exception as error:  # its errors have no common base narrower than this
-        text = str(error).split("\n")[0]
-        lower = str(error).lower()
-        gone = isinstance(error, FileNotFoundError) or "no such file" in lower or "not found" in lower
-        if gone or "logsegment" in lower:
-            raise VersionGone(
-                f"files of '{path.name}' are gone: {text}", where=str(path), hint="read the table anew, or restore it"
-            ) from error
-        raise CorruptState(
-            f"'{path.name}' does not read back: {text}", where=str(path), hint="restore the table from history"
-        ) from error

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from state_store.delta.statistics import statistics
+from state_store.disk_errors import disk_errors
 from state_store.errors import CorruptState
+from state_store.failpoints import failpoint
 from state_store.files import sync_file, sync_folder
 
 if TYPE_CHECKING:
@@ -48,7 +50,10 @@ class Staged:
     totals: Mapping[str, Any] = field(default_factory=dict)
 
     def flushed(self) -> list[Action]:
-        """Flush the files and their folders to disk; the actions that add them. A file without rows is left out."""
+        """Flush the files and their folder to disk; the actions that add them. A file without rows is left out.
+
+        The name of the folder is flushed with the table's, by the commit.
+        """
         import pyarrow.parquet as pq
 
         actions: list[Action] = []
@@ -58,7 +63,6 @@ class Staged:
                 sync_file(file)
                 actions.append({"add": self._added(file, statistics(footer, self.indexed))})
         sync_folder(self.folder)
-        sync_folder(self.table)
         return actions
 
     def discard(self) -> None:
@@ -107,13 +111,15 @@ def stage_rows(rows: pa.Table, table: Path, epoch: int, indexed: Sequence[str] =
     import pyarrow.parquet as pq
 
     folder = _folder(table, epoch)
-    folder.mkdir()
-    try:
-        # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
-        pq.write_table(rows, folder / "part-0.parquet", write_page_checksum=True, coerce_timestamps="us")
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    with disk_errors(folder):
+        folder.mkdir()
+        try:
+            # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
+            pq.write_table(rows, folder / "part-0.parquet", write_page_checksum=True, coerce_timestamps="us")
+            failpoint("after-staging")
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
     return Staged(table, folder, tuple(indexed))
 
 
@@ -128,6 +134,12 @@ def data_file(table: Path, url: str) -> str:
         return path.relative_to(table.absolute()).as_posix()
     except ValueError:
         raise CorruptState(f"'{url}' is no file of '{table.name}'", where=str(table)) from None
+
+
+def stated_checksum(body: Mapping[str, Any]) -> str | None:
+    """The checksum that an `add` or `remove` action states; None for the file of another tool."""
+    found = (body.get("tags") or {}).get(CHECKSUM_TAG)
+    return None if found is None else str(found)
 
 
 def checksum(file: Path) -> str:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection, Mapping
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow.parquet as pq
 
 # A bound must be the value itself, so a long one is left out: it would make every log entry as long.
 _LONGEST_TEXT: Final = 128
 _MILLISECOND: Final = timedelta(milliseconds=1)
+
+Predicate = Mapping[str, Collection[int] | Collection[str]]
+"""{column: the values it may have}, all of one type; joined with AND."""
 
 
 def statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> str:
@@ -55,6 +59,22 @@ def row_count(action: Mapping[str, Any]) -> int:
         return int(json.loads(action["stats"])["numRecords"])
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptState(f"the log does not say how many rows '{action.get('path')}' has") from error
+
+
+def may_hold(action: Mapping[str, Any], predicate: Predicate) -> bool:
+    """False if by its statistics no row of a data file meets the predicate. Those that do not read exclude nothing."""
+    if not predicate or not action.get("stats"):
+        return True
+    try:
+        stats = json.loads(action["stats"])
+        lows, highs = stats.get("minValues", {}), stats.get("maxValues", {})
+        for name, values in predicate.items():
+            low, high = lows.get(name), highs.get(name)
+            if low is not None and high is not None and not any(low <= value <= high for value in values):
+                return False
+    except (ValueError, TypeError, AttributeError):
+        return True
+    return True
 
 
 def loosened(stats: str) -> str:

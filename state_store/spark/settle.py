@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
 from state_store.digest import Digest
+from state_store.errors import CorruptState
 from state_store.spark.row_hash import lanes, same
 from state_store.spark.rows import RUN
 from state_store.tablespec import TableSpec, quoted
@@ -56,7 +57,11 @@ class Changes:
 
 @contextmanager
 def measured(settled: DataFrame, spec: TableSpec, schema: StructType) -> Iterator[Changes]:
-    """Compute `settled` once, keep it for the duration of the block, and count its changes: one Spark job."""
+    """Compute `settled` once, keep it for the duration of the block, and count its changes: one Spark job.
+
+    Raises:
+        CorruptState: a stored row is replaced twice, or its place is not known; the rule is wrong.
+    """
     ours = not settled.is_cached
     kept = settled.persist() if ours else settled
     try:
@@ -77,6 +82,7 @@ def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
     changed = (exists | had) & ~(exists & had & visible_equal & equal.get(STATE, F.lit(True)))
     replaced = had & changed
     totals = {
+        "replaced": replaced,
         "written": exists & changed,
         "inserted": exists & ~(had & visible_equal),
         "deleted": had & ~(exists & visible_equal),
@@ -90,11 +96,16 @@ def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
     grouped = kept.groupBy(file, F.bitmap_bucket_number(place).alias("run"))
     parts = grouped.agg(F.bitmap_construct_agg(F.bitmap_bit_position(place)).alias("places"), *sums).collect()
     row = {name: sum(part[name] or 0 for part in parts) for name in [*totals, *_lane_names("new"), *_lane_names("old")]}
+    retracted = _positions(parts)
+    if sum(map(len, retracted.values())) != row["replaced"]:
+        raise CorruptState(
+            f"rows of '{spec.name}' cannot be told apart: a key was settled twice, or a stored row has no place"
+        )
     deleted = lane_digest(row, "old", row["deleted"])
     return Changes(
         rows=kept.where(changed & exists).select(*_stored(schema)),
         written=row["written"],
-        retracted=_positions(parts),
+        retracted=retracted,
         inserted=row["inserted"],
         deleted=row["deleted"],
         digest=lane_digest(row, "new", row["inserted"]) + Digest(-deleted.first, -deleted.second, -deleted.count),

@@ -118,7 +118,7 @@ class DiskStorage(Storage):
     def make_folder(self, folder: str) -> None:
         path = self._root / checked_folder(folder)
         with _typed(path):
-            _make(path)
+            files.make_folder(path)
 
     def url(self, key: str) -> str:
         return str(self._root / checked_folder(key))
@@ -151,19 +151,6 @@ class DiskStorage(Storage):
 
 def _etag(data: bytes) -> str:
     return xxhash.xxh3_128_hexdigest(data)
-
-
-def _make(folder: Path) -> None:
-    """Make a folder, outermost first, and flush each name: a commit in it must not be lost with the folder."""
-    if folder.is_dir():
-        return
-    _make(folder.parent)
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        if not folder.is_dir():
-            raise
-    files.sync_folder(folder.parent)
 
 
 @contextmanager

@@ -10,11 +10,11 @@ import pytest
 from state_store.commits import CommitRecord, Head, TableVersion
 from state_store.delta import reader
 from state_store.digest import digest_of_table
-from state_store.errors import TableMissing
+from state_store.errors import CorruptState, TableMissing
 from state_store.layout import Lake
 from state_store.spark.table import Table
 from state_store.tablespec import TableSpec
-from tests.spark.table_model import SPEC, Model, placed
+from tests.spark.table_model import SPEC, Model, placed, settled_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,6 +94,13 @@ def test_only_the_rows_that_change_are_written(model: Model) -> None:
     model.apply(changed)
     feed = model.table.changes(model.head.version - 1, model.head.version)
     assert [(r["k"], r["v"], r["__weight"]) for r in feed.orderBy("__weight").collect()] == [("b", 2, -1), ("b", 22, 1)]
+
+
+def test_a_row_cannot_be_replaced_twice(model: Model) -> None:
+    settled = settled_frame(model.table, {(1, "a"): (model.rows[1, "a"], (7, None, 1))})
+    with pytest.raises(CorruptState, match="settled twice"):
+        model.table.apply(settled.unionAll(settled), CommitRecord(epoch=2))
+    assert model.table.head() == model.head
 
 
 def test_a_change_of_state_alone_is_stored_and_not_seen(model: Model) -> None:

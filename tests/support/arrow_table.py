@@ -21,6 +21,7 @@ from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_rows
 from state_store.digest import Digest, digest_of_table
+from state_store.errors import VectorMismatch
 from state_store.tablespec import TableSpec
 
 Row = dict[str, Any]
@@ -49,6 +50,8 @@ class ArrowTable:
         head = reader.head(self.path)
         assert head is not None
         record = record or replace(head.record, epoch=head.record.epoch + 1)
+        if record.epoch != head.record.epoch + 1:
+            raise VectorMismatch(f"'{self.spec.name}' is at epoch {head.record.epoch}: another writer was faster")
         new = pa.Table.from_pylist(list(rows), self.schema)
         places, old = self._found(head, gone) if gone else ({}, new.slice(0, 0))
         minus = self._digest(old)

@@ -23,6 +23,7 @@ from jobs.ingest.formats import columns, json_text, schemas
 from jobs.ingest.formats.json_format import JsonFormat, from_objects
 from jobs.ingest.formats.registry import NOT_FOUND
 from jobs.model.errors import SourceUnavailable
+from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -113,7 +114,7 @@ class AvroFormat(_Framed):
             return None
         try:
             return self._reader(schema)(payload)
-        except SourceUnavailable:
+        except StrandlineError:
             raise
         # The parser may raise anything when the bytes do not match the schema.
         except Exception as error:

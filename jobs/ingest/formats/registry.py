@@ -3,6 +3,8 @@
     <lake>/registry/ids/<id>.json                    a schema; its id is in every record written with it
     <lake>/registry/subjects/<subject>/<n>.json      {"id": …}: version n of a subject, e.g. `orders-value`
 
+Each file has a CRC-32 of its bytes among its members (`crc`, the first); files without one are read as they are.
+
 Ids and versions are claimed in order by creating their file, which only one process can do. A process that comes
 second reads the first one's file, so equal schemas get one id.
 """
@@ -10,12 +12,15 @@ second reads the first one's file, so equal schemas get one id.
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient, SchemaRegistryError
 
-from state_store.files import create
+from state_store.checksum import EMPTY, intact, sealed
+from state_store.errors import CorruptState
+from state_store.files import create, make_folder
 from state_store.layout import safe_name
 
 if TYPE_CHECKING:
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 NOT_FOUND = 404
+# A schema's own text cannot hold the mark: within JSON its quotes are escaped.
+_CHECKSUM: Final = re.compile(rb'\{"crc": "([0-9a-f]{8})"')
 
 
 def open_registry(settings: Settings, lake: Lake) -> SchemaRegistryClient:
@@ -62,10 +69,10 @@ class LocalRegistry(SchemaRegistryClient):
         except SchemaRegistryError:
             identity = self._claim_id(schema)
         folder = self._subjects / safe_name(subject_name)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         version = 1
-        while not create(_numbered(folder, version), json.dumps({"id": identity}).encode()):
-            if _load(_numbered(folder, version))["id"] == identity:
+        while not create(_numbered(folder, version), _file_bytes({"id": identity})):
+            if _identity(_numbered(folder, version)) == identity:
                 break
             version += 1
         return _registered(subject_name, version, identity, schema)
@@ -90,40 +97,83 @@ class LocalRegistry(SchemaRegistryClient):
         number = versions[-1] if version == "latest" and versions else version
         if number not in versions:
             raise _missing(f"subject {subject_name} has no version {version}")
-        identity = _load(_numbered(self._subjects / safe_name(subject_name), int(number)))["id"]
+        identity = _identity(_numbered(self._subjects / safe_name(subject_name), int(number)))
         return _registered(subject_name, int(number), identity, self.get_schema(identity))
 
     def get_latest_version(self, subject_name: str, *_: object, **__: object) -> RegisteredSchema:
         return self.get_version(subject_name)
 
     def _claim_id(self, schema: Schema) -> int:
-        self._ids.mkdir(parents=True, exist_ok=True)
+        make_folder(self._ids)
         identity = 1
-        while not create(_numbered(self._ids, identity), _text(schema).encode()):
+        while not create(_numbered(self._ids, identity), _file_bytes(_members(schema))):
             if _text(self.get_schema(identity)) == _text(schema):
                 break
             identity += 1
         return identity
 
     def _read_schema(self, identity: int) -> Schema:
+        path = _numbered(self._ids, identity)
         try:
-            return Schema.from_dict(_load(_numbered(self._ids, identity)))
+            members = _load(path)
         except FileNotFoundError:
             raise _missing(f"no schema has the id {identity}") from None
+        if not isinstance(members.get("schema"), str):
+            raise _damaged(path)
+        return Schema.from_dict(members)
 
 
 def _numbered(folder: Path, number: int) -> Path:
     return folder / f"{number:08d}.json"
 
 
+def _file_bytes(members: dict[str, Any]) -> bytes:
+    return sealed(json.dumps({"crc": EMPTY, **members}).encode(), _CHECKSUM)
+
+
 def _load(path: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(path.read_text())
+    """The members of a file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CorruptState: it is not as it was written.
+    """
+    data = path.read_bytes()
+    if _CHECKSUM.match(data) and not intact(data, _CHECKSUM):
+        raise _damaged(path)
+    try:
+        loaded = json.loads(data)
+    except ValueError as error:
+        raise _damaged(path) from error
+    if not isinstance(loaded, dict):
+        raise _damaged(path)
+    loaded.pop("crc", None)
     return loaded
 
 
+def _identity(path: Path) -> int:
+    """The id that a version of a subject has. Raises as `_load`."""
+    found = _load(path).get("id")
+    if not isinstance(found, int):
+        raise _damaged(path)
+    return found
+
+
+def _members(schema: Schema) -> dict[str, Any]:
+    return {"schemaType": schema.schema_type or "AVRO", "schema": schema.schema_str}
+
+
 def _text(schema: Schema) -> str:
-    """A schema as the registry keeps it: equal schemas give equal text."""
-    return json.dumps({"schemaType": schema.schema_type or "AVRO", "schema": schema.schema_str}, sort_keys=True)
+    """A schema as text: equal schemas give equal text."""
+    return json.dumps(_members(schema), sort_keys=True)
+
+
+def _damaged(path: Path) -> CorruptState:
+    return CorruptState(
+        "a file of the schema registry does not read back as it was written",
+        where=str(path),
+        hint="restore the file from a backup of the lake",
+    )
 
 
 def _registered(subject: str, version: int, identity: int, schema: Schema) -> RegisteredSchema:

@@ -20,7 +20,7 @@ from jobs.ingest.logs.record_bytes import decode_into
 from jobs.ingest.logs.segments import Segments
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.failpoints import failpoint
-from state_store.files import create, sync_folder
+from state_store.files import create, make_folder, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,9 +47,8 @@ class LocalLog:
         if self.exists(topic):
             return
         folder = self._lake.topic(topic)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         topic_file.write(folder, topic, partitions)
-        sync_folder(folder.parent)
 
     def exists(self, topic: str) -> bool:
         return (self._lake.topic(topic) / topic_file.NAME).exists()
@@ -132,8 +131,13 @@ class LocalLog:
     def _head(self, described: TopicFile) -> Header:
         """The newest segment's header. Starts from the last one known: the folder is listed only once."""
         name = (described.topic, described.id)
-        self._newest[name] = self._segments(described).newest(self._newest.get(name))
-        return self._newest[name]
+        known = self._newest.get(name)
+        found = self._segments(described).newest(known)
+        if found != known:
+            # Its writer may have been killed before the flush; offsets that commits record must not go with the power.
+            sync_folder(self._lake.topic(described.topic))
+            self._newest[name] = found
+        return found
 
     def _append(self, described: TopicFile, added: Mapping[int, Encoded]) -> Header:
         segments = self._segments(described)

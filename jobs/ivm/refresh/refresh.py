@@ -21,6 +21,7 @@ from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.errors import RowFailed
 from state_store.commits import CommitRecord
+from state_store.delta.log_upkeep import flush_log
 from state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ def _ensured(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> H
 def _run(context: RunContext, heads: Heads, epoch: Epoch) -> StageResult:
     """Compute the epoch and commit it; no commit when no row changes and the vector is not far behind."""
     record, stage = epoch.record, epoch.stage
+    for span in epoch.spans:
+        flush_log(context.lake.table(span.relation.name))
     committed = _committed(context, epoch)
     mode: Mode = "full" if record.mode == "full" else "delta"
     if committed is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from state_store.errors import DiskFailed
 from state_store.files import create, replace
 
 
@@ -51,6 +52,6 @@ def test_a_write_that_fails_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, step, full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(DiskFailed, match="the disk is full"):
         write(path, b"second")
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("a.json", b"first")]

@@ -11,6 +11,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, Schema
 
 from jobs.ingest.formats.registry import LocalRegistry, open_registry
 from jobs.model.settings import RegistrySettings, Settings
+from state_store.errors import CorruptState
 from state_store.layout import Lake
 
 SUBJECT = "orders-value"
@@ -93,6 +94,40 @@ def test_many_processes_agree_on_ids(lake: Lake, tmp_path: Path) -> None:
     assert registry.get_versions(SUBJECT) == list(range(1, 21))
     for name, identity in merged.items():
         assert registry.get_schema(identity).schema_str == avro(name).schema_str
+
+
+@pytest.mark.parametrize("kind", ["ids", "subjects"])
+def test_a_flipped_bit_of_a_file_gives_a_typed_error_or_the_same_answer(lake: Lake, kind: str) -> None:
+    LocalRegistry(lake.registry).register_schema(SUBJECT, avro("a"))
+    (file,) = (lake.registry / kind).rglob("*.json")
+    data, found = file.read_bytes(), 0
+    for bit in range(len(data) * 8):
+        file.write_bytes(bytes(byte ^ (1 << bit % 8 if at == bit // 8 else 0) for at, byte in enumerate(data)))
+        try:
+            assert LocalRegistry(lake.registry).get_latest_version(SUBJECT).schema.schema_str == avro("a").schema_str
+        except CorruptState:
+            found += 1
+    assert found > len(data) * 4
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', '{"schemaType": "AVRO"'])
+def test_a_file_that_holds_no_schema_is_a_typed_error(registry: LocalRegistry, lake: Lake, text: str) -> None:
+    registry.register_schema(SUBJECT, avro("a"))
+    (file,) = lake.registry.glob("ids/*.json")
+    file.write_text(text)
+    with pytest.raises(CorruptState, match="schema registry"):
+        LocalRegistry(lake.registry).get_schema(1)
+
+
+def test_files_without_a_checksum_are_read_and_known_again(lake: Lake) -> None:
+    for folder, text in (
+        ("ids", json.dumps({"schemaType": "AVRO", "schema": avro("a").schema_str})),
+        (f"subjects/{SUBJECT}", '{"id": 1}'),
+    ):
+        (lake.registry / folder).mkdir(parents=True)
+        (lake.registry / folder / f"{1:08d}.json").write_text(text)
+    assert LocalRegistry(lake.registry).register_schema(SUBJECT, avro("a")) == 1
+    assert LocalRegistry(lake.registry).register_schema("other-value", avro("a")) == 1
 
 
 def test_without_a_url_schemas_are_kept_in_the_lake(settings: Settings, lake: Lake) -> None:

@@ -146,7 +146,7 @@ def test_rows_are_pinned_to_a_version_and_state_is_not_shown(table: Path) -> Non
 
 
 def test_columns_and_rows_can_be_chosen_and_state_asked_for(table: Path) -> None:
-    rows = reader.read_rows(table, columns=["__state", "k"], predicate="k = 'a'")
+    rows = reader.read_rows(table, columns=["__state", "k"], predicate={"k": ["a"]})
     assert rows.to_pylist() == [{"__state": {"__n": 1}, "k": "a"}]
     assert rows.schema == pa.schema([SCHEMA.field("__state"), SCHEMA.field("k")])
 
@@ -193,7 +193,9 @@ def test_changes_are_the_visible_rows_with_weights_old_before_new(table: Path) -
 
 def test_a_commit_that_changes_only_state_brings_no_change(table: Path) -> None:
     _update(table, 2, {"x": 1}, 99)
-    assert reader.read_rows(table, columns=["__state"], predicate="k = 'a'").to_pylist() == [{"__state": {"__n": 99}}]
+    assert reader.read_rows(table, columns=["__state"], predicate={"k": ["a"]}).to_pylist() == [
+        {"__state": {"__n": 99}}
+    ]
     assert reader.read_changes(table, 1).num_rows == 0
 
 

@@ -1,0 +1,62 @@
+"""The columns of a table in Arrow form, from the schema in Delta's log (JSON, the same as Spark's)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from state_store.errors import CorruptState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_PLAIN: Final[Mapping[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def arrow_schema(text: str) -> pa.Schema:
+    """The stored columns, from the `schemaString` of a `metaData` action.
+
+    Raises:
+        CorruptState: it is no such text, or has a type that is not known here (VARIANT, INTERVAL).
+    """
+    try:
+        return pa.schema(_fields(json.loads(text)))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptState(f"the schema of a table does not read back: {error}") from error
+
+
+def _fields(struct: Mapping[str, Any]) -> list[pa.Field]:
+    return [pa.field(field["name"], _type(field["type"]), field["nullable"]) for field in struct["fields"]]
+
+
+def _type(found: Any) -> pa.DataType:
+    if isinstance(found, str):
+        decimal = _DECIMAL.fullmatch(found)
+        return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _PLAIN[found]
+    match found["type"]:
+        case "struct":
+            return pa.struct(_fields(found))
+        case "array":
+            return pa.list_(pa.field("element", _type(found["elementType"]), found["containsNull"]))
+        case "map":
+            value = pa.field("value", _type(found["valueType"]), found["valueContainsNull"])
+            return pa.map_(pa.field("key", _type(found["keyType"]), nullable=False), value)
+        case other:
+            raise ValueError(f"unknown type '{other}'")
