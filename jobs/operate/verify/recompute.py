@@ -99,16 +99,23 @@ def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table
     import pyarrow as pa
 
     names = [column.name for column in definition.columns]
-    # A stream that queries insert into has the events of its topic too.
-    predicate = (
-        f"_partition >= {PARTITIONS_EACH}" if isinstance(definition, Source) and definition.kind == "stream" else None
-    )
-    stored = reader.read_rows(table.path, table.version, names, predicate)
+    stored = _stored(table, definition, names)
     computed = pa.concat_tables([part.rename_columns(names) for part in parts])
     wrong = difference(stored, computed, _lasting_key(definition))
     if wrong:
         return failed(f"the rows are not those of its SQL at its vector: {wrong}")
     return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector")
+
+
+def _stored(table: Opened, definition: Source | View, names: list[str]) -> pa.Table:
+    """The rows that the definition's queries give."""
+    import pyarrow.compute as pc
+
+    if isinstance(definition, View) or definition.kind == "table":
+        return reader.read_rows(table.path, table.version, names)
+    # A stream that queries insert into has the events of its topic too.
+    rows = reader.read_rows(table.path, table.version, [*names, "_partition"])
+    return rows.filter(pc.greater_equal(rows["_partition"], PARTITIONS_EACH)).select(names)
 
 
 def _lasting_key(definition: Source | View) -> list[int] | None:
