@@ -1,7 +1,7 @@
-"""The command `strandline`: apply, run, sql, status.
+"""The command `strandline`: apply, run, sql, status, verify.
 
-Standard output holds data; everything else goes to standard error. Exit codes: 0 done, 2 an error that the message
-explains, 130 interrupted by Ctrl-C.
+Standard output holds data; everything else goes to standard error. Exit codes: 0 done, 1 something that was verified is
+broken, 2 an error that the message explains, 130 interrupted by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jobs.serve.results import Result
     from jobs.session.interpreter import Interpreter
 
+BROKEN = 1
 USER_ERROR = 2
 INTERRUPTED = 130
 
@@ -130,6 +131,21 @@ def status(json: Json = False) -> None:
 
     with _exit_codes():
         Output(json).write(all_tables(load_settings()))
+
+
+@app.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="definitions or tables")] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="compute each view's SQL again, by DuckDB")] = False,
+    json: Json = False,
+) -> None:
+    """Check every table against its log, its files, its history and its definition; without names, the whole lake."""
+    from jobs.cli.findings import show
+    from jobs.operate.verify.verify import verify as verify_tables
+
+    with _exit_codes():
+        if not show(verify_tables(load_settings(), names or (), deep=deep), json=json):
+            raise typer.Exit(BROKEN)
 
 
 def main() -> None:

@@ -51,6 +51,11 @@ def version_at(path: Path, version: int) -> TableVersion:
     return Head(version, _record_at(path, version)).at
 
 
+def record_at(path: Path, version: int) -> CommitRecord:
+    """Our newest record at or below a version: what its rows reflect. Raises as `version_at`."""
+    return _record_at(path, version)
+
+
 def standing(path: Path) -> Head | None:
     """The head of a table whoever made its newest commits: our last record, with the digest of the rows as they are.
 

@@ -1,0 +1,119 @@
+"""The checks of event logs: every record of the topic is in the log or among the dead letters, exactly once.
+
+Offsets of the local log have no gaps. Kafka's may: a transaction's markers and its aborted records take offsets too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jobs.ingest.identity import check_same
+from jobs.model import tables
+from jobs.model.columns import PARTITIONS_EACH
+from jobs.model.definitions import Source
+from jobs.model.errors import SourceUnavailable, TopicMissing
+from jobs.operate.verify.findings import counted, failed, passed, skipped
+from state_store.delta import reader
+from state_store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from jobs.ingest.logs.log import Log
+    from jobs.operate.verify.findings import Outcome
+    from jobs.operate.verify.opened import Opened
+    from state_store.layout import Lake
+
+_Offsets = dict[int, Any]
+"""{partition: its offsets, sorted, as an array of int64}"""
+
+
+def check_offsets(table: Opened, source: Source, lake: Lake, log: Log, *, dense: bool) -> Outcome:
+    """No offset stands twice, and none at or above the recorded one; with `dense` none is missing below it.
+
+    Args:
+        table: the event log of the source, or its dead letters, of which alone nothing can be missing.
+        dense: the offsets of the topic have no gaps.
+
+    Raises:
+        VersionGone, CorruptState: the rows do not read.
+    """
+    recorded = {int(name): upto for name, upto in table.record.offsets.get(source.topic, {}).items()}
+    found = _offsets(table.path, table.version)
+    for partition, offsets in found.items():
+        upto = recorded.get(partition, 0)
+        if offsets[-1] >= upto:
+            return failed(f"partition {partition} holds offset {offsets[-1]}, and the record says it ends at {upto}")
+    if table.subject.role == "event log":
+        try:
+            aside = _aside(source, lake, recorded)
+        except StoreError as error:
+            return skipped(f"the dead letters do not read: {error.message}")
+        found = {p: np.sort(np.concatenate([s[p] for s in (found, aside) if p in s])) for p in found | aside}
+    for partition, offsets in found.items():
+        twice = offsets[1:][offsets[1:] == offsets[:-1]]
+        if len(twice):
+            return failed(f"offset {twice[0]} of partition {partition} stands twice")
+    if dense and table.subject.role == "event log":
+        missing = _missing(found, recorded, _begins(log, source.topic))
+        if missing:
+            return failed(f"{missing} is neither in the log nor among the dead letters")
+    return passed(f"{counted(sum(map(len, found.values())), 'record')} of topic '{source.topic}'")
+
+
+def check_topic(table: Opened, source: Source, log: Log) -> Outcome:
+    """The topic is the one that the events were read from.
+
+    Raises:
+        TopicReplaced: it is another one of that name.
+        TopicMissing: it is not there.
+    """
+    wanted = table.record.topics.get(source.topic, "")
+    try:
+        found = log.identity(source.topic).id
+    except SourceUnavailable as error:
+        return skipped(f"the broker does not answer: {error.message}")
+    if not wanted or not found:
+        whose = "the record" if not wanted else f"topic '{source.topic}'"
+        return skipped(f"{whose} has no id")
+    check_same(source.topic, wanted, found)
+    return passed(f"topic '{source.topic}' has id {found} still")
+
+
+def _offsets(path: Path, version: int) -> _Offsets:
+    rows = reader.read_rows(path, version, ["_partition", "_offset"])
+    partitions, offsets = (rows[each].to_numpy() for each in ("_partition", "_offset"))
+    # Rows of the queries that insert into a stream have partitions of their own.
+    chosen = np.unique(partitions[partitions < PARTITIONS_EACH])
+    return {int(each): np.sort(offsets[partitions == each]) for each in chosen}
+
+
+def _aside(source: Source, lake: Lake, recorded: Mapping[int, int]) -> _Offsets:
+    """The dead letters below the event log's offsets: they are written first, so a kill may leave some above."""
+    path = lake.table(tables.dead_letters(source.name))
+    head = reader.head(path)
+    found = _offsets(path, head.version) if head is not None else {}
+    below = {partition: offsets[offsets < recorded.get(partition, 0)] for partition, offsets in found.items()}
+    return {partition: offsets for partition, offsets in below.items() if len(offsets)}
+
+
+def _begins(log: Log, topic: str) -> dict[int, int]:
+    try:
+        return log.begin_offsets(topic)
+    except TopicMissing:  # another check says so
+        return {}
+
+
+def _missing(found: _Offsets, recorded: Mapping[int, int], begins: Mapping[int, int]) -> str:
+    """The first offset that should be there, in words; empty when none is missing."""
+    for partition, upto in recorded.items():
+        offsets = found.get(partition, np.array([], np.int64))
+        # What retention has removed since may have been read before.
+        first = min([begins.get(partition, upto), *offsets[:1].tolist()])
+        if len(offsets) < upto - first:
+            wanted = np.arange(first, upto)
+            return f"offset {np.setdiff1d(wanted, offsets)[0]} of partition {partition}"
+    return ""

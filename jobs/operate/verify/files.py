@@ -1,0 +1,77 @@
+"""The checks of a table's files: each data file and deletion vector that the head names is there, as it was written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.operate.verify.findings import counted, failed, passed, skipped
+from state_store.delta import log
+from state_store.delta.deletion_vectors import deleted_rows, vector_file
+from state_store.delta.staging import CHECKSUM_TAG, checksum
+from state_store.delta.statistics import row_count
+from state_store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from jobs.operate.verify.findings import Outcome
+    from jobs.operate.verify.opened import Opened
+
+
+def check_files(table: Opened) -> Outcome:
+    """Each data file has the size and the CRC-32 that its `add` action says.
+
+    Raises:
+        CorruptState: the log names a file outside the table.
+    """
+    files = {log.inside(table.path, name): body for name, body in table.snapshot.files.items()}
+    faults = {file: fault for file, body in files.items() if (fault := _fault(file, body))}
+    if faults:
+        file, fault = next(iter(faults.items()))
+        what = f"{len(faults)} of {counted(len(files), 'file')} " + ("is" if len(faults) == 1 else "are")
+        return failed(f"{what} not as written: '{file.relative_to(table.path)}' {fault}", file)
+    untold = sum(CHECKSUM_TAG not in (body.get("tags") or {}) for body in files.values())
+    if untold:
+        return skipped(
+            f"{untold} of {counted(len(files), 'file')} have no checksum in the log, as another tool or an earlier "
+            "version wrote them; all are there, of the right size"
+        )
+    size = sum(int(body["size"]) for body in files.values())
+    return passed(f"{counted(len(files), 'file')}, {counted(size, 'byte')}")
+
+
+def check_vectors(table: Opened) -> Outcome:
+    """Each deletion vector has its checksum, its size and its cardinality, and names rows that its file has."""
+    vectors = [(name, body) for name, body in table.snapshot.files.items() if body.get("deletionVector")]
+    for name, body in vectors:
+        descriptor = body["deletionVector"]
+        try:
+            gone = deleted_rows(table.path, descriptor)
+        except StoreError as error:
+            return failed(f"{error.message} (of '{name}')", _place(table.path, descriptor))
+        if gone and "stats" in body and gone.max() >= row_count(body):
+            return failed(f"the vector of '{name}' names a row that it does not have", _place(table.path, descriptor))
+    deleted = sum(int(body["deletionVector"]["cardinality"]) for _, body in vectors)
+    return passed(f"{counted(len(vectors), 'vector')}, {counted(deleted, 'deleted row')}")
+
+
+def _fault(file: Path, body: Mapping[str, Any]) -> str:
+    """What is wrong with a data file; empty when nothing is."""
+    try:
+        size = file.stat().st_size
+        if size != int(body["size"]):
+            return f"has {size} bytes instead of {body['size']}"
+        wanted = (body.get("tags") or {}).get(CHECKSUM_TAG)
+        return "fails its checksum" if wanted is not None and checksum(file) != wanted else ""
+    except FileNotFoundError:
+        return "is not there"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+def _place(path: Path, descriptor: Mapping[str, Any]) -> Path:
+    try:
+        return vector_file(path, descriptor) or path
+    except (ValueError, KeyError, TypeError):
+        return path

@@ -1,0 +1,73 @@
+"""The inputs of a view as they were: the versions that its vector names, and their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from state_store.columns import STATE
+from state_store.delta import reader
+from state_store.digest import digest_of_table
+from state_store.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import pyarrow as pa
+
+    from state_store.commits import TableVersion
+    from state_store.layout import Lake
+
+
+class InputUnreadable(Exception):
+    """An input cannot be read as it was: nothing can be said of what was computed from it. Verify the input."""
+
+
+def versions(vector: Mapping[str, TableVersion], names: Collection[str], lake: Lake) -> dict[str, int]:
+    """{input: the version of it that the rows reflect}, an inner stage standing for what it reads.
+
+    Args:
+        vector: of the rows: {table: its commit}.
+        names: the inputs.
+
+    Raises:
+        InputUnreadable: the record of a stage does not read, or the vector lacks an input.
+    """
+    found = _flat(vector, names, lake)
+    missing = sorted(set(names) - found.keys())
+    if missing:
+        raise InputUnreadable(f"its vector says nothing of '{missing[0]}': not computed from it yet")
+    return found
+
+
+def input_rows(name: str, version: int, lake: Lake, *, state: bool) -> pa.Table:
+    """The visible columns of an input at one version, and `__state` if it is asked for.
+
+    Raises:
+        InputUnreadable: they do not read, or are not the rows that the record of that version speaks of.
+    """
+    path = lake.table(name)
+    try:
+        visible = reader.schema(path, version).names
+        said = reader.record_at(path, version).digest
+        rows = reader.read_rows(path, version, [*visible, STATE] if state else visible)
+    except StoreError as error:
+        raise InputUnreadable(f"'{name}' does not read at version {version}: verify '{name}'") from error
+    if str(digest_of_table(rows.select(visible).to_batches())) != said:
+        raise InputUnreadable(f"the rows of '{name}' at version {version} are not those of its record: verify '{name}'")
+    return rows
+
+
+def _flat(vector: Mapping[str, TableVersion], names: Collection[str], lake: Lake) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, at in vector.items():
+        said = {name: at.version} if name in names else _flat(_vector(name, at.version, lake), names, lake)
+        # A stage whose rows do not change makes no commit, so its vector may be behind: the newest one said counts.
+        found |= {each: max(version, found.get(each, version)) for each, version in said.items()}
+    return found
+
+
+def _vector(name: str, version: int, lake: Lake) -> Mapping[str, TableVersion]:
+    try:
+        return reader.record_at(lake.table(name), version).vector
+    except StoreError as error:
+        raise InputUnreadable(f"its stage '{name}' does not read at version {version}: verify '{name}'") from error

@@ -1,0 +1,52 @@
+"""A table whose log reads: its head, and the files of that version. All its checks look at the same version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from state_store.delta import log, reader
+from state_store.delta.snapshot import read_snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jobs.operate.verify.subjects import Subject
+    from state_store.commits import CommitRecord, Head
+    from state_store.delta.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A table at its head."""
+
+    subject: Subject
+    head: Head
+    snapshot: Snapshot
+
+    @property
+    def path(self) -> Path:
+        return self.subject.path
+
+    @property
+    def version(self) -> int:
+        """The version that is verified."""
+        return self.head.version
+
+    @property
+    def record(self) -> CommitRecord:
+        """The newest record at or below that version."""
+        return self.head.record
+
+
+def opened(subject: Subject) -> Opened:
+    """The table at its head.
+
+    Raises:
+        TableMissing: there is no table.
+        VersionGone, CorruptState, ForeignWrite: the log is broken.
+    """
+    head = reader.head(subject.path)
+    if head is None:
+        raise log.missing(subject.path)
+    return Opened(subject, head, read_snapshot(subject.path, head.version))

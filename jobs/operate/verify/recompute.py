@@ -1,0 +1,125 @@
+"""The check of a view against its SQL, run by DuckDB over its inputs at the versions of its vector.
+
+None of the engine's rules or accumulators is used: `jobs.query.recompute.select` says the whole query as one SELECT.
+Inputs that are views are checked the same way, so by induction everything equals its SQL over the event logs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.engines.engine import engine_of
+from jobs.model.columns import PARTITIONS_EACH
+from jobs.model.definitions import Source, View
+from jobs.operate.verify.difference import difference
+from jobs.operate.verify.findings import counted, failed, passed, skipped
+from jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
+from jobs.operate.verify.queries import frozen, queries
+from jobs.serve.duck import Duck
+from state_store.columns import STATE
+from state_store.delta import reader
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.functions.python.register import Library
+    from jobs.operate.verify.findings import Outcome
+    from jobs.operate.verify.opened import Opened
+    from jobs.operate.verify.queries import Recomputed
+    from jobs.operate.verify.subjects import Subject
+    from state_store.commits import TableVersion
+    from state_store.layout import Lake
+
+
+def has_sql(subject: Subject, catalog: Catalog) -> bool:
+    """True if the table's rows, or some of them, are computed from other tables by the definition of its name."""
+    definition = subject.definition
+    if definition is None or subject.table != definition.name:
+        return False
+    fed = bool(catalog.whole_queries(definition.name))
+    return fed or isinstance(definition, View) or definition.kind == "table"
+
+
+def check_recompute(table: Opened, catalog: Catalog, lake: Lake, functions: Library) -> Outcome:
+    """The rows equal those of the definition's SQL.
+
+    Args:
+        functions: those that users wrote, for the SQL to call.
+
+    Raises:
+        VersionGone, CorruptState: the rows do not read.
+    """
+    definition = table.subject.definition
+    assert definition is not None
+    if not table.record.vector:
+        return skipped("nothing was computed yet: its vector is empty")
+    try:
+        asked = queries(definition, catalog)
+        if any(frozen(each.query) for each in asked if each.query is not None):
+            return skipped("an event joins a table as it was when the event came: its versions do not tell that")
+        parts = [_computed(each, table, lake, functions) for each in asked]
+    except InputUnreadable as error:
+        return skipped(str(error))
+    except StrandlineError as error:
+        return skipped(f"its SQL does not run over its inputs: {error.message}")
+    return _compared(table, definition, parts)
+
+
+def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library) -> pa.Table:
+    """The rows of one query.
+
+    Raises:
+        InputUnreadable: an input is not to be read at the version of the vector, or is broken there.
+        SqlError, RefreshFailed, FunctionRefused: the query does not run.
+    """
+    names = {relation.name for relation in each.relations}
+    at = versions(_own_vector(each, table), names, lake)
+    quoted = engine_of("duckdb").name
+    rows, texts = {}, []
+    for number, relation in enumerate(each.relations):
+        rows[f"__input_{number}"] = input_rows(relation.name, at[relation.name], lake, state=bool(relation.hidden))
+        listed = [quoted(name) for name, _ in relation.columns]
+        listed += [f"{STATE}.{quoted(name)} AS {quoted(name)}" for name, _ in relation.hidden]
+        texts.append(f"{quoted(relation.name)} AS (SELECT {', '.join(listed)} FROM __input_{number})")
+    with Duck(functions) as duck:
+        return duck.query(f"WITH {', '.join(texts)} {each.sql}", rows)
+
+
+def _own_vector(each: Recomputed, table: Opened) -> dict[str, TableVersion]:
+    """The entries of the table's vector that are this query's."""
+    entries = ((entry, table.subject.input_of(entry), at) for entry, at in table.record.vector.items())
+    return {name: at for entry, name, at in entries if entry == f"{each.prefix}{name}"}
+
+
+def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table]) -> Outcome:
+    import pyarrow as pa
+
+    names = [column.name for column in definition.columns]
+    stored = _stored(table, definition, names)
+    computed = pa.concat_tables([part.rename_columns(names) for part in parts])
+    wrong = difference(stored, computed, _lasting_key(definition))
+    if wrong:
+        return failed(f"the rows are not those of its SQL at its vector: {wrong}")
+    return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector")
+
+
+def _stored(table: Opened, definition: Source | View, names: list[str]) -> pa.Table:
+    """The rows that the definition's queries give."""
+    import pyarrow.compute as pc
+
+    if isinstance(definition, View) or definition.kind == "table":
+        return reader.read_rows(table.path, table.version, names)
+    # A stream that queries insert into has the events of its topic too.
+    rows = reader.read_rows(table.path, table.version, [*names, "_partition"])
+    return rows.filter(pc.greater_equal(rows["_partition"], PARTITIONS_EACH)).select(names)
+
+
+def _lasting_key(definition: Source | View) -> list[int] | None:
+    """The places of the key where a group that fell to zero stays, as ksqlDB has it; None where it goes."""
+    if not isinstance(definition, View) or definition.maintenance.semantics != "ksql" or definition.kind != "table":
+        return None
+    return [place for place, column in enumerate(definition.columns) if column.key]

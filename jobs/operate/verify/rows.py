@@ -1,0 +1,41 @@
+"""The checks of a table's rows: their digest and their number, counted from the files, are what the record says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.operate.verify.findings import counted, failed, passed
+from state_store.delta import reader
+from state_store.delta.rows import Wanted, rows_of
+from state_store.digest import Digest, digest_of_table
+
+if TYPE_CHECKING:
+    from jobs.operate.verify.findings import Outcome
+    from jobs.operate.verify.opened import Opened
+
+
+def digest_of_rows(table: Opened) -> Digest:
+    """The digest of the visible rows at the head, read file by file.
+
+    Raises:
+        VersionGone, CorruptState: the rows do not read.
+    """
+    visible = reader.schema(table.path, table.version)
+    # Not by `reader.scan`: that one compares with the record by itself, and tells nothing of what it found.
+    return digest_of_table(rows_of(table.path, table.snapshot, Wanted(visible, tuple(visible.names), {})))
+
+
+def check_digest(table: Opened, rows: Digest) -> Outcome:
+    """The rows at the head have the digest of the record."""
+    said = Digest.parse(table.record.digest)
+    if (said.first, said.second) != (rows.first, rows.second):
+        return failed(f"the rows of version {table.version} have the digest {rows}, the record says {said}")
+    return passed(str(rows))
+
+
+def check_row_count(table: Opened, rows: Digest) -> Outcome:
+    """There are as many rows at the head as the record says."""
+    if rows.count != table.record.rows:
+        said = table.record.rows
+        return failed(f"version {table.version} has {counted(rows.count, 'row')}, the record says {said}")
+    return passed(counted(rows.count, "row"))

@@ -1,0 +1,157 @@
+"""The tables to be verified: each with the definition that it belongs to, and the way out when it is broken."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from jobs.catalog import drops
+from jobs.model import tables
+from jobs.model.definitions import InsertQuery, Source, View
+from jobs.model.errors import UnknownName
+from jobs.run.schedule import maintained, shared_tables
+from state_store.errors import StrandlineError
+from state_store.layout import Lake, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from jobs.catalog.catalog import Catalog
+
+Role = Literal["event log", "dead letters", "rows", "stage", "unknown"]
+"""`dead letters` are those of a source; rows that a view keeps aside are a `stage` of it."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One table of the lake.
+
+    Attributes:
+        owner: the name of the definition that it belongs to; empty when there is none.
+        definition: None when it is not known.
+        role: what the table is to its definition.
+        fingerprint: what its records must carry; empty for a table of events, None when the plan has no such stage.
+        queries: the names of the queries into it: they stand before their entries in its vector.
+        fault: why the definition is not known.
+        hint: what to type when the table is broken.
+    """
+
+    table: str
+    path: Path
+    owner: str
+    definition: Source | View | None
+    role: Role
+    fingerprint: str | None
+    hint: str
+    queries: tuple[str, ...] = ()
+    fault: StrandlineError | None = None
+
+    def input_of(self, entry: str) -> str:
+        """The table that an entry of the vector speaks of."""
+        prefix = next((f"{query}/" for query in self.queries if entry.startswith(f"{query}/")), "")
+        return entry.removeprefix(prefix)
+
+
+def subjects(names: Sequence[str], catalog: Catalog, lake: Lake) -> list[Subject]:
+    """The tables of the named definitions, or the named tables; without names all that the lake has or should have.
+
+    Raises:
+        UnknownName: there is neither a definition nor a table of a name.
+    """
+    found = _all(catalog, lake)
+    if not names:
+        return found
+    known = {subject.owner for subject in found} | {subject.table for subject in found}
+    for name in names:
+        if name not in known:
+            raise UnknownName.among("stream, table or view", name, known)
+    return [subject for subject in found if subject.owner in names or subject.table in names]
+
+
+def _all(catalog: Catalog, lake: Lake) -> list[Subject]:
+    there = _there(lake)
+    found: dict[str, Subject] = {}
+    for definition in catalog.definitions():
+        if not isinstance(definition, InsertQuery):
+            for subject in _of_definition(definition, catalog, lake, there):
+                found.setdefault(subject.table, subject)
+    for name, broken in catalog.broken.items():
+        for table in tables.owned_by(name, there):
+            hint = _rebuild(name)
+            subject = Subject(table, lake.table(table), name, None, "unknown", None, hint, fault=broken.error())
+            found.setdefault(table, subject)
+    for table in sorted(set(there) - found.keys() - _going(lake, there)):
+        hint = "register its definition again, as it was; or delete the folder"
+        found[table] = Subject(table, lake.table(table), "", None, "unknown", None, hint)
+    return list(found.values())
+
+
+def _there(lake: Lake) -> list[str]:
+    """The names of the tables that have a folder."""
+    if not lake.tables.exists():
+        return []
+    return sorted(name_of(path.name) for path in lake.tables.iterdir() if not path.name.startswith("."))
+
+
+def _going(lake: Lake, there: Sequence[str]) -> set[str]:
+    """The tables of drops that were begun: the next change of the catalog deletes them."""
+    begun = drops.begun(lake)
+    return {table for drop in begun for name in (drop.name, *drop.shared) for table in tables.owned_by(name, there)}
+
+
+def _of_definition(definition: Source | View, catalog: Catalog, lake: Lake, there: Sequence[str]) -> Iterator[Subject]:
+    name = definition.name
+    fault, planned, shared = _planned(definition, catalog)
+    queries = tuple(query.name for query in catalog.whole_queries(name))
+    wanted = tables.event_log(definition) if isinstance(definition, Source) else name
+    stages = sorted({*tables.owned_by(name, there), *shared} - {wanted, name})
+    for table in dict.fromkeys((wanted, *stages, name)):
+        role = _role(definition, table)
+        events = role in ("event log", "dead letters")
+        yield Subject(
+            table,
+            lake.table(table),
+            name,
+            definition,
+            role,
+            "" if events else planned.get(table),
+            _from_topic(definition) if events and isinstance(definition, Source) else _rebuild(name),
+            queries,
+            fault,
+        )
+
+
+def _role(definition: Source | View, table: str) -> Role:
+    if isinstance(definition, Source):
+        if table == tables.event_log(definition):
+            return "event log"
+        if table == tables.dead_letters(definition.name):
+            return "dead letters"
+    return "rows" if table == definition.name else "stage"
+
+
+def _planned(
+    definition: Source | View, catalog: Catalog
+) -> tuple[StrandlineError | None, Mapping[str, str], frozenset[str]]:
+    """{table: the fingerprint of its records}, and the shared tables; or why the definition has no plan any more."""
+    try:
+        levels = maintained([definition, *catalog.insert_queries(definition.name)], catalog)
+        shared = shared_tables(definition, catalog)
+    except StrandlineError as error:
+        return error, {}, frozenset()
+    found: dict[str, str] = {}
+    for item in (item for level in levels for item in level):
+        made = [stage.table for stage in item.stages if item.vector_prefix is None or stage is not item.stages[-1]]
+        for table in (*made, item.name):
+            found |= {table: item.fingerprint, tables.dead_letters(table): item.fingerprint}
+    return None, found, shared
+
+
+def _rebuild(name: str) -> str:
+    return f"type: strandline rebuild {shlex.quote(name)}"
+
+
+def _from_topic(source: Source) -> str:
+    return f"{_rebuild(source.name)}, which reads its events again from topic '{source.topic}'"

@@ -1,0 +1,112 @@
+"""Verify: each table of a lake checked on its own, so that a broken one does not hide what is wrong elsewhere.
+
+    log ─┬─> checkpoint                             the log itself, and what stands for its beginning
+         ├─> files, deletion_vectors ─┬─> digest, row_count, feed     the rows, by three ways of counting
+         │                            ├─> offsets                     an event log against its topic
+         │                            └─> recompute (deep)            a view against its SQL
+         └─> definition, vector, topic              what the rows come from
+
+A check that stands on a failed one is skipped and says so.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+from jobs.catalog.catalog import Catalog
+from jobs.functions.python.register import Library
+from jobs.ingest.logs.open import open_log
+from jobs.model.definitions import Source
+from jobs.operate.verify.events import check_offsets, check_topic
+from jobs.operate.verify.feed import check_feed
+from jobs.operate.verify.files import check_files, check_vectors
+from jobs.operate.verify.history import check_checkpoint, check_log
+from jobs.operate.verify.lineage import check_definition, check_known, check_vector
+from jobs.operate.verify.opened import opened
+from jobs.operate.verify.recompute import check_recompute, has_sql
+from jobs.operate.verify.report import Report
+from jobs.operate.verify.rows import check_digest, check_row_count, digest_of_rows
+from jobs.operate.verify.subjects import subjects
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jobs.ingest.logs.log import Log
+    from jobs.model.settings import Settings
+    from jobs.operate.verify.findings import Check, Outcome
+    from jobs.operate.verify.opened import Opened
+    from jobs.operate.verify.subjects import Subject
+
+
+def verify(settings: Settings, names: Sequence[str] = (), *, deep: bool = False) -> list[Check]:
+    """Check tables against their logs, files, histories and definitions. Nothing is changed; no JVM is started.
+
+    Args:
+        names: of definitions, for all their tables, or of tables; without names all tables of the lake.
+        deep: each view's SQL is computed again as well, by DuckDB, in memory.
+
+    Returns:
+        the checks, table by table. A fault of a table is a failed check, never an error.
+
+    Raises:
+        UnknownName: nothing has one of the names.
+    """
+    lake = Lake(settings.lake)
+    verifier = _Verifier(settings, lake, Catalog(lake), open_log(settings, lake), deep)
+    return [check for subject in subjects(names, verifier.catalog, lake) for check in verifier.checks(subject)]
+
+
+class _Verifier:
+    """The checks of one lake."""
+
+    def __init__(self, settings: Settings, lake: Lake, catalog: Catalog, log: Log, deep: bool) -> None:
+        self.catalog = catalog
+        self._lake, self._log, self._deep = lake, log, deep
+        self._library = Library(catalog.functions.values(), settings.functions.modules)
+        # The offsets of the local log have no gaps.
+        self._dense = not settings.kafka.bootstrap_servers
+
+    def checks(self, subject: Subject) -> list[Check]:
+        """The checks of one table, those that there are for its role."""
+        report = Report(subject)
+        if report.run("log", partial(check_log, subject.path)) is not True:
+            unknown = check_known(subject)
+            if unknown is not None:
+                report.add("definition", unknown)
+            return report.checks
+        table = opened(subject)
+        report.run("checkpoint", partial(check_checkpoint, table))
+        report.run("definition", partial(check_definition, table))
+        if table.record.vector or subject.role in ("rows", "stage"):
+            report.run("vector", partial(check_vector, table, self._lake))
+        source = self._source(subject)
+        if source is not None:
+            report.run("topic", partial(check_topic, table, source, self._log))
+        files = [report.run("files", partial(check_files, table))]
+        files.append(report.run("deletion_vectors", partial(check_vectors, table)))
+        prevented = "files of the head are broken" if False in files else None
+        for name, check in self._of_rows(table).items():
+            report.run(name, check, prevented)
+        return report.checks
+
+    def _of_rows(self, table: Opened) -> dict[str, Callable[[], Outcome]]:
+        """The checks that read the rows."""
+        rows = cache(partial(digest_of_rows, table))
+        found: dict[str, Callable[[], Outcome]] = {
+            "digest": lambda: check_digest(table, rows()),
+            "row_count": lambda: check_row_count(table, rows()),
+            "feed": lambda: check_feed(table, rows()),
+        }
+        source = self._source(table.subject)
+        if source is not None:
+            found["offsets"] = partial(check_offsets, table, source, self._lake, self._log, dense=self._dense)
+        if self._deep and has_sql(table.subject, self.catalog):
+            found["recompute"] = partial(check_recompute, table, self.catalog, self._lake, self._library)
+        return found
+
+    def _source(self, subject: Subject) -> Source | None:
+        """The source whose records are in the table; None when they are rows of a view."""
+        events = subject.role in ("event log", "dead letters")
+        return subject.definition if events and isinstance(subject.definition, Source) else None

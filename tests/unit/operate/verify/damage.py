@@ -1,0 +1,59 @@
+"""Ways to damage a table of a lake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from state_store.delta import log
+from state_store.delta.entry import Action, decode, encode
+from state_store.delta.snapshot import read_snapshot
+
+
+def flip(file: Path, at: int | None = None) -> None:
+    """Another byte at one place; without it in the middle."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    file.write_bytes(bytes(data))
+
+
+def head_of(path: Path) -> int:
+    version = log.newest_version(path)
+    assert version is not None
+    return version
+
+
+def rewritten(path: Path, version: int, change: Callable[[list[Action]], None]) -> None:
+    """Another commit in the place of one, with a checksum of its own: what a fault in the writer would leave."""
+    file = log.commit_file(path, version)
+    actions, _ = decode(file.read_bytes(), file)
+    change(actions)
+    file.write_bytes(encode(actions))
+
+
+def said(path: Path, version: int | None = None, **changes: Any) -> None:
+    """Another word in the record of a commit, by default of the newest."""
+
+    def change(actions: list[Action]) -> None:
+        info = actions[0]["commitInfo"]
+        record = json.loads(info["userMetadata"])
+        record["strandline"] |= changes
+        info["userMetadata"] = json.dumps(record, separators=(",", ":"))
+
+    rewritten(path, head_of(path) if version is None else version, change)
+
+
+def record_of(path: Path) -> dict[str, Any]:
+    """The newest record, as it stands in the log."""
+    actions = log.read_actions(path, head_of(path))
+    record: dict[str, Any] = json.loads(actions[0]["commitInfo"]["userMetadata"])["strandline"]
+    return record
+
+
+def data_file(path: Path, version: int | None = None) -> Path:
+    """A data file of a version, by default of the newest."""
+    files = read_snapshot(path, head_of(path) if version is None else version).files
+    return path / unquote(next(iter(files)))
