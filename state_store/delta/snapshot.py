@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from state_store.delta import log
-from state_store.delta.checkpoint import live_actions
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
@@ -94,6 +93,9 @@ class _State:
 
 def _from_checkpoint(path: Path, version: int) -> tuple[int, _State]:
     """The newest checkpoint that reads back, and its version; −1 and nothing without one."""
+    # Arrow is loaded for it: what reads only heads, or plans, does without.
+    from state_store.delta.checkpoint import live_actions
+
     state = _State()
     for number in log.checkpoints_before(path, version):
         actions = live_actions(log.checkpoint_file(path, number))

@@ -27,7 +27,8 @@ def test_every_failpoint_of_the_commit_path_is_in_the_campaign() -> None:
         for line in path.read_text().splitlines()
         if 'failpoint("' in line and "grep" not in line
     }
-    assert named == set(FAILPOINTS)
+    # Compaction and clean-up are killed by tests of their own: test_compaction, test_cleanup.
+    assert named - {"after-compaction-staged", "inside-cleanup"} == set(FAILPOINTS)
 
 
 @pytest.mark.kill
