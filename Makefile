@@ -37,9 +37,7 @@ test: check ## everything that must pass
 	$(BIN)/python infra/jars.py kafka
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-spark test-duckdb
 
-# Side by side: one keeps a JVM busy, the other a core. The JVM compiles once, quickly: its second, optimising compiler
-# pays off after minutes of the same work, and every test does another.
-test-spark: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1
+# Side by side: one keeps a JVM busy, the other a core.
 test-spark: $(STAMP)
 	$(BIN)/python -m pytest tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py
 
