@@ -12,6 +12,10 @@ from typing import Final
 EMPTY: Final = "00000000"
 """The digits before the sum is known."""
 
+PLACE: Final = f"strandline-crc32:{EMPTY}"
+MARK: Final = re.compile(rb"strandline-crc32:([0-9a-f]{8})")
+"""A text for the checksum in what has room for any text of ours, and the mark that finds it."""
+
 
 def sealed(data: bytes, mark: re.Pattern[bytes]) -> bytes:
     """The data with its checksum in the first group of the mark, where the zeros of `EMPTY` are.

@@ -10,6 +10,7 @@ from state_store.columns import FILE, POSITION, STATE
 # Readers can resume, and tables be restored, from versions up to this age. A month: longer than any holiday's outage;
 # Delta's default for removed files is 7 days, after which it refuses to read the changelog even if the files remain.
 RECOVERY_HORIZON_DAYS = 30
+RECOVERY_HORIZON_MS = RECOVERY_HORIZON_DAYS * 86_400_000
 
 # With so few files each commit's checksum file holds the whole state of the table; a checkpoint every 10 commits
 # (Delta's default) would slow down every tenth epoch, and readers would gain nothing.

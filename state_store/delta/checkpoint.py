@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import logging
-import re
 from functools import reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from state_store.checksum import EMPTY, intact, sealed
+from state_store.checksum import MARK, PLACE, intact, sealed
 from state_store.delta.hint import write_hint
 from state_store.files import create
 
@@ -94,7 +93,6 @@ _SCHEMA: Final = pa.schema(
 _LIVE: Final = ("txn", "add", "metaData", "protocol")
 _LIVE_ROWS: Final = "strandline.live"
 """The name, in the footer, of the number of rows that are not removals: they come first."""
-_CHECKSUM: Final = re.compile(rb"strandline-crc32:([0-9a-f]{8})")
 
 
 def write_checkpoint(file: Path, hint: Path, version: int, actions: Sequence[Action], removed: pa.Table) -> None:
@@ -111,9 +109,9 @@ def write_checkpoint(file: Path, hint: Path, version: int, actions: Sequence[Act
         # In row groups of their own: whoever opens the table passes over them.
         writer.write_table(removed)
         # The footer holds such values as they are, so that they can be filled in afterwards.
-        about = {"checksum": f"strandline-crc32:{EMPTY}", _LIVE_ROWS: str(live.num_rows)}
+        about = {"checksum": PLACE, _LIVE_ROWS: str(live.num_rows)}
         writer.add_key_value_metadata(about)
-    data = sealed(sink.getvalue(), _CHECKSUM)
+    data = sealed(sink.getvalue(), MARK)
     create(file, data)
     files = sum("add" in action for action in actions)
     write_hint(hint, version, actions=live.num_rows + removed.num_rows, size=len(data), files=files)
@@ -158,7 +156,7 @@ def _read(
 ) -> pa.Table | None:
     try:
         data = file.read_bytes()
-        if _CHECKSUM.search(data) and not intact(data, _CHECKSUM):
+        if MARK.search(data) and not intact(data, MARK):
             log.warning("the checkpoint %s fails its checksum, and is passed over", file)
             return None
         found = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)

@@ -22,7 +22,7 @@ from state_store.delta import log
 from state_store.delta.checkpoint import live_actions
 from state_store.delta.deletion_vectors import vector_file
 from state_store.delta.snapshot import read_snapshot
-from state_store.tablespec import RECOVERY_HORIZON_DAYS
+from state_store.tablespec import RECOVERY_HORIZON_DAYS, RECOVERY_HORIZON_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,7 +84,7 @@ def plan_cleanup(path: Path, now: int) -> CleanupPlan:
     versions = log.versions(path)
     if not versions:
         raise log.missing(path)
-    first = _first_kept(path, versions, now - RECOVERY_HORIZON_DAYS * DAY_MS)
+    first = _first_kept(path, versions, now - RECOVERY_HORIZON_MS)
     named = _named(path, first, versions[-1])
     files = [*_log_entries(path, _log_kept_from(path, first)), *_nobodys(path, named, now - ORPHAN_DAYS * DAY_MS)]
     return CleanupPlan(path, versions[-1], first, tuple(files))

@@ -12,21 +12,22 @@ stays true. An epoch that was planned before it, with positions in a file that i
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from state_store.columns import STATE
 from state_store.delta import log
 from state_store.delta.commit import Merged, commit_merged
 from state_store.delta.data_files import verify
-from state_store.delta.deletion_vectors import deleted_rows
+from state_store.delta.deletion_vectors import deleted_positions
+from state_store.delta.rows import PARQUET, without
+from state_store.delta.schema import arrow_schema
 from state_store.delta.staging import stage_files, stated_checksum
+from state_store.delta.statistics import row_count
 from state_store.errors import CorruptState
 from state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -56,7 +57,7 @@ def compact(path: Path, spec: TableSpec, head: Head, snapshot: Snapshot, plan: C
         CorruptState: a file has not the rows that the log says it has.
         OSError, pyarrow.ArrowException: a file does not read back, or the disk is full.
     """
-    schema = _schema(snapshot)
+    schema = arrow_schema(snapshot.metadata["schemaString"])
     staged = stage_files(
         (_rows(path, spec, snapshot, merge, schema) for merge in plan.merges),
         schema,
@@ -98,37 +99,24 @@ def _rows(path: Path, spec: TableSpec, snapshot: Snapshot, merge: Merge, schema:
 
 def _live(path: Path, snapshot: Snapshot, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows that are not deleted, file by file, in the order they have there."""
-    import pyarrow as pa
-
     for name in names:
         body, file, first = snapshot.files[name], log.inside(path, name), 0
         # A broken file must not come out whole: with a new checksum nobody would ever know.
         verify(path, file, stated_checksum(body))
-        dead = _deleted(path, body)
+        gone = deleted_positions(path, body.get("deletionVector"), row_count(body))
         for batch in _batches(file, schema):
-            low, high = np.searchsorted(dead, (first, first + batch.num_rows))
+            live = without(batch, gone, first)
             first += batch.num_rows
-            if low < high:
-                live = np.ones(batch.num_rows, np.bool_)
-                live[dead[low:high] - (first - batch.num_rows)] = False
-                batch = batch.filter(pa.array(live))
-            if batch.num_rows:
-                yield batch
+            if live.num_rows:
+                yield live
 
 
 def _batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of a file in their order, a few row groups in memory; a column newer than the file is NULL."""
     import pyarrow.dataset as ds
 
-    # The checksums of Parquet's pages are not verified by default.
-    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    dataset = ds.dataset(file, schema=schema, format=ds.ParquetFileFormat(default_fragment_scan_options=options))
+    dataset = ds.dataset(file, schema=schema, format=PARQUET)
     return iter(dataset.to_batches(batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1))
-
-
-def _deleted(path: Path, body: Mapping[str, Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    vector = body.get("deletionVector")
-    return np.array(deleted_rows(path, vector).to_array() if vector else [], np.int64)
 
 
 def _order(spec: TableSpec, schema: pa.Schema) -> list[str]:
@@ -154,11 +142,3 @@ def _column(rows: pa.Table, name: str) -> pa.ChunkedArray:
 
     head, _, inner = name.partition(".")
     return pc.struct_field(rows[STATE], inner) if inner and head == STATE else rows[name]
-
-
-def _schema(snapshot: Snapshot) -> pa.Schema:
-    """The stored columns in Arrow form."""
-    import pyarrow as pa
-    from deltalake import Schema
-
-    return pa.schema(Schema.from_json(snapshot.metadata["schemaString"]).to_arrow())

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
+import numpy as np
 from pyroaring import BitMap64
 
 from state_store.errors import CorruptState, VersionGone
@@ -25,6 +26,8 @@ from state_store.files import write_new
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 _MAGIC: Final = struct.pack("<i", 1681511377)
 """The mark of Delta's 64-bit bitmap in Roaring's portable form."""
@@ -87,6 +90,20 @@ def deleted_rows(table: Path, descriptor: Mapping[str, Any]) -> BitMap64:
     if len(positions) != expected:
         raise CorruptState(f"a deletion vector of '{table.name}' has lost rows", where=str(table))
     return positions
+
+
+def deleted_positions(table: Path, descriptor: Mapping[str, Any] | None, rows: int) -> NDArray[np.int64]:
+    """The positions of `deleted_rows`, ascending; none without a vector.
+
+    Args:
+        rows: of the data file, deleted ones included.
+
+    Raises: as `deleted_rows`; CorruptState: the vector names a row that the file does not have.
+    """
+    gone = deleted_rows(table, descriptor) if descriptor is not None else BitMap64()
+    if gone and gone.max() >= rows:
+        raise CorruptState(f"a deletion vector of '{table.name}' names rows that are not there", where=str(table))
+    return np.array(gone.to_array(), np.int64)
 
 
 def vector_file(table: Path, descriptor: Mapping[str, Any]) -> Path | None:

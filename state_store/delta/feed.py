@@ -15,9 +15,8 @@ import pyarrow.dataset as ds
 
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
 from state_store.delta.data_files import reading, verify
-from state_store.delta.deletion_vectors import deleted_rows
+from state_store.delta.deletion_vectors import deleted_positions
 from state_store.delta.rows import PARQUET
-from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,11 +92,8 @@ def _compared(table: Path, before: DataFile | None, after: DataFile | None, visi
 
 def _present(table: Path, file: DataFile | None, rows: int) -> NDArray[np.bool_]:
     present = np.full(rows, file is not None)
-    if file is not None and file.deletion_vector is not None:
-        gone = deleted_rows(table, file.deletion_vector)
-        if gone and gone.max() >= rows:
-            raise CorruptState(f"a deletion vector of '{table.name}' names rows that are not there", where=str(table))
-        present[np.array(gone.to_array(), np.int64)] = False
+    if file is not None:
+        present[deleted_positions(table, file.deletion_vector, rows)] = False
     return present
 
 

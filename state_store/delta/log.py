@@ -1,4 +1,4 @@
-"""Delta's log without a JVM: the newest version, the actions of one commit, and the commit that creates a table.
+"""Delta's log without a JVM: the newest version, the actions of one commit, the history between two.
 
     _delta_log/<version, 20 digits>.json                  one commit: see `entry`
     _delta_log/<version, 20 digits>.checkpoint.parquet    everything up to a version: see `checkpoint`
@@ -172,11 +172,16 @@ def checkpoints_before(path: Path, version: int) -> Iterator[int]:
     hinted = hinted_version(hint_file(path))
     if hinted is not None and version - CHECKPOINT_INTERVAL < hinted <= version:
         yield hinted
-    yield from sorted((found for found in _versions(path, _CHECKPOINT) if found <= version), reverse=True)
+    yield from reversed(checkpoints(path, upto=version))
+
+
+def checkpoints(path: Path, upto: int) -> list[int]:
+    """The versions up to and with `upto` of which the log holds a checkpoint, the oldest first, by looking."""
+    return sorted(found for found in _versions(path, _CHECKPOINT) if found <= upto)
 
 
 def versions(path: Path) -> list[int]:
-    """The versions of which the log holds the commit, the oldest first."""
+    """The versions of which the log holds the commit, the oldest first, by looking: a gap has no name."""
     return sorted(_versions(path, _COMMIT))
 
 

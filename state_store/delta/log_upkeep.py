@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from state_store.delta.snapshot import read_snapshot
 from state_store.errors import StoreError
 from state_store.failpoints import failpoint
 from state_store.files import sync_folder
-from state_store.tablespec import RECOVERY_HORIZON_DAYS
+from state_store.tablespec import RECOVERY_HORIZON_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from state_store.delta.entry import Action
 
 _log = logging.getLogger("strandline.store")
-
-_HORIZON_MS: Final = RECOVERY_HORIZON_DAYS * 86_400_000
 
 
 def flush_log(path: Path) -> None:
@@ -51,7 +49,7 @@ def _removed(path: Path, version: int) -> pa.Table:
     """The removals within the recovery horizon: those of the checkpoint before, and of the commits since."""
     before = next(log.checkpoints_before(path, version - 1), -1)
     since = [action for number in range(before + 1, version + 1) for action in log.read_actions(path, number)]
-    kept = removed_actions(log.checkpoint_file(path, before), log.now_ms() - _HORIZON_MS)
+    kept = removed_actions(log.checkpoint_file(path, before), log.now_ms() - RECOVERY_HORIZON_MS)
     return pa.concat_tables([kept, as_rows(_telling([action for action in since if "remove" in action]))])
 
 

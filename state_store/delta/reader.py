@@ -37,7 +37,7 @@ def head(path: Path) -> Head | None:
         ForeignWrite: another tool changed rows since our newest commit.
     """
     newest = log.newest_version(path)
-    return None if newest is None else Head(newest, _record_at(path, newest))
+    return None if newest is None else Head(newest, record_at(path, newest))
 
 
 def version_at(path: Path, version: int) -> TableVersion:
@@ -48,12 +48,7 @@ def version_at(path: Path, version: int) -> TableVersion:
         VersionGone: the log no longer holds the version, or does not hold it yet.
         CorruptState, ForeignWrite: as of `head`.
     """
-    return Head(version, _record_at(path, version)).at
-
-
-def record_at(path: Path, version: int) -> CommitRecord:
-    """Our newest record at or below a version: what its rows reflect. Raises as `version_at`."""
-    return _record_at(path, version)
+    return Head(version, record_at(path, version)).at
 
 
 def standing(path: Path) -> Head | None:
@@ -61,19 +56,33 @@ def standing(path: Path) -> Head | None:
 
     What a rebuild starts from; None when there is no table. Raises CorruptState, VersionGone: the rows cannot be read.
     """
-    from state_store.delta.rows import Wanted, rows_of
-
     newest = log.newest_version(path)
     if newest is None:
         return None
-    record, snapshot = _record_at(path, newest, ours=False), _open(path, newest)
+    digest = digest_of_rows(path, _open(path, newest))
+    return Head(newest, replace(record_at(path, newest, ours=False), digest=str(digest)))
+
+
+def digest_of_rows(path: Path, snapshot: Snapshot) -> Digest:
+    """The digest of the visible rows as they are in the files, whatever the record says of them.
+
+    Raises:
+        VersionGone, CorruptState: the rows do not read.
+    """
+    from state_store.delta.rows import Wanted, rows_of
+
     stored = _stored(snapshot)
-    rows = rows_of(path, snapshot, Wanted(stored, tuple(_visible(stored).names), {}))
-    return Head(newest, replace(record, digest=str(digest_of_table(rows))))
+    return digest_of_table(rows_of(path, snapshot, Wanted(stored, tuple(_visible(stored).names), {})))
 
 
-def _record_at(path: Path, version: int, *, ours: bool = True) -> CommitRecord:
-    """Our newest record at or below a version; with `ours`, what stands above it changes no rows."""
+def record_at(path: Path, version: int, *, ours: bool = True) -> CommitRecord:
+    """Our newest record at or below a version: what its rows reflect.
+
+    Args:
+        ours: another tool's commit above the record must change no rows.
+
+    Raises: as `version_at`; ForeignWrite only with `ours`.
+    """
     for number in range(version, -1, -1):
         try:
             commit = log.read_commit(path, number)
@@ -201,7 +210,7 @@ def _compared(
     path: Path, version: int, batches: Iterator[pa.RecordBatch], visible: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The batches; at their end, an error when their digest is not the one that the record of the version states."""
-    record = _record_at(path, version)
+    record = record_at(path, version)
     total = Digest()
     for batch in batches:
         total += digest_of_table([batch.select(visible)])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +19,13 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from state_store.delta.data_files import reading, verify
-from state_store.delta.deletion_vectors import deleted_rows
+from state_store.delta.deletion_vectors import deleted_positions
 from state_store.delta.log import inside
 from state_store.delta.staging import stated_checksum
 from state_store.delta.statistics import may_hold
-from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -88,7 +87,8 @@ def rows_of(table: Path, snapshot: Snapshot, wanted: Wanted) -> Iterator[pa.Reco
             if vector is None:
                 found = fragment.to_batches(schema=wanted.stored, columns=list(wanted.names), filter=condition)
             else:
-                found = _live(fragment, _gone(table, vector, fragment), wanted, condition)
+                gone = deleted_positions(table, vector, fragment.metadata.num_rows)
+                found = _live(fragment, gone, wanted, condition)
             for batch in found:
                 yield batch.cast(wanted.target)
 
@@ -106,16 +106,16 @@ def _live(
         if group.id not in numbers:
             continue
         for batch in fragment.subset(row_group_ids=[group.id]).to_batches(schema=wanted.stored, columns=columns):
-            first, last = np.searchsorted(gone, (begin, begin + batch.num_rows))
-            kept = np.ones(batch.num_rows, np.bool_)
-            kept[gone[first:last] - begin] = False
+            live = without(batch, gone, begin)
             begin += batch.num_rows
-            live = batch.filter(pa.array(kept))
             yield (live if condition is None else live.filter(condition)).select(list(wanted.names))
 
 
-def _gone(table: Path, vector: Mapping[str, Any], fragment: ds.ParquetFileFragment) -> NDArray[np.int64]:
-    positions = np.array(deleted_rows(table, vector).to_array(), np.int64)
-    if len(positions) and positions[-1] >= fragment.metadata.num_rows:
-        raise CorruptState(f"a deletion vector of '{table.name}' names rows that are not there", where=str(table))
-    return positions
+def without(batch: pa.RecordBatch, gone: NDArray[np.int64], begin: int) -> pa.RecordBatch:
+    """The rows of a batch, of which the first is at position `begin` of its file, but for those at `gone` (sorted)."""
+    first, last = np.searchsorted(gone, (begin, begin + batch.num_rows))
+    if first == last:
+        return batch
+    kept = np.ones(batch.num_rows, np.bool_)
+    kept[gone[first:last] - begin] = False
+    return batch.filter(pa.array(kept))

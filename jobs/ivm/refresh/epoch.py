@@ -148,16 +148,19 @@ def planned(
         return StageResult(stage.table, vector, vector, "none", at)
     first = any(span.after is None for span in spans)
     choice = choose.first_refresh(spans) if first else choose.choose(context.lake, stage, spans, refresh)
-    record = replace(
+    record = replace(next_record(context, owner, head, spans), mode=choice.mode, reason=choice.reason)
+    return Epoch(stage, head, spans, record, first, choice.few_changes)
+
+
+def next_record(context: RunContext, owner: Owner, head: Head, spans: tuple[Span, ...]) -> CommitRecord:
+    """The record of the commit after `head`, which takes in these spans; its mode and reason are still the head's."""
+    return replace(
         head.record,
         epoch=head.record.epoch + 1,
         vector={**head.record.vector, **{span.entry: span.reached for span in spans}},
         fingerprint=owner.fingerprint if owner.owns_table else head.record.fingerprint,
         writer=context.writer,
-        mode=choice.mode,
-        reason=choice.reason,
     )
-    return Epoch(stage, head, spans, record, first, choice.few_changes)
 
 
 def _check_same(stage: Stage, name: str, recorded: TableVersion, found: TableVersion | None) -> None:

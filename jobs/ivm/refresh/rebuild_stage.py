@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input
+from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input, next_record
 from jobs.ivm.refresh.on_spark import SparkRuntime, table_of
 from jobs.ivm.refresh.refresh import refresh_stage
 from jobs.ivm.refresh.runtime import maintain
@@ -79,13 +79,6 @@ def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, head: 
         newest = heads.find(name)
         assert newest is not None
         spans.append(Span(relation, owner.entry(name), None, newest.at, newest))
-    record = replace(
-        head.record,
-        epoch=head.record.epoch + 1,
-        vector={**head.record.vector, **{span.entry: span.reached for span in spans}},
-        fingerprint=owner.fingerprint if owner.owns_table else head.record.fingerprint,
-        writer=context.writer,
-        mode=REBUILD,
-        reason="rebuilt: all rows computed anew, whatever was stored",
-    )
+    planned = next_record(context, owner, head, tuple(spans))
+    record = replace(planned, mode=REBUILD, reason="rebuilt: all rows computed anew, whatever was stored")
     return Epoch(stage, head, tuple(spans), record, first=False, few_changes=False)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jobs.operate.verify.findings import counted, failed, passed
-from jobs.operate.verify.kept import commits
 from jobs.operate.verify.reach import reach
 from state_store.changelog import META
 from state_store.columns import WEIGHT
@@ -98,7 +97,7 @@ class _Fold:
 
 def _rebuilt(table: Opened) -> int:
     """The version of the last rebuild, −1 without one: the records before it may say otherwise than the rows did."""
-    history = log.read_history(table.path, commits(table.path)[0] - 1, table.version)
+    history = log.read_history(table.path, log.versions(table.path)[0] - 1, table.version)
     return max((c.version for c in history if c.record is not None and c.record.mode == REBUILD), default=-1)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.operate.verify.findings import counted, failed, passed, skipped
 from state_store.delta import log
 from state_store.delta.deletion_vectors import deleted_rows, vector_file
-from state_store.delta.staging import CHECKSUM_TAG, checksum
+from state_store.delta.staging import checksum, stated_checksum
 from state_store.delta.statistics import row_count
 from state_store.errors import StoreError
 
@@ -31,7 +31,7 @@ def check_files(table: Opened) -> Outcome:
         file, fault = next(iter(faults.items()))
         what = f"{len(faults)} of {counted(len(files), 'file')} " + ("is" if len(faults) == 1 else "are")
         return failed(f"{what} not as written: '{file.relative_to(table.path)}' {fault}", file)
-    untold = sum(CHECKSUM_TAG not in (body.get("tags") or {}) for body in files.values())
+    untold = sum(stated_checksum(body) is None for body in files.values())
     if untold:
         return skipped(
             f"{untold} of {counted(len(files), 'file')} have no checksum in the log, as another tool or an earlier "
@@ -62,7 +62,7 @@ def _fault(file: Path, body: Mapping[str, Any]) -> str:
         size = file.stat().st_size
         if size != int(body["size"]):
             return f"has {size} bytes instead of {body['size']}"
-        wanted = (body.get("tags") or {}).get(CHECKSUM_TAG)
+        wanted = stated_checksum(body)
         return "fails its checksum" if wanted is not None and checksum(file) != wanted else ""
     except FileNotFoundError:
         return "is not there"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.operate.verify.findings import counted, failed, passed, skipped
-from jobs.operate.verify.kept import checkpoints, commits
 from state_store.delta import log, reader
 from state_store.delta.checkpoint import live_actions
 from state_store.delta.snapshot import read_snapshot
@@ -34,7 +33,7 @@ def check_log(path: Path) -> Outcome:
         CorruptState: a commit is broken, or none is ours.
         ForeignWrite: another tool changed rows.
     """
-    kept = commits(path)
+    kept = log.versions(path)
     newest = log.newest_version(path)
     if newest is None:
         return _no_commit(path)
@@ -58,7 +57,7 @@ def check_log(path: Path) -> Outcome:
 def check_checkpoint(table: Opened) -> Outcome:
     """The newest checkpoint reads, and says the same as the commits up to it."""
     path = table.path
-    found = checkpoints(path, upto=table.version)
+    found = log.checkpoints(path, upto=table.version)
     if not found:
         due = table.version >= CHECKPOINT_INTERVAL
         return skipped("there is none, though one is due") if due else passed("none is due yet")
@@ -83,10 +82,10 @@ def check_checkpoint(table: Opened) -> Outcome:
 
 def oldest_base(path: Path, upto: int) -> int | None:
     """The oldest version that can be replayed from: −1 (nothing), or that of a checkpoint; None when there is none."""
-    first = next(iter(commits(path)), 0)
+    first = next(iter(log.versions(path)), 0)
     if first == 0:
         return -1
-    bases = (version for version in checkpoints(path, upto) if version >= first - 1)
+    bases = (version for version in log.checkpoints(path, upto) if version >= first - 1)
     return next((version for version in bases if live_actions(log.checkpoint_file(path, version)) is not None), None)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.operate.verify.findings import Outcome, counted, failed, passed, skipped
-from jobs.operate.verify.kept import commits
 from state_store.delta import log, reader
 from state_store.errors import StoreError, VersionGone
 
@@ -58,7 +57,7 @@ def _check_input(name: str, at: TableVersion, lake: Lake) -> Outcome | None:
     """What is wrong with one entry; None when nothing is."""
     path = lake.table(name)
     try:
-        kept, newest = commits(path), log.newest_version(path)
+        kept, newest = log.versions(path), log.newest_version(path)
         if newest is None or not kept:
             return failed(f"its input '{name}' is not there", path)
         if at.version > newest:

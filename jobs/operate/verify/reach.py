@@ -13,7 +13,7 @@ from jobs.operate.verify.findings import Outcome, failed
 from jobs.operate.verify.history import oldest_base
 from state_store.delta import log
 from state_store.delta.deletion_vectors import vector_file
-from state_store.tablespec import RECOVERY_HORIZON_DAYS
+from state_store.tablespec import RECOVERY_HORIZON_DAYS, RECOVERY_HORIZON_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jobs.operate.verify.opened import Opened
-
-_HORIZON_MS = RECOVERY_HORIZON_DAYS * 86_400_000
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def reach(table: Opened) -> Reach:
         for file, at in _removals(table.path, version):
             removed.setdefault(file, at)
         gone = next((file for file in _changed(table.path, version) if not file.exists()), None)
-        if gone is not None and removed.get(gone, log.now_ms()) > log.now_ms() - _HORIZON_MS:
+        if gone is not None and removed.get(gone, log.now_ms()) > log.now_ms() - RECOVERY_HORIZON_MS:
             what = f"a file that the changes of version {version} need is gone, within {RECOVERY_HORIZON_DAYS} days"
             return Reach(fault=failed(what, gone))
         if gone is not None:

@@ -5,24 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.operate.verify.findings import counted, failed, passed
-from state_store.delta import reader
-from state_store.delta.rows import Wanted, rows_of
-from state_store.digest import Digest, digest_of_table
+from state_store.digest import Digest
 
 if TYPE_CHECKING:
     from jobs.operate.verify.findings import Outcome
     from jobs.operate.verify.opened import Opened
-
-
-def digest_of_rows(table: Opened) -> Digest:
-    """The digest of the visible rows at the head, read file by file.
-
-    Raises:
-        VersionGone, CorruptState: the rows do not read.
-    """
-    visible = reader.schema(table.path, table.version)
-    # Not by `reader.scan`: that one compares with the record by itself, and tells nothing of what it found.
-    return digest_of_table(rows_of(table.path, table.snapshot, Wanted(visible, tuple(visible.names), {})))
 
 
 def check_digest(table: Opened, rows: Digest) -> Outcome:

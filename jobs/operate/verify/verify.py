@@ -26,8 +26,9 @@ from jobs.operate.verify.lineage import check_definition, check_known, check_vec
 from jobs.operate.verify.opened import opened
 from jobs.operate.verify.recompute import check_recompute, has_sql
 from jobs.operate.verify.report import Report
-from jobs.operate.verify.rows import check_digest, check_row_count, digest_of_rows
+from jobs.operate.verify.rows import check_digest, check_row_count
 from jobs.operate.verify.subjects import subjects
+from state_store.delta import reader
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class _Verifier:
 
     def _of_rows(self, table: Opened) -> dict[str, Callable[[], Outcome]]:
         """The checks that read the rows."""
-        rows = cache(partial(digest_of_rows, table))
+        rows = cache(partial(reader.digest_of_rows, table.path, table.snapshot))
         found: dict[str, Callable[[], Outcome]] = {
             "digest": lambda: check_digest(table, rows()),
             "row_count": lambda: check_row_count(table, rows()),
