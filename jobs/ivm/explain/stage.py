@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from jobs.ivm.plan.incremental import why_not
 from jobs.ivm.refresh.choose import in_words
+from jobs.ivm.refresh.engines import MOST_ROWS
 from jobs.ivm.rules.aggregate import recomputed
 from jobs.ivm.rules.stored import state_type
 from jobs.model.calls import AggregateCall, AnalyticCall
@@ -63,6 +64,7 @@ def facts(stage: Stage, refresh: Refresh) -> Iterator[Fact]:
     yield "key", _key(stage)
     yield "keeps", _state(stage)
     yield "refresh", in_words(stage, refresh)
+    yield "engine", f"the kernel (DuckDB) while up to {MOST_ROWS:,} rows may be read, beyond that Spark"
     reason = why_not(stage)
     if reason is not None:
         yield "because", f"not incremental: {reason}"
