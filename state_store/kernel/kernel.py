@@ -6,31 +6,42 @@ goes to a folder of its own that ends with it.
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
+import uuid
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import duckdb
 
 from state_store.kernel.recent import RecentChanges
+from state_store.kernel.rows import literal
+from state_store.process import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SETTINGS: Final = (
+_EACH: Final = (
     "SET TimeZone = 'UTC'",
     # A text that names no relation of ours must fail, not find a variable of this process.
     "SET python_enable_replacements = false",
+    # A table's files are opened anew in each epoch, and never change.
+    "SET parquet_metadata_cache = true",
+)
+"""Settings of a connection: another one does not inherit them."""
+_ALL: Final = (
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     # DuckDB 2.0 believes that a CASE with an error() in one branch is never NULL, and folds what follows.
     "SET disabled_optimizers = 'statistics_propagation'",
     # Rows of a table have no order; keeping the one they came in costs memory.
     "SET preserve_insertion_order = false",
-    # A table's files are opened anew in each epoch, and never change.
-    "SET parquet_metadata_cache = true",
 )
+_ASIDE: Final = Path(tempfile.gettempdir())
+_PREFIX: Final = "strandline-kernel-"
 
 
 class Kernel:
@@ -42,11 +53,13 @@ class Kernel:
     """
 
     def __init__(self, memory: str, threads: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="strandline-kernel-")
+        _remove_left_over()
+        # DuckDB makes it when it first puts something aside.
+        self._folder = _ASIDE / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._database = duckdb.connect(":memory:", config={"memory_limit": memory, "threads": threads})
-        for setting in _SETTINGS:
+        for setting in _ALL:
             self._database.execute(setting)
-        self._database.execute(f"SET temp_directory = '{self._folder.name}'")
+        self._database.execute(f"SET temp_directory = {literal(str(self._folder))}")
         self.registering = Lock()
         """Held while a function is registered: DuckDB has one catalog of them for all connections."""
         self.recent = RecentChanges()
@@ -60,13 +73,23 @@ class Kernel:
     def close(self) -> None:
         """End the database and remove what it put aside."""
         self._database.close()
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     @contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection whose views and temporary tables nobody else sees; they end with it."""
         connection = self._database.cursor()
         try:
+            for setting in _EACH:
+                connection.execute(setting)
             yield connection
         finally:
             connection.close()
+
+
+def _remove_left_over() -> None:
+    """Remove what kernels put aside whose process was killed."""
+    for folder in _ASIDE.glob(f"{_PREFIX}*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdecimal() and process(int(pid)) is None:
+            shutil.rmtree(folder, ignore_errors=True)

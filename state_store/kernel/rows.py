@@ -126,7 +126,7 @@ class TableRows:
         return f"SELECT {self._columns()}, {WEIGHT}, {commit.version}::BIGINT AS {VERSION} FROM {name}"
 
     def _scan(self, files: Sequence[str], first: int) -> str:
-        listed = ", ".join(_literal(str(self._path / file)) for file in files)
+        listed = ", ".join(literal(str(self._path / file)) for file in files)
         place = f"file_index::BIGINT + {first} AS {FILE}, file_row_number AS {POSITION}"
         return f"SELECT {self._columns()}, {place} FROM read_parquet([{listed}], hive_partitioning = false)"
 
@@ -149,5 +149,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """A text as a constant, for DuckDB."""
     return "'" + text.replace("'", "''") + "'"
