@@ -4,7 +4,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-commits clean
+.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits clean
 .DEFAULT_GOAL := help
 
 help: ## the targets
@@ -61,6 +61,9 @@ bench-flat: $(STAMP) ## what 1,000 changes cost after 1 M and after 20 M events
 
 bench-shared: $(STAMP) ## ten views over one join, shared, against one
 	$(BIN)/python -m benchmarks.shared_views
+
+bench-workloads: $(STAMP) ## events a second through an aggregate, and through MAX over a join with retractions, by each engine
+	$(BIN)/python -m benchmarks.workloads
 
 bench-commits: $(STAMP) ## what an epoch costs to store, against the ways of Delta's own writer
 	$(BIN)/python -m benchmarks.commit_ways

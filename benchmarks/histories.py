@@ -21,12 +21,17 @@ from jobs.ingest.event_logs import log_spec
 from jobs.ivm.refresh.context import RunContext
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings, load_settings
+from jobs.model.stage_columns import spec_of_input
 from jobs.run.refresh_tasks import RefreshTasks
 from jobs.run.refresh_views import Refreshed, refresh_all
 from jobs.run.schedule import Maintained, maintained
 from jobs.run.spark import spark_session
 from jobs.session.interpreter import Interpreter
 from state_store.commits import CommitRecord
+from state_store.delta.commit import Rows
+from state_store.delta.staging import stage_rows
+from state_store.delta.stored_table import StoredTable
+from state_store.digest import Digest, digest_of_table
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from jobs.model.relation import Relation
 
 PIPELINE = "bench"
 PRODUCTS = 1_000
@@ -47,7 +54,6 @@ CREATE TABLE visit (product VARCHAR PRIMARY KEY, user VARCHAR PRIMARY KEY, lengt
   WITH (KAFKA_TOPIC='visit', KEY_FORMAT='JSON', VALUE_FORMAT='JSON', PARTITIONS=1);
 """
 
-# What the events say, in DuckDB's words over `n`, the event's number. The multipliers are primes that spread keys.
 _VALUES = {
     "info": {"product": "'p' || n", "category": f"'c' || (n % {CATEGORIES})", "_tombstone": "FALSE"},
     "visit": {
@@ -79,23 +85,45 @@ class History:
     @classmethod
     def begin(cls, root: Path, views: str, keys: int) -> History:
         """Define the tables and `views` in a new lake, and add all of `info`."""
+        history = cls.over(root, TABLES + views, keys)
+        history.fill("info", 0, PRODUCTS)
+        return history
+
+    @classmethod
+    def over(cls, root: Path, statements: str, keys: int = 0) -> History:
+        """Define other tables and views in a new lake; nothing is added."""
         settings: Settings = load_settings(lake=root)
         interpreter = Interpreter(settings, PIPELINE)
-        list(interpreter.run(TABLES + views))
-        history = cls(interpreter.lake, keys, interpreter)
-        history._append("info", 0, PRODUCTS)
-        return history
+        list(interpreter.run(statements))
+        return cls(interpreter.lake, keys, interpreter)
+
+    def append(self, log: Relation, events: pa.Table) -> None:
+        """One commit of events, made as ingest makes it; the columns of their place are filled in."""
+        table = StoredTable(self.lake.table(log.name), spec_of_input(log))
+        head = table.ensure(CommitRecord(epoch=0, writer=f"{PIPELINE}/1"))
+        first, count = head.record.rows, events.num_rows
+        at = pa.array(range(first, first + count), pa.int64())
+        meta = {"_partition": pa.repeat(0, count), "_offset": at, "_timestamp": at, "_stream_time": at}
+        schema = pa.schema([(name, kind.arrow()) for name, kind in log.columns])
+        columns = {**meta, "_headers": pa.nulls(count), "_tombstone": pa.repeat(False, count)}
+        columns |= {name: events[name] for name in events.column_names}
+        # {name: events[name] for name in events.column_names}}
+        rows = pa.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema)
+        digest = Digest.parse(head.record.digest) + digest_of_table(rows.to_batches())
+        record = replace(head.record, epoch=head.record.epoch + 1, mode="ingest", inserted=count, digest=str(digest))
+        table.commit(head, record, Rows(stage_rows(rows, table.path, record.epoch)))
 
     def add(self, events: int) -> None:
         """One commit of so many more events of `visit`."""
-        self._append("visit", self.visits, events)
+        self.fill("visit", self.visits, events)
         self.visits += events
 
     def levels(self) -> list[list[Maintained]]:
         """The maintained tables and views: a level reads earlier levels only."""
         return maintained(self.interpreter.catalog.pipeline(PIPELINE), self.interpreter.catalog)
 
-    def _append(self, table: str, first: int, events: int) -> None:
+    def fill(self, table: str, first: int, events: int) -> None:
+        """One commit of events of `info` or `visit`, from number `first` on."""
         source = self.interpreter.catalog.get(table)
         assert isinstance(source, Source)
         log = event_log(source)
