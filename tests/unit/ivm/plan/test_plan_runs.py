@@ -24,7 +24,10 @@ def test_after_every_epoch_the_view_equals_the_query_over_all_rows(
     bench = PlanBench(lake, SOURCES, duck)
     feeder = Feeder(bench, VALUES, seed=2)
     feeder.epoch()
-    bench.maintain(plan_of_query("view", case.query(bench.relation), state=state, pipeline="p"))
+    made = plan_of_query("view", case.query(bench.relation), state=state, pipeline="p")
+    if state == "shared" and made == plan_of_query("view", case.query(bench.relation), pipeline="p"):
+        return  # no stage that could be shared: it is the other plan
+    bench.maintain(made)
     bench.refresh()
     seen = 0
     for _ in range(4):

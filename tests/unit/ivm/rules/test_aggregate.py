@@ -15,10 +15,11 @@ from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage
 from tests.support.aggregate_cases import AT, BEGIN, CALLS, LOG, called, grouped, logs
+from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, call, core, insert, multiset, output, parse
 
 # An example runs a few epochs, of all functions at once in half a second each.
-EXAMPLES = 12
+EXAMPLES = examples(4)
 
 
 def added(batch: list[dict[str, Any]]) -> list[tuple[dict[str, Any], int, int]]:
@@ -38,7 +39,7 @@ def test_every_function_equals_recomputation_over_an_append_only_log(
         assert bench.visible() == multiset(bench.query(recomputed))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(logs())
 def test_filters_and_groups_nobody_selected(duck: DuckDBPyConnection, batches: list[list[dict[str, Any]]]) -> None:
     """A group that is not visible is kept in the state, and still tells the rows apart."""
@@ -49,7 +50,7 @@ def test_filters_and_groups_nobody_selected(duck: DuckDBPyConnection, batches: l
         assert bench.visible() == multiset(bench.query(recomputed))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(logs())
 def test_a_filter_clause_holds_for_its_own_call_only(
     duck: DuckDBPyConnection, batches: list[list[dict[str, Any]]]
@@ -76,7 +77,7 @@ def test_a_filter_clause_holds_for_its_own_call_only(
         assert bench.visible() == multiset(bench.query(recomputed))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(logs())
 def test_a_global_aggregate_has_one_row_from_the_first_epoch_on(
     duck: DuckDBPyConnection, batches: list[list[dict[str, Any]]]
@@ -108,7 +109,7 @@ TABLE = Relation(
 )
 
 
-@settings(max_examples=2 * EXAMPLES, deadline=None)
+@settings(max_examples=4 * EXAMPLES, deadline=None)
 @given(st.lists(st.lists(operations, max_size=6), max_size=5))
 def test_linear_functions_equal_recomputation_over_a_table_that_changes(
     duck: DuckDBPyConnection,
