@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.engines.engine import NEGATIVE_WEIGHT
+from jobs.ivm.rules.maintenance import maintenance
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage
@@ -144,6 +145,15 @@ def test_linear_functions_equal_recomputation_over_a_table_that_changes(
         )
         shown = "k, __a0, __a1, __a2, __a3, round(__a4, 6), __a5, __a6, round(__a7, 6), rate"
         assert multiset(bench.query(f"SELECT {shown} FROM self_old")) == multiset(expected)
+
+
+def test_of_a_group_that_is_computed_again_only_what_cannot_retract_is() -> None:
+    calls = (call("__a0", "SUM", [("v", t.BIGINT)]), call("__a1", "MAX", [("d", t.decimal(38, 18))]))
+    outputs = (output("k", "k", t.VARCHAR), *(output(c.name, c.name, c.type) for c in calls))
+    text = maintenance(AggregateStage("view", (core(TABLE),), outputs[:1], calls, outputs, ("k",)), "duckdb")
+    again = text[text.index("__b AS (") : text.index("__w AS (")]
+    assert "__a1" in again
+    assert "__a0" not in again
 
 
 def test_a_row_that_was_never_there_cannot_be_taken_away(duck: DuckDBPyConnection) -> None:
