@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from state_store.files import make_folder
-from tests.support.examples import examples
 from tests.support.power import Recorder, disks
 from tests.support.power_cuts import assert_survives, recorded
 
@@ -20,7 +19,7 @@ def test_a_commit_that_was_reported_survives(tmp_path: Path, killed_at: int | No
     root, work = tmp_path / "history", tmp_path / "disks"
     root.mkdir()
     work.mkdir()
-    cuts = assert_survives(recorded(root, [4, 3], killed_at), work, random.Random(1), most=examples(3))
+    cuts = assert_survives(recorded(root, [4, 3], killed_at), work, random.Random(1), most=8)
     assert cuts.disks > 40
 
 
