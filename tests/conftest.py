@@ -10,9 +10,10 @@ from hypothesis import settings as hypothesis_settings
 
 from jobs.model.settings import Settings, SparkSettings, load_settings
 from state_store.layout import Lake
+from tests.support.examples import examples
 
 # A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.
-hypothesis_settings.register_profile("strandline", deadline=None, print_blob=True)
+hypothesis_settings.register_profile("strandline", max_examples=examples(30), deadline=None, print_blob=True)
 hypothesis_settings.load_profile("strandline")
 
 

@@ -17,7 +17,7 @@ from benchmarks.nexmark.generator import Event, Generator, side_input
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, View
 from jobs.session.define.analyze import define
-from jobs.sql.statements import CreateSource, CreateView, parse
+from jobs.sql.statements import CreateSource, CreateView, Statement, parse
 from tests.nexmark.expected import EXPECTED
 from tests.support.duck_lake import DuckLake
 from tests.support.rule_harness import multiset
@@ -46,9 +46,15 @@ def statements(*, as_tables: bool) -> str:
     return text
 
 
+@cache
+def parsed(*, as_tables: bool) -> tuple[Statement, ...]:
+    """The same, read."""
+    return tuple(parse(statements(as_tables=as_tables)))
+
+
 def definitions(catalog: Catalog, views: Sequence[str], *, as_tables: bool) -> list[Definition]:
     """The sources and those views, put into the catalog."""
-    for statement in parse(statements(as_tables=as_tables)):
+    for statement in parsed(as_tables=as_tables):
         assert isinstance(statement, CreateSource | CreateView)
         if isinstance(statement, CreateSource) or statement.name in views:
             catalog.add(define(statement, catalog, "nexmark"))
@@ -100,18 +106,29 @@ class MaintainedViews:
 
 def from_scratch(events: Iterable[Event], views: Sequence[str]) -> dict[str, Counter[tuple[Any, ...]]]:
     """What the views must hold after those events."""
+    with holding(events) as db:
+        return {view: answers(db, view) for view in views}
+
+
+def answers(db: duckdb.DuckDBPyConnection, view: str) -> Counter[tuple[Any, ...]]:
+    """DuckDB's answer to the view's question."""
+    return multiset(db.execute(EXPECTED[view]).fetchall())
+
+
+def holding(events: Iterable[Event]) -> duckdb.DuckDBPyConnection:
+    """A database that holds what is there after those events."""
     kept: dict[str, dict[int, dict[str, Any]]] = {"person": {}, "auction": {}, "bid": {}}
     for event in events:
         kept[event.kind].pop(event.key, None)
         if event.row is not None:
             kept[event.kind][event.key] = event.row
-    with duckdb.connect(config={"threads": 1}) as db:
-        db.execute("SET TimeZone = 'UTC'")
-        tables = {kind: list(rows.values()) for kind, rows in kept.items()}
-        for name, rows in {**tables, "side_input": side_input()}.items():
-            db.register("given", pa.Table.from_pylist(rows, _schema(name)))
-            db.execute(f"CREATE TABLE {name} AS FROM given")
-        return {view: multiset(db.execute(EXPECTED[view]).fetchall()) for view in views}
+    db = duckdb.connect(config={"threads": 1})
+    db.execute("SET TimeZone = 'UTC'")
+    tables = {kind: list(rows.values()) for kind, rows in kept.items()}
+    for name, rows in {**tables, "side_input": side_input()}.items():
+        db.register("given", pa.Table.from_pylist(rows, _schema(name)))
+        db.execute(f"CREATE TABLE {name} AS FROM given")
+    return db
 
 
 @cache

@@ -7,13 +7,14 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import duckdb
 import pytest
 
 from benchmarks.nexmark.generator import Event
 from jobs.catalog.catalog import Catalog
 from state_store.layout import Lake
 from tests.nexmark.expected import EXPECTED
-from tests.nexmark.maintained_views import MaintainedViews, from_scratch, inserts, with_amendments
+from tests.nexmark.maintained_views import MaintainedViews, answers, holding, inserts, with_amendments
 
 # Where the batches end: of all sizes, some of a few events, one empty.
 CUTS = (1, 40, 700, 703, 703, 1500, 2600)
@@ -25,8 +26,14 @@ def events(*, amended: bool) -> tuple[Event, ...]:
 
 
 @cache
+def database(end: int, *, amended: bool) -> duckdb.DuckDBPyConnection:
+    """What is there after so many events: all views are asked of it."""
+    return holding(events(amended=amended)[:end])
+
+
+@cache
 def wanted(view: str, end: int, *, amended: bool) -> Any:
-    return from_scratch(events(amended=amended)[:end], [view])[view]
+    return answers(database(end, amended=amended), view)
 
 
 def batches(given: Sequence[Event], cuts: Sequence[int]) -> list[Sequence[Event]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 from multiprocessing.process import BaseProcess
@@ -12,6 +11,7 @@ from pathlib import Path
 from state_store.delta import commit
 from state_store.errors import CommitConflict, VectorMismatch
 from tests.support.two_tables import TwoTables, run
+from tests.support.warm_process import warm_processes
 
 # Checkpoints every few commits: a kill must find one soon.
 _CHECKPOINT_INTERVAL = 4
@@ -22,9 +22,7 @@ def started(lake: Path, events: int, epochs: int, failpoint: str = "") -> BasePr
 
     It has begun to write when this returns, so that a random kill finds it at work.
     """
-    # A server that has imported everything and started no thread.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context = warm_processes()
     begun = context.Event()
     process = context.Process(target=write, args=(lake, events, epochs, failpoint, begun))
     process.start()
@@ -34,8 +32,7 @@ def started(lake: Path, events: int, epochs: int, failpoint: str = "") -> BasePr
 
 def racing(lake: Path, events: int, epochs: int) -> BaseProcess:
     """A process that writes so many epochs without the lock, and plans again when another was faster."""
-    context = multiprocessing.get_context("forkserver")
-    process = context.Process(target=race, args=(lake, events, epochs))
+    process = warm_processes().Process(target=race, args=(lake, events, epochs))
     process.start()
     return process
 

@@ -19,7 +19,7 @@ from jobs.ivm.refresh.in_memory import MemoryRuntime
 from jobs.ivm.refresh.memory_tables import ALWAYS, MemoryTable
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.consolidate import consolidated
-from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.stage_rule import StageRule
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import META_COLUMNS
@@ -116,6 +116,7 @@ class RuleBench:
 
     def __init__(self, db: duckdb.DuckDBPyConnection, stage: Stage, *, initial: bool = False) -> None:
         self.stage = stage
+        self.texts = StageRule(stage, "duckdb")
         self.db = db
         self.inputs = {each.alias: each.relation for each in inputs_of(stage)}
         self.names = [name for name, _ in visible_columns(stage)]
@@ -146,7 +147,7 @@ class RuleBench:
 
     def rule(self, moved: Sequence[str] | None) -> str:
         """The text of an epoch in which these inputs moved; None: the first refresh."""
-        return maintenance(self.stage, "duckdb", moved)
+        return self.texts.text(moved)
 
     def state(self, rows: Sequence[Row]) -> None:
         """Apply what makes these rows, in whatever order, of those that the only input has."""

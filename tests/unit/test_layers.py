@@ -41,22 +41,12 @@ def _imports(room: str) -> list[str]:
 
 
 @pytest.mark.parametrize("room", standing())
-def test_an_import_against_the_floors_is_refused(room: str) -> None:
-    lines = [line for other in not_below(room) for line in _imports(other)]
-    assert _refused(_file_in(room), lines) == lines
-
-
-@pytest.mark.parametrize("room", standing())
-def test_an_import_along_the_floors_is_allowed(room: str) -> None:
-    lines = [line for other in below(room) for line in _imports(other)]
-    assert _refused(_file_in(room), lines) == []
-
-
-@pytest.mark.parametrize("room", standing())
-def test_a_room_imports_itself_and_neither_tests_nor_tools(room: str) -> None:
-    refused = ["from tests import oracle", "import infra.jars", "from benchmarks import histories"]
-    own = _imports(room)
-    assert _refused(_file_in(room), refused + own) == refused
+def test_a_room_imports_what_stands_below_it_and_itself(room: str) -> None:
+    """Neither what stands beside or above it, nor tests and tools."""
+    against = [line for other in not_below(room) for line in _imports(other)]
+    against += ["from tests import oracle", "import infra.jars", "from benchmarks import histories"]
+    along = [line for other in (*below(room), room) for line in _imports(other)]
+    assert _refused(_file_in(room), [*along, *against]) == against
 
 
 def test_the_rooms_of_the_tree_are_on_the_plan() -> None:

@@ -71,8 +71,10 @@ class MemoryRuntime(Runtime[str]):
             AssertionError: a key is settled twice, `__old` is not the stored row, a type differs: the rule is wrong.
         """
         table, epoch = self._table, record.epoch
-        table.db.execute(f"CREATE OR REPLACE TEMP TABLE {_SETTLED} AS {settled}")
+        [(count,)] = table.db.execute(f"CREATE OR REPLACE TEMP TABLE {_SETTLED} AS {settled}").fetchall()
         self._check_types()
+        if not count:
+            return None
         self._check_keys()
         differs = " OR ".join(f"{quoted(name)} IS DISTINCT FROM ({OLD}).{quoted(name)}" for name in table.names)
         retracted = f"{OLD} IS NOT NULL AND (NOT {EXISTS} OR {differs})"

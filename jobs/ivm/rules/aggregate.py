@@ -20,7 +20,8 @@ A group whose weights sum below zero is an upstream fault: the query fails with 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from jobs.engines.engine import NEGATIVE_WEIGHT, Engine
 from jobs.functions.aggregates.contract import ORDER_TYPE
@@ -55,7 +56,7 @@ def aggregate_rule(stage: AggregateStage, engine: Engine, changed: Collection[st
 )""",
         f"""__d AS (
   SELECT
-    {columns([*groups, _rows(engine), *folded(stage, WEIGHT, engine), *_lost(again, engine)])}
+    {columns([*groups, _rows(engine), *folded(stage.aggregates, WEIGHT, engine), *_lost(again, engine)])}
   FROM __e{_grouped(groups)}
 )""",
         before(stage, engine),
@@ -112,11 +113,11 @@ def chosen(stage: AggregateStage, engine: Engine) -> str:
     return f"\n  WHERE {' AND '.join(f'({value_of(group, engine)}) IS NOT NULL' for group in stage.group)}"
 
 
-def folded(stage: AggregateStage, weight: str, engine: Engine) -> list[str]:
+def folded(calls: Iterable[AggregateCall], weight: str, engine: Engine) -> list[str]:
     """An accumulator per call, over the columns of `evaluated`."""
     return [
         f"{function_of(call).add(engine, call, _changes(call, weight, engine))} AS {_kept(call, engine)}"
-        for call in stage.aggregates
+        for call in calls
     ]
 
 
@@ -181,12 +182,12 @@ def _computed_again(stage: AggregateStage, again: tuple[AggregateCall, ...], eng
         f"__f AS (SELECT {', '.join(groups) or 'TRUE AS __any'} FROM __n WHERE {_AGAIN} AND {ROWS} > 0)",
         f"""__b AS (
   SELECT
-    {columns(evaluated(stage, engine, "CAST(1 AS BIGINT)"))}
+    {columns(evaluated(replace(stage, aggregates=again), engine, "CAST(1 AS BIGINT)"))}
   FROM body_new{chosen(stage, engine)}
 )""",
         f"""__g AS (
   SELECT /*+ BROADCAST(__f) */
-    {columns([*(f"__b.{group}" for group in groups), *folded(stage, "1", engine)])}
+    {columns([*(f"__b.{group}" for group in groups), *folded(again, "1", engine)])}
   FROM __b SEMI JOIN __f ON {_same(groups, "__b", "__f")}{_grouped([f"__b.{group}" for group in groups])}
 )""",
         f"""__w AS (

@@ -103,7 +103,7 @@ def _folded(stage: AggregateStage, groups: list[str], engine: Engine) -> str:
     rows = f"{engine.cast('COUNT(*)', BIGINT)} AS {ROWS}"
     return f"""__d AS (
   SELECT
-    {columns([*groups, *bounds, rows, *folded(stage, "1", engine)])}
+    {columns([*groups, *bounds, rows, *folded(stage.aggregates, "1", engine)])}
   FROM __i
   GROUP BY {", ".join([*groups, "__session"])}
 )"""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,20 +15,13 @@ from jobs.model.settings import Settings
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
+from tests.support.warm_process import exit_code
 
 STREAM = "CREATE STREAM s (id INT) WITH (KAFKA_TOPIC = 's');"
 SOURCES = STREAM + "CREATE STREAM o (id INT) WITH (KAFKA_TOPIC = 'o');"
 QUERIES = "INSERT INTO s SELECT id FROM o; INSERT INTO s SELECT id + 1 AS id FROM o;"
 OWN = ["s", "s__dead_letters", "s__insert_1__stage_1", "s__insert_2__dead_letters"]
 OTHERS = ["o", "s2", "shared__kept"]
-_DROP = """
-import sys
-from pathlib import Path
-from jobs.catalog.catalog import Catalog
-from state_store.layout import Lake
-
-Catalog(Lake(Path(sys.argv[1]))).remove("s", ["shared__x"])
-"""
 _STEPS = [
     "after-drop-intent",
     *(f"after-drop-definition:{hit}" for hit in (1, 2, 3)),
@@ -52,9 +43,11 @@ def session(settings: Settings, lake: Lake) -> Interpreter:
 
 
 def killed(lake: Lake, step: str) -> None:
-    environment = {**os.environ, "STRANDLINE_FAILPOINT": step}
-    done = subprocess.run([sys.executable, "-c", _DROP, str(lake.root)], env=environment, check=False)
-    assert done.returncode == -9, step
+    assert exit_code(_drop, lake.root, failpoint=step) == -signal.SIGKILL, step
+
+
+def _drop(root: Path) -> None:
+    Catalog(Lake(root)).remove("s", ["shared__x"])
 
 
 def files(folder: Path) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import duckdb
-from hypothesis import given
-from hypothesis import settings as examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.functions.aggregates.registry import function_of
 from jobs.functions.python.register import Library
+from tests.support.examples import examples
 from tests.support.python_function_stage import LONGEST, MODULE, WEIGHTED, WORDS_STAGE, call
 from tests.support.rule_harness import RuleBench, multiset
 
@@ -20,8 +20,8 @@ STATES = st.lists(
 )
 
 
-# Each example runs Python for each group, some hundred times: this many take a few seconds.
-@examples(max_examples=30)
+# Each example runs Python for each group, some hundred times.
+@settings(max_examples=examples(10))
 @given(states=STATES)
 def test_aggregates_follow_rows_that_change_and_go(
     duck: duckdb.DuckDBPyConnection, states: list[dict[int, tuple[int, str | None, int | None]]]

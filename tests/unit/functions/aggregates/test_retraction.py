@@ -20,11 +20,13 @@ from jobs.model.columns import EVENT_ORDER, META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage, Core, Input, Output
 from tests.support.aggregate_cases import BEGIN, CALLS, COLUMNS, ORDERED, called, rounded, values
+from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, core, multiset, output, parse
 
-# Each part is one query of a dozen calls; an example runs it a few times.
+# Each part is one query of a dozen calls, of which DuckDB plans some four a second; an example runs it a few times.
 PARTS = [list(CALLS)[start::4] for start in range(4)]
-EXAMPLES = 8
+EXAMPLES = examples(3)
+SEEDS = examples(1)
 
 PLACE = tuple((name, dict(META_COLUMNS)[name]) for name in EVENT_ORDER)
 TABLE = Relation("t", (("id", t.INT), *COLUMNS), "keyed", ("id",), PLACE)
@@ -111,7 +113,7 @@ def test_rows_that_change_and_go(duck: DuckDBPyConnection, names: list[str], epo
         assert bench.visible() == expected(bench, names, "new_s")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_every_function_over_groups_that_shrink_row_by_row(duck: DuckDBPyConnection, seed: int) -> None:
     """Larger groups than an example has, in one view; in the end they are taken away a few rows at a time."""
     names = list(CALLS)

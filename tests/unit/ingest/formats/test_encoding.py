@@ -16,6 +16,7 @@ from jobs.model import types as t
 from jobs.model.definitions import Column
 from jobs.model.errors import EncodeFailed
 from jobs.model.types import SqlType
+from tests.support.examples import examples
 from tests.unit.ingest.formats.decoding import decode, no_registry, source
 
 _SCALARS: list[tuple[SqlType, st.SearchStrategy[Any]]] = [
@@ -60,7 +61,7 @@ def _round_trip(form: str, kinds: list[tuple[SqlType, Any]], row: dict[str, Any]
 
 
 @pytest.mark.parametrize("form", [name for name in FORMATS if name != "KAFKA"])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(20))
 @given(data=st.data())
 def test_what_insert_writes_reads_back(form: str, memory: SchemaRegistryClient, data: st.DataObject) -> None:
     """Property: decode(encode(row)) = row, for every format, every type and NULL anywhere."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from jobs.ingest.formats.registry import LocalRegistry, open_registry
 from jobs.model.settings import RegistrySettings, Settings
 from state_store.errors import CorruptState
 from state_store.layout import Lake
+from tests.support.warm_process import warm_processes
 
 SUBJECT = "orders-value"
 
@@ -79,7 +79,7 @@ def _register(root: Path, results: Path, worker: int) -> None:
 
 def test_many_processes_agree_on_ids(lake: Lake, tmp_path: Path) -> None:
     """4 processes register the same 20 schemas at once: one id each, no id twice, versions without a gap."""
-    context = multiprocessing.get_context("spawn")
+    context = warm_processes()
     workers = [context.Process(target=_register, args=(lake.registry, tmp_path, n)) for n in range(4)]
     for process in workers:
         process.start()

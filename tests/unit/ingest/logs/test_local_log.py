@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from jobs.ingest.logs.topic_file import TopicFile
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
 from state_store.layout import Lake
+from tests.support.warm_process import warm_processes
 
 WRITERS, APPENDS = 4, 200
 
@@ -80,7 +80,7 @@ def test_many_writing_processes_lose_and_double_nothing(lake: Lake) -> None:
     """4 processes × 200 appends of two records: dense offsets, each append once, its records side by side, and the
     appends of one writer in its order. 200 are enough for hundreds of lost races on two cores."""
     LocalLog(lake).ensure_topic("t")
-    context = multiprocessing.get_context("spawn")
+    context = warm_processes()
     writers = [context.Process(target=_append, args=(lake.root, writer)) for writer in range(WRITERS)]
     for process in writers:
         process.start()

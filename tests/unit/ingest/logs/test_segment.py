@@ -12,6 +12,7 @@ from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
+from tests.support.examples import examples
 
 _PAYLOAD = st.none() | st.binary(max_size=40)
 _RECORD = st.builds(
@@ -41,7 +42,7 @@ def _everything(lake: Lake) -> _Read:
     }
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.lists(st.lists(_RECORD, max_size=8), max_size=5))
 def test_any_records_come_back_in_their_partitions(
     tmp_path_factory: pytest.TempPathFactory, calls: list[list[Record]]

@@ -10,9 +10,13 @@ import pytest
 from jobs.ivm.plan.plan import plan_of_query
 from jobs.model.view_options import State
 from state_store.layout import Lake
+from tests.support.examples import AT_LENGTH
 from tests.support.plan_bench import Feeder, PlanBench, e
 from tests.unit.ivm.plan.cases_by_hand import CASES
 from tests.unit.ivm.plan.queries_by_hand import SOURCES, VALUES, groups
+
+# After the first, in which all rows there are come in.
+EPOCHS = 8 if AT_LENGTH else 3
 
 
 @pytest.mark.parametrize("state", ["full", "shared"])
@@ -24,10 +28,13 @@ def test_after_every_epoch_the_view_equals_the_query_over_all_rows(
     bench = PlanBench(lake, SOURCES, duck)
     feeder = Feeder(bench, VALUES, seed=2)
     feeder.epoch()
-    bench.maintain(plan_of_query("view", case.query(bench.relation), state=state, pipeline="p"))
+    made = plan_of_query("view", case.query(bench.relation), state=state, pipeline="p")
+    if state == "shared" and made == plan_of_query("view", case.query(bench.relation), pipeline="p"):
+        return  # no stage that could be shared: it is the other plan
+    bench.maintain(made)
     bench.refresh()
     seen = 0
-    for _ in range(4):
+    for _ in range(EPOCHS):
         feeder.epoch(most=5)
         assert bench.shown("view") == bench.truth(case.sql)
         seen += bench.shown("view").total()

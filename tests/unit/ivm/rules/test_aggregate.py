@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.engines.engine import NEGATIVE_WEIGHT
+from jobs.ivm.rules.maintenance import maintenance
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage
 from tests.support.aggregate_cases import AT, BEGIN, CALLS, LOG, called, grouped, logs
+from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, call, core, insert, multiset, output, parse
 
 # An example runs a few epochs, of all functions at once in half a second each.
-EXAMPLES = 12
+EXAMPLES = examples(4)
 
 
 def added(batch: list[dict[str, Any]]) -> list[tuple[dict[str, Any], int, int]]:
@@ -38,7 +40,7 @@ def test_every_function_equals_recomputation_over_an_append_only_log(
         assert bench.visible() == multiset(bench.query(recomputed))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(logs())
 def test_filters_and_groups_nobody_selected(duck: DuckDBPyConnection, batches: list[list[dict[str, Any]]]) -> None:
     """A group that is not visible is kept in the state, and still tells the rows apart."""
@@ -49,7 +51,7 @@ def test_filters_and_groups_nobody_selected(duck: DuckDBPyConnection, batches: l
         assert bench.visible() == multiset(bench.query(recomputed))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(logs())
 def test_a_filter_clause_holds_for_its_own_call_only(
     duck: DuckDBPyConnection, batches: list[list[dict[str, Any]]]
@@ -76,7 +78,7 @@ def test_a_filter_clause_holds_for_its_own_call_only(
         assert bench.visible() == multiset(bench.query(recomputed))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None)
 @given(logs())
 def test_a_global_aggregate_has_one_row_from_the_first_epoch_on(
     duck: DuckDBPyConnection, batches: list[list[dict[str, Any]]]
@@ -108,7 +110,7 @@ TABLE = Relation(
 )
 
 
-@settings(max_examples=2 * EXAMPLES, deadline=None)
+@settings(max_examples=4 * EXAMPLES, deadline=None)
 @given(st.lists(st.lists(operations, max_size=6), max_size=5))
 def test_linear_functions_equal_recomputation_over_a_table_that_changes(
     duck: DuckDBPyConnection,
@@ -143,6 +145,15 @@ def test_linear_functions_equal_recomputation_over_a_table_that_changes(
         )
         shown = "k, __a0, __a1, __a2, __a3, round(__a4, 6), __a5, __a6, round(__a7, 6), rate"
         assert multiset(bench.query(f"SELECT {shown} FROM self_old")) == multiset(expected)
+
+
+def test_of_a_group_that_is_computed_again_only_what_cannot_retract_is() -> None:
+    calls = (call("__a0", "SUM", [("v", t.BIGINT)]), call("__a1", "MAX", [("d", t.decimal(38, 18))]))
+    outputs = (output("k", "k", t.VARCHAR), *(output(c.name, c.name, c.type) for c in calls))
+    text = maintenance(AggregateStage("view", (core(TABLE),), outputs[:1], calls, outputs, ("k",)), "duckdb")
+    again = text[text.index("__b AS (") : text.index("__w AS (")]
+    assert "__a1" in again
+    assert "__a0" not in again
 
 
 def test_a_row_that_was_never_there_cannot_be_taken_away(duck: DuckDBPyConnection) -> None:

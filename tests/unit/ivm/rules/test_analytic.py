@@ -18,10 +18,11 @@ from jobs.model.calls import AnalyticCall
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import AnalyticStage
+from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, core, multiset, output, parse
 
 # An example runs a few epochs in a few milliseconds each: this many take some seconds.
-EXAMPLES = 40
+EXAMPLES = examples(20)
 
 COLUMNS = (("id", t.INT), ("k", t.VARCHAR), ("v", t.INT), ("s", t.VARCHAR), ("d", t.decimal(10, 2)))
 TABLE = Relation("t", COLUMNS, "keyed", ("id",))

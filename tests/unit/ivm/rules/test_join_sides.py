@@ -13,10 +13,11 @@ from jobs.ivm.rules.maintenance import maintenance
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, Input, JoinType, MapStage, Output
+from tests.support.examples import examples
 from tests.support.rule_harness import Changes, RuleBench, append_log, multiset, parse
 
 # Some ten milliseconds each, for every shape of join.
-EXAMPLES = 20
+EXAMPLES = examples(5)
 
 COLUMNS = (("id", t.INT), ("x", t.INT), ("v", t.INT))
 TABLES = {name: Relation(name, COLUMNS, "keyed", ("id",)) for name in ("a", "b", "c")}

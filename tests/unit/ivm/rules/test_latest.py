@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from jobs.model import types as t
 from jobs.model.stage import LatestStage
+from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, multiset, output
 
-EXAMPLES = 40
+EXAMPLES = examples(25)
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 
 MAP = t.map_of(t.VARCHAR, t.INT)

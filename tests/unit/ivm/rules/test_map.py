@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import MapStage
+from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, insert, mapped, multiset, output
 
-EXAMPLES = 40
+EXAMPLES = examples(25)
 
 TABLE = Relation("t", (("id", t.INT), ("v", t.INT), ("m", t.map_of(t.VARCHAR, t.INT))), "keyed", ("id",))
 values = st.fixed_dictionaries(

@@ -15,6 +15,7 @@ from jobs.ivm.rules.recompute_diff import difference
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import MapStage
+from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, core, multiset
 
 COLUMNS = (("k", t.VARCHAR), ("l", t.INT), ("v", t.INT), ("x", t.DOUBLE))
@@ -47,7 +48,7 @@ def as_rows(state: dict[Any, Any]) -> list[dict[str, Any]]:
     return [{"k": k, "l": number, "v": v, "x": x} for (k, number), (v, x) in state.items()]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(rows, min_size=1, max_size=4))
 def test_the_stored_rows_become_the_fresh_ones(duck: DuckDBPyConnection, states: list[Any]) -> None:
     """Keys may be NULL, visible or kept in the state; each settled key differs, and all that differ are settled."""

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage, Session
+from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, call, core, multiset, output
 
 # An example runs a few epochs in a few milliseconds each: this many take some seconds.
-EXAMPLES = 40
+EXAMPLES = examples(20)
 
 GAP = 10
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)

@@ -20,6 +20,7 @@ from jobs.query.recompute.select import recompute_sql
 from jobs.sql.dialect import fold
 from jobs.sql.from_text import parse_query
 from tests.support.catalog_from_sql import run
+from tests.support.examples import examples
 from tests.support.memory_catalog import MemoryCatalog
 
 SOURCES = """
@@ -130,7 +131,7 @@ def test_a_query_asks_what_its_text_asks(
 ) -> None:
     read = recompute_sql(read_query(fold(parse_query(QUERIES[name])), catalog), "duckdb")
 
-    @settings(max_examples=12, deadline=None, database=None)
+    @settings(max_examples=examples(5), deadline=None, database=None)
     @given(s=st.lists(st.tuples(small, text, small), max_size=6), t=keyed(text, small), u=keyed(small, small))
     def same_answers(s: Table, t: Table, u: Table) -> None:
         fill(database, "s", [(*row, 0, offset) for offset, row in enumerate(s)])

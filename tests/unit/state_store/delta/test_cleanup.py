@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from state_store.delta.staging import stage_rows
 from state_store.errors import TableMissing, VersionGone
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
+from tests.support.warm_process import exit_code
 from tests.unit.state_store.delta.test_compaction import SCHEMA, SPEC, made, rows
 
 START = 1_000 * DAY_MS
@@ -210,13 +209,8 @@ def test_the_record_that_the_kept_log_goes_by_is_kept(tmp_path: Path, clock: Clo
     assert head.record.epoch == 49
 
 
-_CHILD = """
-import sys
-from pathlib import Path
-from state_store.delta.cleanup import clean
-from state_store.delta.cleanup_plan import plan_cleanup
-clean(plan_cleanup(Path(sys.argv[1]), int(sys.argv[2])))
-"""
+def _clean(path: Path, now: int) -> None:
+    clean(plan_cleanup(path, now))
 
 
 def test_a_clean_up_that_is_killed_is_harmless(tmp_path: Path, clock: Clock) -> None:
@@ -224,11 +218,8 @@ def test_a_clean_up_that_is_killed_is_harmless(tmp_path: Path, clock: Clock) -> 
     expected = plan_cleanup(table.path, clock.now)
     hits = [1, 7, 20, 10_000]
     for hit in hits:
-        command = [sys.executable, "-c", _CHILD, str(table.path), str(clock.now)]
-        environment = os.environ | {"STRANDLINE_FAILPOINT": f"inside-cleanup:{hit}"}
-        root = Path(__file__).parents[4]
-        ended = subprocess.run(command, env=environment, cwd=root, check=False, timeout=60)
-        assert ended.returncode == (0 if hit == hits[-1] else -signal.SIGKILL)
+        ended = exit_code(_clean, table.path, clock.now, failpoint=f"inside-cleanup:{hit}")
+        assert ended == (0 if hit == hits[-1] else -signal.SIGKILL)
         check(table, expected)
     # Folders that a kill left empty are young again, and go another time.
     assert not [each for each in plan_cleanup(table.path, clock.now).files if each.name.endswith("parquet")]

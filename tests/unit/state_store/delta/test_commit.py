@@ -24,6 +24,7 @@ from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, CorruptState
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
+from tests.support.examples import examples
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])
 SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
@@ -65,7 +66,7 @@ OPERATIONS = st.lists(
 
 
 @given(operations=OPERATIONS, seed=st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=examples(20))
 def test_any_history_is_read_alike(tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Any) -> None:
     table = made(tmp_path_factory.mktemp("history"))
     head = Head(0, CommitRecord(epoch=0))

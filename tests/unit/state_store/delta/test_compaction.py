@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +27,7 @@ from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, CorruptState
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
+from tests.support.warm_process import exit_code
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])
 SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
@@ -250,15 +248,8 @@ def test_the_writer_looks_every_so_many_versions_and_goes_on_when_it_fails(
     assert head_of(table) == head
 
 
-_CHILD = """
-import sys
-from pathlib import Path
-from state_store.delta import reader
-from state_store.delta.file_upkeep import maintain_files
-from tests.unit.state_store.delta.test_compaction import SPEC
-path = Path(sys.argv[1])
-maintain_files(path, SPEC, reader.head(path))
-"""
+def _maintain(path: Path) -> None:
+    maintain_files(path, SPEC, reader.head(path))
 
 
 @pytest.mark.parametrize("step", ["after-compaction-staged", "before-log-entry", "before-link", "after-log-entry"])
@@ -266,10 +257,7 @@ def test_a_compaction_that_is_killed_is_there_whole_or_not_at_all(tmp_path: Path
     table = made(tmp_path)
     for first in range(EVERY):
         before = table.apply(rows(range(first, first + 2)), lambda row, first=first: row["k"] == first)
-    environment = os.environ | {"STRANDLINE_FAILPOINT": step}
-    command = [sys.executable, "-c", _CHILD, str(table.path)]
-    ended = subprocess.run(command, env=environment, cwd=Path(__file__).parents[4], check=False, timeout=60)
-    assert ended.returncode == -signal.SIGKILL
+    assert exit_code(_maintain, table.path, failpoint=step) == -signal.SIGKILL
     after = head_of(table)
     assert (after.version - before.version, after.record.mode) == (
         (1, "compact") if "after-log" in step else (0, "create")
