@@ -73,14 +73,6 @@ def read_with(tree: exp.Expr, context: Context) -> Context:
         if cte.alias in found:
             line, place = position_of(cte)
             raise InvalidQuery(f"two queries of WITH are named '{cte.alias}'", line=line, column=place)
-        if cte.args["alias"].args.get("columns"):
-            line, place = position_of(cte)
-            raise NotSupported(
-                "a list of columns after the name of a query in WITH is not supported",
-                line=line,
-                column=place,
-                hint="name the columns inside with AS",
-            )
         found[cte.alias] = context.read(cte.this, inner)
     return replace(context, queries={**context.queries, **found})
 
@@ -96,12 +88,11 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
     clause = select.args.get("from_")
     if clause is None:
         raise InvalidQuery("the query reads nothing", hint="SELECT … FROM a stream or table")
-    joins = [*(clause.this.args.get("joins") or ()), *(select.args.get("joins") or ())]
     if clause.this.args.get("within") is not None:
         line, place = position_of(clause.this)
         raise InvalidQuery("WITHIN belongs to a JOIN", line=line, column=place)
     found: list[Joined] = []
-    for node in (None, *joins):
+    for node in (None, *(select.args.get("joins") or ())):
         part = _part(clause.this if node is None else node.this, context)
         if any(each.part.alias == part.alias for each in found):
             line, place = position_of(clause.this if node is None else node.this)

@@ -59,8 +59,6 @@ def read_groups(
     choices: list[list[tuple[int, ...]]] = []
     for node in clause.expressions:
         choices.append(_sets(node, number))
-    for extra in ("rollup", "cube", "grouping_sets"):
-        choices += [_sets(node, number) for node in clause.args.get(extra) or ()]
     sets = [tuple(sorted({n for part in each for n in part})) for each in product(*choices)]
     if len(sets) > _MOST_SETS:
         line, place = position_of(clause)

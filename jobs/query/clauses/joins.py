@@ -208,6 +208,11 @@ def _kind(node: exp.Join) -> JoinType:
         raise NotSupported(
             f"{word} JOIN is not supported", line=line, column=place, hint="write JOIN … ON or USING (…)"
         )
+    if node.kind == "OUTER" and not node.side:
+        line, place = position_of(node)
+        raise NotSupported(
+            "OUTER JOIN does not say whose rows stay", line=line, column=place, hint="LEFT, RIGHT or FULL OUTER JOIN"
+        )
     return _SIDES[node.side]
 
 

@@ -57,13 +57,19 @@ def _operation(tree: exp.SetOperation) -> Operation:
     return "union all"
 
 
-def _branches(tree: exp.Expr, operation: Operation) -> list[exp.Expr]:
+def _branches(tree: exp.SetOperation, operation: Operation) -> list[exp.Expr]:
     """The branches; nested ones of the same operation are flattened, those of EXCEPT only on the left."""
+    right = [tree.expression] if operation == "except" else _flattened(tree.expression, operation)
+    return [*_flattened(tree.this, operation), *right]
+
+
+def _flattened(tree: exp.Expr, operation: Operation) -> list[exp.Expr]:
+    """The branches that one side stands for; a side with clauses of its own is one branch."""
     while isinstance(tree, exp.Subquery) and not tree.alias:
         tree = tree.this
-    if isinstance(tree, exp.SetOperation) and _operation(tree) == operation and not tree.args.get("with_"):
-        right = [tree.expression] if operation == "except" else _branches(tree.expression, operation)
-        return [*_branches(tree.this, operation), *right]
+    own = any(tree.args.get(clause) for clause in ("with_", "order", "limit", "offset"))
+    if isinstance(tree, exp.SetOperation) and not own and _operation(tree) == operation:
+        return _branches(tree, operation)
     return [tree]
 
 
