@@ -4,7 +4,7 @@ The parser is built on one that knows the clauses of thirty dialects, and hands 
 What no line of ours looks at would be accepted and then ignored: `* EXCEPT (secret)` would show the secret. So the
 list says what is looked at, and whatever else stands in a tree is an error that names it.
 
-    Star(except_=[…])       not in the list: EXCEPT is refused
+    Group(totals=True)      not in the list: WITH TOTALS is refused
     Select(limit=…)         in the list: views refuse it by a better message, pull queries do it
 
 The list is checked by a test: without any of these arguments a query means something else.
@@ -29,18 +29,20 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
         *("with_", "distinct", "expressions", "from_", "joins", "time_window", "where", "group", "having", "qualify"),
         *("partition_by", "emit", "order", "limit", "offset"),
     ),
-    **dict.fromkeys((exp.Union, exp.Intersect, exp.Except), ("with_", *_PAIR, "distinct", "order", "limit", "offset")),
+    **dict.fromkeys(
+        (exp.Union, exp.Intersect, exp.Except), ("with_", *_PAIR, "distinct", "by_name", "order", "limit", "offset")
+    ),
     exp.Subquery: ("this", "alias", "within"),
     exp.With: _LISTED,
     exp.CTE: ("this", "alias"),
-    exp.TableAlias: _ITSELF,
+    exp.TableAlias: ("this", "columns"),
     exp.From: _ITSELF,
     exp.Table: ("this", "db", "catalog", "alias", "within"),
     exp.Join: ("this", "side", "kind", "method", "on", "using"),
     WithinNode: tuple(WithinNode.arg_types),
     TimeWindowNode: tuple(TimeWindowNode.arg_types),
     **dict.fromkeys((exp.Where, exp.Having, exp.Qualify), _ITSELF),
-    exp.Group: _LISTED,
+    exp.Group: ("expressions", "rollup", "cube"),
     **dict.fromkeys((exp.Rollup, exp.Cube, exp.GroupingSets), _LISTED),
     exp.Distinct: ("expressions", "on"),
     exp.Order: _LISTED,
@@ -52,7 +54,7 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
 _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Identifier: ("this", "quoted"),
     exp.Column: ("this", "table"),
-    exp.Star: (),
+    exp.Star: ("except_", "replace"),
     exp.Alias: ("this", "alias"),
     exp.Literal: ("this", "is_string"),
     **dict.fromkeys((exp.Boolean, exp.Var, exp.Paren, exp.Neg, exp.Not), _ITSELF),
@@ -93,7 +95,7 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.CTE, "materialized"): "[NOT] MATERIALIZED",
     (exp.Column, "db"): "a schema before a column",
     (exp.Group, "all"): "ALL or DISTINCT in GROUP BY",
-    **{(exp.Group, word): f"WITH {word.upper()}" for word in ("rollup", "cube", "totals")},
+    (exp.Group, "totals"): "WITH TOTALS",
     (exp.In, "field"): "IN without brackets",
     (exp.In, "unnest"): "IN UNNEST",
     (exp.Limit, "limit_options"): "WITH TIES",
@@ -107,10 +109,9 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.Table, "sample"): "TABLESAMPLE",
     (exp.Table, "version"): "FOR SYSTEM_TIME AS OF",
     (exp.Subquery, "sample"): "TABLESAMPLE",
-    (exp.TableAlias, "columns"): "a list of columns after a name",
     (exp.With, "recursive"): "WITH RECURSIVE",
 }
-_OF_SETS = {"by_name": "BY NAME", "on": "CORRESPONDING BY", "side": "a side of", "kind": "CORRESPONDING or a kind of"}
+_OF_SETS = {"on": "CORRESPONDING BY", "side": "a side of UNION", "kind": "CORRESPONDING or a kind of UNION"}
 
 
 def check_read(tree: exp.Expr) -> None:
@@ -125,8 +126,9 @@ def check_read(tree: exp.Expr) -> None:
         read = READ.get(type(node))
         if read is None:
             raise _refused(node, sql_of(node))
+        in_call = isinstance(node, exp.Star) and isinstance(node.parent, exp.Anonymous | exp.Distinct)
         for argument, value in _said(node):
-            if argument not in read:
+            if argument not in read or in_call:
                 raise _refused(value if isinstance(value, exp.Expr) else node, _clause(node, argument))
 
 
@@ -140,7 +142,7 @@ def _said(node: exp.Expr) -> Iterator[tuple[str, object]]:
 
 def _clause(node: exp.Expr, argument: str) -> str:
     if isinstance(node, exp.SetOperation) and argument in _OF_SETS:
-        return f"{_OF_SETS[argument]} {node.key.upper()}" if argument in ("side", "kind") else _OF_SETS[argument]
+        return _OF_SETS[argument]
     return _WORDS.get((type(node), argument)) or argument.rstrip("_").replace("_", " ").upper()
 
 

@@ -34,6 +34,8 @@ VIEWS = (
     "SELECT CASE v WHEN 1 THEN 'a' ELSE 'b' END AS c, CASE WHEN v > 1 THEN NULL ELSE 2 END AS e FROM s",
     "SELECT CAST(v AS VARCHAR) AS c, TRY_CAST(k AS INT) AS e, ARRAY[1, v] AS f, tags[1] AS g, r->f AS h FROM s",
     "SELECT STRUCT(a := v, b := 1) AS c, TRANSFORM(tags, x => x + 1) AS e, r->* FROM s",
+    "SELECT * EXCEPT (x, r) REPLACE (v + 1 AS v) FROM s",
+    "SELECT z.a FROM s AS z (a, b)",
     "SELECT t.*, u.n FROM t LEFT JOIN u ON t.id = u.id",
     "SELECT t.n AS a, u.n AS b FROM t JOIN u USING (id)",
     "SELECT q.k, p.c FROM s AS q JOIN (SELECT k, COUNT(*) AS c FROM s GROUP BY k) AS p ON q.k = p.k",
@@ -46,6 +48,9 @@ VIEWS = (
     "SELECT k, v, COUNT(DISTINCT x) AS c, SUM(v) FILTER (WHERE x > 1) AS e FROM s GROUP BY ROLLUP (k, v)"
     " HAVING COUNT(*) > 1",
     "SELECT k, v, COUNT(*) AS c FROM s GROUP BY k, CUBE (k, v)",
+    "SELECT k, v, COUNT(*) AS c FROM s GROUP BY k, v WITH ROLLUP",
+    "SELECT k, v, COUNT(*) AS c FROM s GROUP BY k, v WITH CUBE",
+    "SELECT k, n FROM t UNION ALL BY NAME SELECT n, k FROM u",
     "SELECT k, v, COUNT(*) AS c FROM s GROUP BY GROUPING SETS ((k, v), ())",
     "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY x DESC, v NULLS LAST ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING)"
     " AS a FROM s QUALIFY a > 1",
@@ -74,6 +79,7 @@ _WITHOUT_MEANING = {
 }
 _REFUSED = (
     "SELECT k FROM a.b.s",
+    *(f"SELECT k FROM t {word} BY NAME SELECT k FROM u" for word in ("EXCEPT", "INTERSECT")),
     "SELECT DISTINCT ON (k) k FROM s",
     "SELECT SUM(v) OVER w FROM s",
     "SELECT SUM(v) OVER (PARTITION BY k ORDER BY v ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM s",
@@ -146,7 +152,7 @@ REFUSED = [
     ("SELECT k, COUNT(*) FROM s GROUP BY k WITH TOTALS", "WITH TOTALS"),
     ("SELECT COUNT(*) FROM s GROUP BY ALL", "ALL or DISTINCT in GROUP BY"),
     ("SELECT k, COUNT(*) FROM s GROUP BY DISTINCT GROUPING SETS ((k), (k))", "ALL or DISTINCT in GROUP BY"),
-    ("SELECT k FROM s UNION CORRESPONDING BY (k) SELECT k FROM t", "BY NAME"),
+    ("SELECT k FROM s UNION CORRESPONDING BY (k) SELECT k FROM t", "CORRESPONDING"),
     ("SELECT k FROM s LEFT UNION ALL SELECT k FROM t", "a side of UNION"),
     ("SELECT k FROM s FOR SYSTEM_TIME AS OF '2024-01-01'", "FOR SYSTEM_TIME AS OF"),
     ("SELECT k FROM s TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
@@ -160,6 +166,7 @@ REFUSED = [
     ("SELECT k FROM s WHERE v IN tags", "IN without brackets"),
     ("SELECT a.b.k FROM s", "a schema before a column"),
     ("SELECT s.k FROM s JOIN t JOIN u ON t.id = u.id ON s.k = t.k", "a join inside a join"),
+    ("SELECT COUNT(* EXCEPT (k)) FROM s", "EXCEPT"),
     ("SELECT AS STRUCT k FROM s", "AS STRUCT"),
     ("SELECT SUM(v ORDER BY x) FROM s", "ORDER BY inside a call"),
     ("SELECT FIRST_VALUE(v) IGNORE NULLS OVER (PARTITION BY k ORDER BY x) FROM s", "IGNORE NULLS"),
