@@ -12,6 +12,7 @@ from jobs.catalog.relations import event_log, fed_relation
 from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.definitions import InsertQuery, Kind, Source
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.model.names import alike, differ_only_in_case
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType
 from jobs.model.view_options import Semantics
@@ -73,9 +74,16 @@ def read_with(tree: exp.Expr, context: Context) -> Context:
     found: dict[str, Query] = {}
     for cte in clause.expressions if clause is not None else ():
         inner = replace(context, kind=None, queries={**context.queries, **found})
-        if cte.alias in found:
+        taken = alike(cte.alias, found)
+        if taken is not None:
             line, place = position_of(cte)
-            raise InvalidQuery(f"two queries of WITH are named '{cte.alias}'", line=line, column=place)
+            raise InvalidQuery(
+                f"two queries of WITH are named '{cte.alias}'"
+                if taken == cte.alias
+                else differ_only_in_case("queries of WITH", taken, cte.alias),
+                line=line,
+                column=place,
+            )
         query = context.read(cte.this, inner)
         found[cte.alias] = _renamed(_query_part(cte.alias, cte.alias, query), cte, context) or query
     return replace(context, queries={**context.queries, **found})
@@ -98,10 +106,13 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
     found: list[Joined] = []
     for node in (None, *(select.args.get("joins") or ())):
         part = _part(clause.this if node is None else node.this, context)
-        if any(each.part.alias == part.alias for each in found):
+        taken = alike(part.alias, [each.part.alias for each in found])
+        if taken is not None:
             line, place = position_of(clause.this if node is None else node.this)
             raise InvalidQuery(
-                f"two inputs are named '{part.alias}'",
+                f"two inputs are named '{part.alias}'"
+                if taken == part.alias
+                else differ_only_in_case("inputs", taken, part.alias),
                 line=line,
                 column=place,
                 hint=f"give each a name of its own: {part.name} AS other",

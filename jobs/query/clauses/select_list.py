@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from jobs.model.names import alike, differ_only_in_case
 from jobs.model.stage import Output
 from jobs.model.types import BaseType
 from jobs.query.clauses.inputs import ROWKEY, Inputs, Part
@@ -31,6 +32,12 @@ from jobs.sql.trees import identifier
 
 RESERVED = frozenset({*PSEUDO_COLUMNS, *(name for name, _ in META_COLUMNS)})
 """Names that no column of a source or view can have; nor those that begin with two underscores."""
+_STORED = tuple(name for name, _ in META_COLUMNS)
+
+
+def is_reserved(name: str) -> bool:
+    """True if no column can have that name. Those that are stored are taken in any case: `_OFFSET` is `_offset`."""
+    return name in RESERVED or name.lower() in _STORED or name.startswith("__")
 
 
 @dataclass(frozen=True)
@@ -214,11 +221,13 @@ def _told_apart(items: list[_Item], inputs: Inputs, *, prefix: bool) -> list[_It
 def _check(item: _Item, earlier: list[_Item]) -> None:
     name, found = item.output.name, item.output.expression
     message, hint = None, "give it a name with AS"
-    bound = name in WINDOW_BOUNDS and not (isinstance(found, exp.Column) and found.name == name)
-    if name in RESERVED or name.startswith("__") or bound:
+    bound = name.lower() in WINDOW_BOUNDS and not (isinstance(found, exp.Column) and found.name == name)
+    if is_reserved(name) or bound:
         message = f"'{name}' is reserved: it cannot be the name of a column"
     elif any(other.output.name == name for other in earlier):
         message = f"two columns are named '{name}'"
+    elif (taken := alike(name, [other.output.name for other in earlier])) is not None:
+        message = differ_only_in_case("columns", taken, name)
     elif item.output.type.base is BaseType.NULL:
         message, hint = f"column '{name}' is NULL and has no type", "CAST(NULL AS …)"
     if message is not None:
