@@ -38,6 +38,18 @@ from tests.unit.session.define.defined import view
             NameTaken,
             "'readings' and 'Readings' differ only in case",
         ),
+        (
+            "CREATE STREAM v AS SELECT sensor FROM readings WHERE n IS UNKNOWN",
+            TypeMismatch,
+            "IS UNKNOWN takes a BOOLEAN",
+        ),
+        ("CREATE STREAM v AS SELECT sensor FROM readings WHERE n IS JSON", NotSupported, "IS json"),
+        (
+            "CREATE MATERIALIZED VIEW v AS SELECT LAST_VALUE(n) OVER (PARTITION BY area ORDER BY n"
+            " RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS x FROM readings",
+            NotSupported,
+            "no definite value",
+        ),
         ("CREATE STREAM v AS SELECT rowtime FROM readings", InvalidQuery, "reserved"),
         ("CREATE STREAM v AS SELECT NULL AS x FROM readings", InvalidQuery, "no type"),
         ("CREATE STREAM v AS SELECT n FROM readings WHERE n", TypeMismatch, "WHERE takes a condition"),
