@@ -37,5 +37,5 @@ def typed_fault(epoch: Epoch, text: str) -> StrandlineError | None:
         # Spark goes on with advice on its own settings.
         f"an expression of '{epoch.stage.table}' fails on a row: {found.group().split('. ')[0]}",
         where=where,
-        hint="leave such rows out with WHERE, or TRY_CAST and NULLIF; ERRORS = 'dead_letter' keeps them aside",
+        hint="leave such rows out with WHERE, or TRY_CAST and NULLIF",
     )
