@@ -89,11 +89,11 @@ def test_an_expression_fails_exactly_where_it_says_so(duck: DuckDBPyConnection, 
 def test_the_ends_of_a_range_fail_where_the_engine_does(duck: DuckDBPyConnection, text: str) -> None:
     found = infer(parse_expression(text), SCOPE).expression
     columns = ", ".join(f'"{name}" {kind.duckdb()}' for name, kind in COLUMNS)
-    for name, given, fails in AT_THE_END[text]:
+    for name, number, fails in AT_THE_END[text]:
         duck.execute(f"CREATE OR REPLACE TABLE r ({columns})")
-        insert(duck, "r", [[given if name == column else None for column, _ in COLUMNS]])
+        insert(duck, "r", [[number if name == column else None for column, _ in COLUMNS]])
         condition = failing(found)
-        assert (condition is not None and value(duck, condition) is True) == fails, given
+        assert (condition is not None and value(duck, condition) is True) == fails, number
         if fails:
             with pytest.raises(duckdb.Error):
                 value(duck, strict(found))
