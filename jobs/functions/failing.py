@@ -27,6 +27,9 @@ _DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXAC
 _WHOLE_DIVISION = "DIV"
 # Functions whose result is cast to a type that may be too narrow for it: ROUND(1e308) is no BIGINT.
 _NARROWED = frozenset({"ROUND", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
+_INSTANT = "FROM_UNIXTIME"
+# Milliseconds whose microseconds are an instant to both engines: a BIGINT, and not before DuckDB's first.
+_INSTANTS = (-9_223_372_022_400_000, 9_223_372_036_854_775)
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
 _ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
@@ -56,6 +59,9 @@ def lenient(node: exp.Expression) -> exp.Expression:
             return _opposite(each.this)
         if isinstance(each, exp.Anonymous) and each.name == "ABS":
             return _magnitude(_child(each.expressions[0]))
+        if isinstance(each, exp.Anonymous) and each.name == _INSTANT:
+            no_instant = _no_instant(_child(each.expressions[0]))
+            return exp.Case(ifs=[exp.If(this=no_instant, true=exp.Null())], default=each.copy())
         if type(each) is exp.Cast and _is_whole_division(each.this):
             left, right = (_child(part) for part in each.this.expressions)
             too_large = _too_large(left, right, each.args["to"])
@@ -108,6 +114,8 @@ def _own(node: exp.Expression) -> exp.Expression | None:
     if isinstance(node, exp.Neg) or (isinstance(node, exp.Anonymous) and node.name == "ABS"):
         operand = _child(node.this if isinstance(node, exp.Neg) else node.expressions[0])
         return None if isinstance(operand, exp.Literal) else _lost(node, [operand])
+    if isinstance(node, exp.Anonymous) and node.name == _INSTANT:
+        return _no_instant(lenient(_child(node.expressions[0])))
     if type(node) in _DIVISIONS:
         return _by_zero(_child(node.args["this"]), _child(node.args["expression"]))
     if isinstance(node, exp.Anonymous) and node.name == _WHOLE_DIVISION:
@@ -143,6 +151,12 @@ def _too_large(left: exp.Expression, right: exp.Expression, to: exp.Expression) 
     minus_one = exp.EQ(this=exp.Paren(this=right.copy()), expression=exp.Literal.number(-1))
     divided = exp.Cast(this=left.copy(), to=to.copy())
     return _all([minus_one, exp.Not(this=_is_null(left.copy())), _is_null(_opposite(divided))])
+
+
+def _no_instant(value: exp.Expression) -> exp.Expression:
+    first, last = (exp.Literal.number(number) for number in _INSTANTS)
+    within = exp.Between(this=exp.Paren(this=value.copy()), low=first, high=last)
+    return _all([exp.Not(this=_is_null(value.copy())), exp.Not(this=within)])
 
 
 def _opposite(value: exp.Expr) -> exp.Expression:

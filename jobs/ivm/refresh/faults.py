@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _FAILS_ON_A_ROW = re.compile(
     r"\[(?:ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_INVALID_INPUT"
     r"|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION)[A-Z_.]*\][^\n]*"
+    # A few functions on times let Java's own error through.
+    r"|ArithmeticException: (?:long|integer) overflow"
 )
 
 

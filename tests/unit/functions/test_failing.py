@@ -53,6 +53,14 @@ AT_THE_END: dict[str, list[tuple[str, Any, bool]]] = {
     "TRUNC(x)": [("x", 1e308, True), ("x", 2.5, False)],
     "ROUND(x, 2)": [("x", 1e308, False), ("x", 1.255, False)],
     "FLOOR(x)": [("x", 1e308, False)],
+    "FROM_UNIXTIME(l)": [
+        ("l", 2**63 - 1, True),
+        ("l", -(2**63), True),
+        ("l", 9_223_372_036_854_776, True),
+        ("l", 9_223_372_036_854_775, False),
+        ("l", -9_223_372_022_400_000, False),
+        ("l", None, False),
+    ],
     "ABS(x)": [("x", -1e308, False), ("x", -0.0, False)],
     "ROUND(CAST(x AS DECIMAL(3, 1)), 0)": [("x", 99.9, True), ("x", 99.4, False), ("x", None, False)],
 }
