@@ -7,7 +7,7 @@
     r is not too late                              stream time of r - rowtime of r <= 1000 + 3000
 
 An event is too late when the stream's time is past the last time it could join by more than the grace; without GRACE
-PERIOD none is. It has no partner then; on the kept side of an outer join it is a row all the same, padded, as in ksqlDB.
+PERIOD none is. It has no partner then; on the kept side of an outer join it is still a row, padded, as in ksqlDB.
 Times are compared as milliseconds, which both engines have.
 """
 
