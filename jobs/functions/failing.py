@@ -25,6 +25,11 @@ from jobs.sql.trees import any_of
 _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 _DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXACT_MOD"}
 _WHOLE_DIVISION = "DIV"
+# Functions whose result is cast to a type that may be too narrow for it: ROUND(1e308) is no BIGINT.
+_NARROWED = frozenset({"ROUND", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
+_INSTANT = "FROM_UNIXTIME"
+# Milliseconds whose microseconds are an instant to both engines: a BIGINT, and not before DuckDB's first.
+_INSTANTS = (-9_223_372_022_400_000, 9_223_372_036_854_775)
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
 _ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
@@ -50,7 +55,18 @@ def lenient(node: exp.Expression) -> exp.Expression:
     def made(each: exp.Expr) -> exp.Expr:
         if type(each) in _ADDITIVE:
             return exp.Anonymous(this=_ADDITIVE[type(each)], expressions=[each.this, each.args["expression"]])
-        if type(each) is exp.Cast and _is_arithmetic(each.this):
+        if isinstance(each, exp.Neg):
+            return _opposite(each.this)
+        if isinstance(each, exp.Anonymous) and each.name == "ABS":
+            return _magnitude(_child(each.expressions[0]))
+        if isinstance(each, exp.Anonymous) and each.name == _INSTANT:
+            no_instant = _no_instant(_child(each.expressions[0]))
+            return exp.Case(ifs=[exp.If(this=no_instant, true=exp.Null())], default=each.copy())
+        if type(each) is exp.Cast and _is_whole_division(each.this):
+            left, right = (_child(part) for part in each.this.expressions)
+            too_large = _too_large(left, right, each.args["to"])
+            return exp.Case(ifs=[exp.If(this=too_large, true=exp.Null())], default=each.copy())
+        if type(each) is exp.Cast and (_is_arithmetic(each.this) or _is_narrowed(each.this)):
             return exp.TryCast(this=each.this, to=each.args["to"], safe=True)
         return each
 
@@ -90,6 +106,16 @@ def _own(node: exp.Expression) -> exp.Expression | None:
         return _lost(node, [_operand(node)])
     if type(node) is exp.Cast and _is_arithmetic(node.this):
         return _lost(node, [_child(node.this)])
+    if type(node) is exp.Cast and _is_narrowed(node.this):
+        return _lost(node, [_child(node.this.expressions[0])])
+    if type(node) is exp.Cast and _is_whole_division(node.this):
+        left, right = (_child(each) for each in node.this.expressions)
+        return None if isinstance(right, exp.Literal) else _too_large(lenient(left), lenient(right), node.args["to"])
+    if isinstance(node, exp.Neg) or (isinstance(node, exp.Anonymous) and node.name == "ABS"):
+        operand = _child(node.this if isinstance(node, exp.Neg) else node.expressions[0])
+        return None if isinstance(operand, exp.Literal) else _lost(node, [operand])
+    if isinstance(node, exp.Anonymous) and node.name == _INSTANT:
+        return _no_instant(lenient(_child(node.expressions[0])))
     if type(node) in _DIVISIONS:
         return _by_zero(_child(node.args["this"]), _child(node.args["expression"]))
     if isinstance(node, exp.Anonymous) and node.name == _WHOLE_DIVISION:
@@ -118,6 +144,29 @@ def _by_zero(left: exp.Expression, right: exp.Expression) -> exp.Expression | No
         return None
     zero = exp.EQ(this=exp.Paren(this=lenient(right)), expression=exp.Literal.number(0))
     return _all([zero, exp.Not(this=_is_null(lenient(left)))])
+
+
+def _too_large(left: exp.Expression, right: exp.Expression, to: exp.Expression) -> exp.Expression:
+    """The condition that the smallest number of the type `to` is divided by −1."""
+    minus_one = exp.EQ(this=exp.Paren(this=right.copy()), expression=exp.Literal.number(-1))
+    divided = exp.Cast(this=left.copy(), to=to.copy())
+    return _all([minus_one, exp.Not(this=_is_null(left.copy())), _is_null(_opposite(divided))])
+
+
+def _no_instant(value: exp.Expression) -> exp.Expression:
+    first, last = (exp.Literal.number(number) for number in _INSTANTS)
+    within = exp.Between(this=exp.Paren(this=value.copy()), low=first, high=last)
+    return _all([exp.Not(this=_is_null(value.copy())), exp.Not(this=within)])
+
+
+def _opposite(value: exp.Expr) -> exp.Expression:
+    """`-value`, NULL where it is out of range; of the value's own type."""
+    return exp.Anonymous(this="TRY_SUBTRACT", expressions=[exp.Literal.number(0), value.copy()])
+
+
+def _magnitude(value: exp.Expression) -> exp.Expression:
+    below = exp.LT(this=exp.Paren(this=value.copy()), expression=exp.Literal.number(0))
+    return exp.Case(ifs=[exp.If(this=below, true=_opposite(value))], default=value.copy())
 
 
 def _case(node: exp.Case) -> exp.Expression | None:
@@ -158,6 +207,14 @@ def _is_arithmetic(node: object) -> bool:
     while isinstance(node, exp.Paren):
         node = node.this
     return isinstance(node, (*_ADDITIVE, *_DIVISIONS))
+
+
+def _is_whole_division(node: object) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name == _WHOLE_DIVISION
+
+
+def _is_narrowed(node: object) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name in _NARROWED
 
 
 def _is_null(node: exp.Expression) -> exp.Expression:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jobs.ivm.plan.plan import plan
+from jobs.ivm.rules.stored import marked
 from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import RefreshFailed
@@ -89,7 +90,7 @@ def _item(definition: Definition, made: Plan) -> Maintained:
         target=definition.target if isinstance(definition, InsertQuery) else definition.name,
         stages=stages,
         inputs=_read(stages),
-        fingerprint=_fingerprint(definition),
+        fingerprint=marked(_fingerprint(definition), stages),
         vector_prefix=definition.name if insert else None,
         options=options,
     )

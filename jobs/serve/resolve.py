@@ -73,6 +73,7 @@ def resolve(query: exp.Query, catalog: Catalog) -> Resolved:
 
 def _named(query: exp.Query) -> exp.Query:
     """Name the columns without a name as a view names them. In place."""
+    _check_defined(query)
     for select in query.find_all(exp.Select):
         if select.args.get("emit") is not None:
             raise NotSupported("EMIT stands at the end of a query over one stream or table, not inside another")
@@ -81,6 +82,22 @@ def _named(query: exp.Query) -> exp.Query:
         for number, item in enumerate([item for item in select.expressions if not isinstance(item, named)]):
             item.replace(exp.alias_(item.copy(), f"ksql_col_{number}"))
     return query
+
+
+def _check_defined(query: exp.Query) -> None:
+    """Refuse the clauses that are computed in the definition of a view alone."""
+    for node in query.walk():
+        grouped = isinstance(node, exp.Group) and (node.args.get("rollup") or node.args.get("cube"))
+        named = isinstance(node, exp.Table) and node.args.get("alias") and node.args["alias"].args.get("columns")
+        for word, there in (
+            ("WITH ROLLUP or CUBE", grouped),
+            ("a list of columns after the name of a table", named),
+            ("BY NAME", isinstance(node, exp.SetOperation) and node.args.get("by_name")),
+        ):
+            if there:
+                line, place = position_of(node)
+                hint = "define a view with it, and read that"
+                raise NotSupported(f"{word} is not computed by pull queries", line=line, column=place, hint=hint)
 
 
 def _check_maintained(select: exp.Select) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobs.ivm.rules.stored import unmarked
 from jobs.model import tables
 from jobs.model.definitions import Definition, Function, InsertQuery, Source, View
 from jobs.model.errors import NotSupported, SqlError
@@ -74,7 +75,7 @@ def _made_rows(definition: Definition, broken: Broken, lake: Lake) -> bool:
         return broken.holds(definition.fingerprint)
     head = reader.head(lake.table(definition.name))
     if isinstance(definition, View):
-        return head is None or head.record.fingerprint in ("", definition.fingerprint)
+        return head is None or unmarked(head.record.fingerprint) in ("", definition.fingerprint)
     return _made_events(definition, lake)
 
 

@@ -8,6 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from jobs.sql.dialect import Strandline, fold, position_of
+from jobs.sql.read_arguments import check_read
 from jobs.sql.syntax import DeclaredColumn, Emit, Option
 from jobs.sql.types_text import type_of
 
@@ -47,6 +48,7 @@ class Clauses(Strandline.Parser):
             self.raise_error("expected a SELECT")
         query = cast(exp.Query, tree)
         fold(query)
+        check_read(query)
         emit = query.args.get("emit")
         if emit is not None and emit.name == "CHANGES":
             query.set("emit", None)  # a view does this anyway; FINAL changes its rows, and stays in its query
@@ -102,4 +104,6 @@ class Clauses(Strandline.Parser):
         self._punctuation(TokenType.L_PAREN, "( before the values of a row")
         values = self._parse_csv(self._parse_disjunction)
         self._punctuation(TokenType.R_PAREN, ", or ) after a value")
+        for value in values:
+            check_read(value)
         return tuple(fold(cast(exp.Expression, value)) for value in values)

@@ -41,6 +41,8 @@ _PHRASES = (
     "=>",
     "/*+",
 )
+# Clauses of other dialects after the name of a table: read as its alias they would change nothing, without a word.
+_NO_ALIASES = frozenset(("ANTI", "ASOF", "FINAL", "GLOBAL", "LATERAL", "POSITIONAL", "SEMI", "TABLESAMPLE"))
 _OURS = {"BYTES": TokenType.VARBINARY, "INTEGER": TokenType.INT}
 E = TypeVar("E", bound=exp.Expr)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
@@ -144,6 +146,9 @@ class Strandline(Dialect):
             # `FROM s EMIT CHANGES`, `FROM s WITHIN …`: a clause, not the name that s goes by.
             if self._match_texts(("EMIT", "WITHIN"), advance=False):
                 return None
+            if self._match_texts(_NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
+                word = self._curr.text
+                raise self._refuse(f"{word.upper()} is not supported yet", hint=f"if it is a name: AS {word}")
             return super()._parse_table_alias(alias_tokens)
 
         def _parse_query_modifiers(self, this: Any) -> Any:

@@ -13,6 +13,7 @@ from sqlglot.tokenizer_core import Token
 
 from jobs.model.errors import SqlSyntaxError
 from jobs.sql.dialect import Strandline, fold
+from jobs.sql.read_arguments import check_read
 
 
 def tokenize(text: str) -> list[Token]:
@@ -65,11 +66,14 @@ def parse_query(text: str) -> exp.Query:
 
     Raises:
         SqlSyntaxError: it is not a query.
+        NotSupported: an older version took a clause and ignored it.
     """
     tree = parse_rule(text, Strandline.Parser.select_rule)
     if not isinstance(tree, exp.Query):
         raise SqlSyntaxError("expected a SELECT", line=1, column=1)
-    return fold(tree)
+    fold(tree)
+    check_read(tree)
+    return tree
 
 
 def parse_select(text: str) -> exp.Select:

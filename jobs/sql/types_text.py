@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token
 
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch, UnknownName
+from jobs.model.names import alike, differ_only_in_case
 from jobs.model.types import BaseType, SqlType
 from jobs.sql.dialect import Strandline, position_of
 from jobs.sql.from_text import parse_rule
@@ -64,7 +65,12 @@ def type_of(node: exp.Expr, at: Token | None = None) -> SqlType:
     if dtype is exp.DType.MAP and len(inner) == 2:
         return t.map_of(type_of(inner[0], at), type_of(inner[1], at))
     if dtype is exp.DType.STRUCT and inner and all(isinstance(member, exp.ColumnDef) for member in inner):
-        return t.struct(*((_folded_name(member.this), type_of(member.args["kind"], at)) for member in inner))
+        names = [_folded_name(member.this) for member in inner]
+        for number, name in enumerate(names):
+            taken = alike(name, names[:number])
+            if taken is not None:
+                raise TypeMismatch(differ_only_in_case("fields", taken, name), line=line, column=column)
+        return t.struct(*((name, type_of(member.args["kind"], at)) for name, member in zip(names, inner, strict=True)))
     raise TypeMismatch(
         f"{node.sql(dialect=Strandline)} is not a type", line=line, column=column, hint=_type_hint(dtype)
     )

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from tests.properties.picker import Picker
-from tests.properties.sources import VALUES
+from tests.properties.sources import COMMON
 
 NUMBERS = ("INT", "BIGINT", "DOUBLE", "DECIMAL")
 
@@ -119,20 +119,31 @@ def _call(pick: Picker, names: Sequence[Name], ordered: bool) -> str:
     if name.type != "BOOLEAN":
         options += ["MIN({})", "MAX({})", "MIN({})", "MAX({})"]
     if name.is_number:
-        options += ["SUM({})", "SUM({})", "AVG({})", "TOPK({}, 2)", "TOPKDISTINCT({}, 2)", "SUM(DISTINCT {})"]
-        options += ["STDDEV_SAMPLE({})"]
+        options += [f"SUM({_added(name)})"] * 2 + [f"SUM(DISTINCT {_added(name)})"]
+        options += ["AVG({})", "TOPK({}, 2)", "TOPKDISTINCT({}, 2)"]
+        options += [f"STDDEV_SAMPLE({_moderate(name)})"]
     if name.type == "VARCHAR":
         options += ["HISTOGRAM({})"]
     by = pick.one(simple)
     if by.type != "BOOLEAN":
         options += [f"MAX_BY({{}}, {by.text})", f"MIN_BY({{}}, {by.text})"]
     if name.is_number and by.is_number:
-        options.append(f"CORRELATION({{}}, {by.text})")
+        options.append(f"CORRELATION({_moderate(name)}, {_moderate(by)})")
     options.append("ATTR({})")
     if ordered:
         options += ["LATEST_BY_OFFSET({})", "EARLIEST_BY_OFFSET({})", "LATEST_BY_OFFSET({}, 2)", "COLLECT_LIST({})"]
         options += ["EARLIEST_BY_OFFSET({}, 2, FALSE)", "LATEST_BY_OFFSET({}, FALSE)"]
     return pick.one(options).format(name.text)
+
+
+def _added(name: Name) -> str:
+    """A number whose sums have a value: that of two BIGINTs may not be one."""
+    return "CAST({} AS DECIMAL(38, 0))" if name.type == "BIGINT" else "{}"
+
+
+def _moderate(name: Name) -> str:
+    """A number, without the values whose squares are no longer numbers."""
+    return f"CASE WHEN {name.text} BETWEEN -100 AND 100 THEN {name.text} END"
 
 
 def _case(pick: Picker, names: Sequence[Name], name: Name) -> Name:
@@ -142,16 +153,18 @@ def _case(pick: Picker, names: Sequence[Name], name: Name) -> Name:
 
 
 def _coalesce(name: Name) -> Name:
-    if name.type not in VALUES or not name.is_simple:
+    if name.type not in COMMON or not name.is_simple:
         return name
-    return Name(f"COALESCE({name.text}, {literal(VALUES[name.type][1], name.type)})", name.type)
+    return Name(f"COALESCE({name.text}, {literal(COMMON[name.type][1], name.type)})", name.type)
 
 
 def _arithmetic(pick: Picker, name: Name) -> Name:
-    return Name(f"{name.text} {pick.one(['+', '-', '*'])} {pick.count(1, 3)}", name.type)
+    """A sum or product, in a type that holds it at the ends of the column's range too."""
+    wide = "BIGINT" if name.type == "INT" else "DECIMAL(20, 0)"
+    return Name(f"CAST({name.text} AS {wide}) {pick.one(['+', '-', '*'])} {pick.count(1, 3)}", "")
 
 
 def _constant(pick: Picker, kind: str) -> str:
-    if kind not in VALUES:
+    if kind not in COMMON:
         return "1" if kind.startswith(NUMBERS) else f"CAST(NULL AS {kind})"
-    return literal(pick.one(VALUES[kind][1:]), kind)
+    return literal(pick.one(COMMON[kind][1:]), kind)

@@ -66,7 +66,7 @@ def _event(pick: Picker, schema: Schema, clock: _Clock) -> tuple[str, Row]:
         row = {name: pick.one(VALUES[kind]) for name, kind in schema.columns}
         return schema.log, row | clock.meta(schema.log, pick.count(0, 1), step)
     (key, kind), *rest = schema.columns
-    keys = VALUES[kind][1:]
+    keys = list(dict.fromkeys(value for value in VALUES[kind] if value is not None))
     place = pick.count(0, len(keys) - 1)
     gone = pick.chance(25)
     row = {key: keys[place], "_tombstone": gone}

@@ -129,7 +129,8 @@ class Parts:
         """The SELECT list of CREATE STREAM over a join: the column that it joins on must be there, and only once."""
         kind = next(name.type for name in left.under("a") if name.text == on[0])
         names = [name for name in (*left.under("a"), *right.under("b")) if name.text not in on]
-        items = self.items(names) if names else []
+        # A stream of nothing but its key is refused.
+        items = self.items(names) if names else [Name(f"AS_VALUE({on[0]}) AS c0", kind)]
         return [*items, Name(f"{key} AS k", kind)]
 
     def where(self, names: Sequence[Name], percent: int = 50) -> str:

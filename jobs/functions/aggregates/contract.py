@@ -6,7 +6,7 @@
 
 A *linear* function adds a retraction as it adds an insertion, with the opposite sign. Any other adds insertions only,
 and says by `lost` and `must_recompute` when a retracted row can have decided the result; the group is then computed
-again, by `add` over all of its rows.
+again, by `add` over all of its rows. So does a linear one whose accumulator a retraction can wear out.
 
     MAX   stored 9   inserted 4, 7   retracted 9   merged 9   lost 9   must_recompute
           stored 9   inserted 4      retracted 2   merged 9   lost 2   the 9 stands
@@ -88,7 +88,7 @@ class AggregateFunction(ABC):
 
     Attributes:
         name: upper case, as in statements.
-        retractable: linear; `lost_type` is None for every call without DISTINCT.
+        retractable: linear; nothing is computed again but sums of DOUBLE that a retraction left without digits.
         ordered: `add` uses `Changes.order`.
         needs_order: has no meaning over rows that are no events.
     """
@@ -135,6 +135,10 @@ class AggregateFunction(ABC):
     @abstractmethod
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         """The visible value of an accumulator, of the call's type once cast. That of NULL is the value over no rows."""
+
+    def form(self, call: AggregateCall) -> int:
+        """The number of the form in which the accumulator is stored: higher than of any that meant something else."""
+        return 1
 
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         """The type of what `lost` gives; None: the function is linear, nothing is ever computed again."""

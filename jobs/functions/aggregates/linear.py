@@ -1,8 +1,8 @@
 """Linear aggregate functions: their accumulators add up, so that a retraction is added with the opposite sign.
 
-COUNT, SUM, AVG, SUM_LIST, BOOL_AND, BOOL_OR. Exact for integers and decimals: an overflow is an error of the engine,
-never a wrap. Sums of DOUBLE are kept additively and agree with a recomputation up to rounding; the sum starts again
-from zero when the last value of a group is retracted, so that rounding errors do not pile up for ever.
+COUNT, SUM, AVG, SUM_LIST. Exact for integers and decimals: an overflow is an error of the engine,
+never a wrap. Sums of DOUBLE (`jobs.functions.aggregates.doubles`) agree with a recomputation up to rounding; a group
+that lost too many digits by a retraction is computed again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from sqlglot import exp
 
 from jobs.engines.arrays import addend
 from jobs.engines.engine import Engine
+from jobs.functions.aggregates import doubles
 from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
 from jobs.model.calls import AggregateCall
 from jobs.model.errors import TypeMismatch
-from jobs.model.types import BIGINT, BOOLEAN, DOUBLE, MAX_PRECISION, BaseType, SqlType, array, as_decimal, struct
+from jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType, array, as_decimal, struct
 
 WHEN_EMPTY = "when empty"
 """Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""
@@ -92,11 +93,32 @@ class Additive(AggregateFunction):
         return argument
 
     def accumulator(self, call: AggregateCall) -> SqlType:
+        if self._of_doubles(call):
+            return doubles.sums_type()
         return struct(("sum", self.sum_type(self.value_type(call))), ("n", BIGINT))
+
+    def form(self, call: AggregateCall) -> int:
+        return doubles.FORM if self._of_doubles(call) else super().form(call)
+
+    def lost_type(self, call: AggregateCall) -> SqlType | None:
+        return BIGINT if self._of_doubles(call) else None
+
+    def lost(self, engine: Engine, call: AggregateCall, changes: Changes) -> str | None:
+        if not self._of_doubles(call):
+            return None
+        return doubles.retracted(engine, changes, self.value(engine, call, changes.arguments[0]))
+
+    def must_recompute(self, engine: Engine, call: AggregateCall, merged: str, lost: str) -> str:
+        return doubles.is_worn(engine, merged, lost)
+
+    def _of_doubles(self, call: AggregateCall) -> bool:
+        return self.sum_type(self.value_type(call)).base is BaseType.DOUBLE
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
         sql_type = self.sum_type(self.value_type(call))
         value = self.value(engine, call, changes.arguments[0])
+        if self._of_doubles(call):
+            return doubles.added(engine, changes, value)
         if sql_type.base is BaseType.DECIMAL:
             value = engine.cast(value, as_decimal(self.value_type(call)))
         elif sql_type.base is BaseType.BIGINT:
@@ -108,6 +130,8 @@ class Additive(AggregateFunction):
         return engine.struct([("sum", engine.cast(total, sql_type)), ("n", engine.cast(present, BIGINT))])
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
+        if self._of_doubles(call):
+            return doubles.merged(engine, old, new)
         sql_type = self.sum_type(self.value_type(call))
         zero = engine.cast("0", sql_type)
         left = engine.cast(f"COALESCE({engine.field(old, 'sum')}, {zero})", addend(sql_type))
@@ -117,7 +141,8 @@ class Additive(AggregateFunction):
         return engine.struct([("sum", total), ("n", count)])
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        return self.shown(engine, call, engine.field(kept, "sum"), engine.field(kept, "n"))
+        total = doubles.total(engine, kept) if self._of_doubles(call) else engine.field(kept, "sum")
+        return self.shown(engine, call, total, engine.field(kept, "n"))
 
     def shown(self, engine: Engine, call: AggregateCall, total: str, count: str) -> str:
         """The result for `count` values with the sum `total`."""
@@ -200,47 +225,3 @@ class SumList(Sum):
         sql_type = self.value_type(call)
         items = engine.cast(argument, array(sql_type))
         return f"CASE WHEN {argument} IS NOT NULL THEN {engine.total(items, sql_type)} END"
-
-
-class AllOrAny(AggregateFunction):
-    """BOOL_AND(x), EVERY(x), BOOL_OR(x), ANY(x): TRUE if x holds in all rows, or in one; NULL over no value.
-
-        x                  BOOL_AND(x)  BOOL_OR(x)
-        TRUE, NULL, FALSE  FALSE        TRUE
-
-    Args:
-        every: all of them; else one is enough.
-    """
-
-    retractable = True
-
-    def __init__(self, name: str, *, every: bool) -> None:
-        self.name = name
-        self.every = every
-
-    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
-        sql_type = self.one_value(arguments, types)
-        if sql_type.base is not BaseType.BOOLEAN:
-            raise self.refuse(sql_type, "BOOLEAN")
-        return Bound(arguments, types, (), BOOLEAN)
-
-    def accumulator(self, call: AggregateCall) -> SqlType:
-        return struct(("yes", BIGINT), ("no", BIGINT))
-
-    def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        def count(condition: str) -> str:
-            return engine.cast(f"COALESCE({changes.only(f'SUM({changes.weight})', condition)}, 0)", BIGINT)
-
-        value = changes.arguments[0]
-        return engine.struct([("yes", count(value)), ("no", count(f"NOT {value}"))])
-
-    def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
-        return engine.struct(
-            (part, f"COALESCE({engine.field(old, part)}, 0) + {engine.field(new, part)}") for part in ("yes", "no")
-        )
-
-    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        decisive, other = ("no", "yes") if self.every else ("yes", "no")
-        answer = "FALSE" if self.every else "TRUE"
-        rest = f"WHEN {engine.field(kept, other)} > 0 THEN NOT {answer}"
-        return f"CASE WHEN {engine.field(kept, decisive)} > 0 THEN {answer} {rest} END"

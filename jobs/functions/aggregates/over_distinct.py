@@ -130,6 +130,9 @@ class WithDistinct(AggregateFunction):
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
         return self._of(call).result(engine, call, kept)
 
+    def form(self, call: AggregateCall) -> int:
+        return self._of(call).form(call)
+
     def lost_type(self, call: AggregateCall) -> SqlType | None:
         return self._of(call).lost_type(call)
 

@@ -13,11 +13,12 @@ from jobs.functions.aggregates.by_offset import ByOffset
 from jobs.functions.aggregates.collections import Attr, CollectList, CollectSet, Histogram
 from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
 from jobs.functions.aggregates.extremes import Extreme, ExtremeBy
-from jobs.functions.aggregates.linear import AllOrAny, Avg, Count, Sum, SumList
+from jobs.functions.aggregates.linear import Avg, Count, Sum, SumList
 from jobs.functions.aggregates.over_distinct import AdditiveDistinct, CountDistinct, WithDistinct
 from jobs.functions.aggregates.python import CustomAggregate
 from jobs.functions.aggregates.statistics import Correlation, Spread, StddevSamp
 from jobs.functions.aggregates.topk import TopK, TopKDistinct
+from jobs.functions.aggregates.truths import AllOrAny
 from jobs.model.calls import AggregateCall
 
 __all__ = ["FUNCTIONS", "AggregateFunction", "Bound", "Changes", "function_of", "functions"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.ivm.plan.arrangements import arrangement
 from jobs.ivm.plan.map import marked_stage
 from jobs.ivm.plan.normal_form import digest_of
+from jobs.ivm.rules.stored import form_of
 from jobs.model import tables
 from jobs.model.relation import Relation
 from jobs.model.stage import Plan, Stage
@@ -57,7 +58,9 @@ class Stages:
 
     def add(self, stage: Stage) -> Relation:
         """The table of an inner stage; that of an equal stage, if there is one already."""
-        digest = digest_of(stage, self.pipeline)
+        form = form_of((stage,))
+        # A table that views share is found by its name: one in another form has another.
+        digest = digest_of(stage, self.pipeline, *((f"form {form}",) if form > 1 else ()))
         found = self._known.get(digest)
         if found is not None:
             return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jobs.ivm.refresh import choose
 from jobs.ivm.refresh.span import Span
+from jobs.ivm.rules.stored import unmarked
 from jobs.model.errors import RefreshFailed
 from jobs.model.stage import inputs_of
 from state_store.commits import REBUILD
@@ -182,6 +183,12 @@ def _check_same(stage: Stage, name: str, recorded: TableVersion, found: TableVer
 def _check_fingerprint(stage: Stage, head: Head, fingerprint: str) -> None:
     # Empty: a query that inserts into this stream was first, and left the place free.
     if head.record.fingerprint not in ("", fingerprint):
+        if unmarked(head.record.fingerprint) == unmarked(fingerprint):
+            raise RefreshFailed(
+                f"the rows of '{stage.table}' were stored by another version of Strandline, in another form",
+                where=stage.table,
+                hint=f"type: strandline rebuild {stage.table}",
+            )
         raise RefreshFailed(
             f"the rows of '{stage.table}' were made by another definition",
             where=stage.table,

@@ -17,6 +17,8 @@ _FAILS_ON_A_ROW = re.compile(
     r"\[(?:ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_INVALID_INPUT"
     r"|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION)[A-Z_.]*\][^\n]*"
     r"|(?:Out of Range Error|Conversion Error|Invalid Input Error: Division by zero)[^\n]*"
+    # A few functions on times let Java's own error through.
+    r"|ArithmeticException: (?:long|integer) overflow"
 )
 
 
@@ -38,5 +40,5 @@ def typed_fault(epoch: Epoch, text: str) -> StrandlineError | None:
         # Both go on with advice on their own settings.
         f"an expression of '{epoch.stage.table}' fails on a row: {found.group().split('. ')[0]}",
         where=where,
-        hint="leave such rows out with WHERE, or TRY_CAST and NULLIF; ERRORS = 'dead_letter' keeps them aside",
+        hint="leave such rows out with WHERE, or TRY_CAST and NULLIF",
     )

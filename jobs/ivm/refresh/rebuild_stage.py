@@ -18,6 +18,7 @@ from jobs.ivm.refresh import engines
 from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input, next_record
 from jobs.ivm.refresh.refresh import refresh_stage, table_of
 from jobs.ivm.refresh.span import Span
+from jobs.ivm.rules.stored import unmarked
 from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import storage_of
 from state_store.aside import set_aside
@@ -44,7 +45,7 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
     missing = missing_input(stage, heads)
     if missing is not None:
         return missing
-    head = _standing(context, stage)
+    head = _standing(context, stage, owner)
     if head is None:
         heads.forget(stage.table)
         return refresh_stage(context, heads, stage, owner)
@@ -56,18 +57,25 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
     return replace(epoch.done("rebuild", epoch.record.reason, committed), seconds=time.monotonic() - began)
 
 
-def _standing(context: RunContext, stage: Stage) -> Head | None:
+def _standing(context: RunContext, stage: Stage, owner: Owner) -> Head | None:
     """The table as it stands; None when there is none, or none that can be brought to other rows."""
     path = context.lake.table(stage.table)
     try:
-        if storage_of(stage) == "keyed":
-            return reader.standing(path)
+        head = reader.standing(path) if storage_of(stage) == "keyed" else None
+        if head is not None and not _in_another_form(head, owner):
+            return head
     except (CorruptState, VersionGone) as error:
         log.warning("'%s' cannot be read, and is begun anew: %s", stage.table, error)
     moved = set_aside(context.lake, stage.table)
     if moved is not None:
         log.warning("what '%s' held is kept in %s", stage.table, moved)
     return None
+
+
+def _in_another_form(head: Head, owner: Owner) -> bool:
+    """True if the same definition's rows are stored otherwise: the table's columns are not the stage's."""
+    recorded, wanted = head.record.fingerprint, owner.fingerprint
+    return owner.owns_table and recorded not in ("", wanted) and unmarked(recorded) == unmarked(wanted)
 
 
 def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, head: Head) -> Epoch:

@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from jobs.functions.aggregates.registry import function_of
 from jobs.model.stage import AggregateStage, Stage
 from jobs.model.stage_columns import Columns, hidden_columns, key_names, key_path, storage_of, visible_columns
@@ -20,6 +22,7 @@ from state_store.columns import STATE
 from state_store.tablespec import TableSpec
 
 ROWS = "__rows"
+_MARK = "."
 
 
 def state_type(stage: Stage) -> SqlType | None:
@@ -36,6 +39,31 @@ def stored_columns(stage: Stage) -> Columns:
     """Every stored column: the visible ones, then `__state` if there is one."""
     state = state_type(stage)
     return (*visible_columns(stage), (STATE, state)) if state else visible_columns(stage)
+
+
+def form_of(stages: Iterable[Stage]) -> int:
+    """The number of the form in which the stages store `__state`: that of their newest accumulator."""
+    forms = [
+        function_of(call).form(call)
+        for stage in stages
+        if isinstance(stage, AggregateStage) and stage.session is None
+        for call in stage.aggregates
+    ]
+    return max(forms, default=1)
+
+
+def marked(fingerprint: str, stages: Iterable[Stage]) -> str:
+    """The fingerprint that a definition's commits carry: its own, marked where `__state` is in a later form.
+
+    A version that stored sums otherwise left commits without the mark, or with another: their rows are not misread.
+    """
+    form = form_of(stages)
+    return fingerprint if form == 1 else f"{fingerprint}{_MARK}{form}"
+
+
+def unmarked(fingerprint: str) -> str:
+    """The definition's own part of a fingerprint."""
+    return fingerprint.partition(_MARK)[0]
 
 
 def spec_of(stage: Stage) -> TableSpec:

@@ -25,7 +25,8 @@ def difference(stored: pa.Table, computed: pa.Table, lasting: Sequence[int] | No
 
     Args:
         stored, computed: the same columns in the same order.
-        lasting: the places of the key's columns, if a key that is no longer computed may stay.
+        lasting: the places of the key's columns, if a key that is no longer computed may stay; empty if the key is not
+            visible, so that any row too many may be of such a key.
     """
     computed = computed.rename_columns(stored.column_names)
     if digest_of_table(stored.to_batches()) == digest_of_table(computed.to_batches()):
@@ -34,7 +35,7 @@ def difference(stored: pa.Table, computed: pa.Table, lasting: Sequence[int] | No
     more, less = _unmatched(here, there)
     if lasting is not None:
         keys = {_key(row, lasting) for row in there}
-        more = [row for row in more if _key(row, lasting) in keys]
+        more = [row for row in more if lasting and _key(row, lasting) in keys]
     parts = []
     for rows, what in ((more, "too many"), (less, "missing")):
         if rows:

@@ -119,7 +119,13 @@ def _stored(table: Opened, definition: Source | View, names: list[str]) -> pa.Ta
 
 
 def _lasting_key(definition: Source | View) -> list[int] | None:
-    """The places of the key where a group that fell to zero stays, as ksqlDB has it; None where it goes."""
+    """The places of the key where a group that fell to zero stays, as ksqlDB has it; None where it goes.
+
+    None also of one group over all rows, which is always there. Empty when a part of the key is not visible.
+    """
     if not isinstance(definition, View) or definition.maintenance.semantics != "ksql" or definition.kind != "table":
         return None
-    return [place for place, column in enumerate(definition.columns) if column.key]
+    names = [column.name for column in definition.columns]
+    if not definition.row_key:
+        return None
+    return [names.index(key) for key in definition.row_key] if set(definition.row_key) <= set(names) else []

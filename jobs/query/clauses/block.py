@@ -129,7 +129,7 @@ class _Reader:
     def _where(self) -> exp.Expression | None:
         clause = self._select.args.get("where")
         found = self._subqueries.where(clause.this) if clause is not None else []
-        terms = [*self._joins.place(found), *self._joins.where]
+        terms = self._joins.place(found)
         return conjoined(terms) if terms else None
 
     def _condition(self, clause: str, name: str) -> exp.Expression | None:

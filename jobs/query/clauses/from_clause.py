@@ -12,12 +12,16 @@ from jobs.catalog.relations import event_log, fed_relation
 from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.definitions import InsertQuery, Kind, Source
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
+from jobs.model.names import alike, differ_only_in_case
+from jobs.model.relation import Relation
 from jobs.model.types import SqlType
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs, Part
 from jobs.query.clauses.keys import gives_events, outputs_of
 from jobs.query.clauses.logical import Query
+from jobs.query.expressions.scope import column
 from jobs.sql.dialect import position_of
+from jobs.sql.trees import identifier
 
 _META = dict(META_COLUMNS)
 
@@ -70,18 +74,18 @@ def read_with(tree: exp.Expr, context: Context) -> Context:
     found: dict[str, Query] = {}
     for cte in clause.expressions if clause is not None else ():
         inner = replace(context, kind=None, queries={**context.queries, **found})
-        if cte.alias in found:
+        taken = alike(cte.alias, found)
+        if taken is not None:
             line, place = position_of(cte)
-            raise InvalidQuery(f"two queries of WITH are named '{cte.alias}'", line=line, column=place)
-        if cte.args["alias"].args.get("columns"):
-            line, place = position_of(cte)
-            raise NotSupported(
-                "a list of columns after the name of a query in WITH is not supported",
+            raise InvalidQuery(
+                f"two queries of WITH are named '{cte.alias}'"
+                if taken == cte.alias
+                else differ_only_in_case("queries of WITH", taken, cte.alias),
                 line=line,
                 column=place,
-                hint="name the columns inside with AS",
             )
-        found[cte.alias] = context.read(cte.this, inner)
+        query = context.read(cte.this, inner)
+        found[cte.alias] = _renamed(_query_part(cte.alias, cte.alias, query), cte, context) or query
     return replace(context, queries={**context.queries, **found})
 
 
@@ -96,17 +100,19 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
     clause = select.args.get("from_")
     if clause is None:
         raise InvalidQuery("the query reads nothing", hint="SELECT … FROM a stream or table")
-    joins = [*(clause.this.args.get("joins") or ()), *(select.args.get("joins") or ())]
     if clause.this.args.get("within") is not None:
         line, place = position_of(clause.this)
         raise InvalidQuery("WITHIN belongs to a JOIN", line=line, column=place)
     found: list[Joined] = []
-    for node in (None, *joins):
+    for node in (None, *(select.args.get("joins") or ())):
         part = _part(clause.this if node is None else node.this, context)
-        if any(each.part.alias == part.alias for each in found):
+        taken = alike(part.alias, [each.part.alias for each in found])
+        if taken is not None:
             line, place = position_of(clause.this if node is None else node.this)
             raise InvalidQuery(
-                f"two inputs are named '{part.alias}'",
+                f"two inputs are named '{part.alias}'"
+                if taken == part.alias
+                else differ_only_in_case("inputs", taken, part.alias),
                 line=line,
                 column=place,
                 hint=f"give each a name of its own: {part.name} AS other",
@@ -116,6 +122,36 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
 
 
 def _part(table: exp.Expr, context: Context) -> Part:
+    """An input under its alias, and under the names that follow the alias in brackets."""
+    part = _plain_part(table, context)
+    renamed = _renamed(part, table, context)
+    return part if renamed is None else _query_part(part.alias, part.name, renamed)
+
+
+def _renamed(part: Part, node: exp.Expr, context: Context) -> Query | None:
+    """The query that gives an input's columns the names in `AS alias (a, b)`; None where there are none."""
+    alias = node.args.get("alias")
+    names = [each.name for each in alias.args.get("columns") or ()] if alias is not None else []
+    if not names:
+        return None
+    held = [name for name, _ in part.columns]
+    if len(names) > len(held):
+        line, place = position_of(node)
+        raise InvalidQuery(
+            f"'{part.alias}' has {len(held)} columns, and {len(names)} names are given", line=line, column=place
+        )
+    items: list[exp.Expr] = [
+        exp.Alias(this=column(old), alias=identifier(new)) for old, new in zip(held, names, strict=False)
+    ]
+    items += [column(name) for name in held[len(names) :]]
+    tree = exp.Select(expressions=items, from_=exp.From(this=exp.Table(this=identifier(part.name))))
+    inner = context.within()
+    if not isinstance(part.source, Relation):
+        inner = replace(inner, queries={**inner.queries, part.name: part.source})
+    return context.read(tree, inner)
+
+
+def _plain_part(table: exp.Expr, context: Context) -> Part:
     line, place = position_of(table)
     if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
         if not table.alias:

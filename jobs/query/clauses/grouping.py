@@ -6,6 +6,8 @@ SELECT area, SUM(a) / COUNT(*) + SUM(a) AS x FROM s GROUP BY area
 
 GROUP BY ROLLUP (a, b), GROUPING SETS ((c), ())
     group  a, b, c              sets   (a, b, c), (a, b), (a, c), (a), (c), ()
+
+GROUP BY a, b WITH ROLLUP       is GROUP BY ROLLUP (a, b)
 """
 
 from __future__ import annotations
@@ -56,11 +58,7 @@ def read_groups(
         found.setdefault(sql_of(group.expression), group)
         return list(found).index(sql_of(group.expression))
 
-    choices: list[list[tuple[int, ...]]] = []
-    for node in clause.expressions:
-        choices.append(_sets(node, number))
-    for extra in ("rollup", "cube", "grouping_sets"):
-        choices += [_sets(node, number) for node in clause.args.get(extra) or ()]
+    choices = [_sets(node, number) for node in _items(clause)]
     sets = [tuple(sorted({n for part in each for n in part})) for each in product(*choices)]
     if len(sets) > _MOST_SETS:
         line, place = position_of(clause)
@@ -129,6 +127,24 @@ def over_groups(
         assert isinstance(child, exp.Expression)
         child.replace(over_groups(child, groups, calls, kept))
     return made
+
+
+def _items(clause: exp.Expr) -> list[exp.Expr]:
+    """The items of GROUP BY; those before WITH ROLLUP or WITH CUBE are one."""
+    items = clause.expressions
+    ways = [kind for kind in (exp.Rollup, exp.Cube) if clause.args.get(kind.key)]
+    if not ways:
+        return items
+    nested = any(isinstance(item, exp.Rollup | exp.Cube | exp.GroupingSets) for item in items)
+    if len(ways) > 1 or nested:
+        line, place = position_of(clause)
+        raise InvalidQuery(
+            f"WITH {ways[0].key.upper()} is about all of GROUP BY: it stands with plain expressions alone",
+            line=line,
+            column=place,
+            hint="GROUP BY ROLLUP (a, b), CUBE (c, d)",
+        )
+    return [ways[0](expressions=[item.copy() for item in items])]
 
 
 def _sets(node: exp.Expr, number: Callable[[exp.Expr], int]) -> list[tuple[int, ...]]:

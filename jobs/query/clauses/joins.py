@@ -39,7 +39,6 @@ class Joins:
     Attributes:
         froms: an input each, in the order of the text.
         inputs: the names they bring.
-        where: conditions on the whole that come from GRACE PERIOD.
     """
 
     def __init__(self, parts: Sequence[Joined], context: Context, *, windowed: bool) -> None:
@@ -51,7 +50,6 @@ class Joins:
         self._context = context
         self.inputs = Inputs((), windowed=windowed, outer=context.outer)
         self.froms: list[From] = []
-        self.where: list[exp.Expression] = []
         for joined in parts:
             before = self.inputs
             self.inputs = replace(before, parts=(*before.parts, joined.part))
@@ -112,10 +110,8 @@ class Joins:
         if joined.within is not None:
             apart = within_condition(joined.within, part, before)
             late = late_rows(joined.within, part, before)
+            # An event that came too late finds no partner. On the kept side it is a row all the same, padded.
             on = conjoined((on, apart, *late))
-            if kind != "inner":
-                # A row that came too late is not padded either.
-                self.where += [_or_absent(term) for term in late]
             source = replace(source, on=on)
         if self._looks_up(part, before):
             self._check_lookup(part, on, kind, node)
@@ -208,6 +204,11 @@ def _kind(node: exp.Join) -> JoinType:
         raise NotSupported(
             f"{word} JOIN is not supported", line=line, column=place, hint="write JOIN … ON or USING (…)"
         )
+    if node.kind == "OUTER" and not node.side:
+        line, place = position_of(node)
+        raise NotSupported(
+            "OUTER JOIN does not say whose rows stay", line=line, column=place, hint="LEFT, RIGHT or FULL OUTER JOIN"
+        )
     return _SIDES[node.side]
 
 
@@ -220,8 +221,3 @@ def _without_equality(alias: str, tree: exp.Expr | None) -> InvalidQuery:
         column=place,
         hint="ON one_side.x = other_side.y, where each side names columns of its own inputs",
     )
-
-
-def _or_absent(test: exp.Expression) -> exp.Expression:
-    """The condition, met also where an outer join found nothing to test."""
-    return exp.Anonymous(this="COALESCE", expressions=[exp.Paren(this=test.copy()), exp.Boolean(this=True)])

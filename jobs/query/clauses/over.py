@@ -8,6 +8,7 @@ SELECT k, RANK() OVER (PARTITION BY k ORDER BY v DESC) AS place FROM s QUALIFY p
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, isfinite
 
 from sqlglot import exp
 
@@ -33,6 +34,10 @@ _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 ANALYTIC_FUNCTIONS = (*_RANKINGS, "NTILE", *_NEIGHBOURS, *_ENDS, *_AGGREGATES)
 # Functions that mean nothing without an order; of ROW_NUMBER SQL does not require one.
 _NEED_ORDER = ("RANK", "DENSE_RANK", "NTILE", *_NEIGHBOURS)
+
+
+_MOST_ROWS = 2**31 - 1
+"""The longest way in ROWS: Spark counts them in an INT."""
 
 
 class AnalyticCalls:
@@ -69,11 +74,13 @@ class AnalyticCalls:
         if node.args.get("alias") is not None:
             raise NotSupported("named windows are not supported", hint="write the window after OVER in brackets")
         self._share(node)
-        order = tuple(self._order(item) for item in (node.args["order"].expressions if node.args.get("order") else ()))
+        items = node.args["order"].expressions if node.args.get("order") else ()
+        order = tuple(self._order(item) for item in items)
         if name in _NEED_ORDER and not order:
             raise InvalidQuery(f"{name} needs an order: OVER (PARTITION BY … ORDER BY …)")
         arguments, sql_type = self._arguments(call)
-        made = AnalyticCall("", name, arguments, order, sql_type, _frame(node.args.get("spec"), name))
+        frame = _frame(node.args.get("spec"), name, [self._typed(item.this).type for item in items])
+        made = AnalyticCall("", name, arguments, order, sql_type, frame)
         text = sql_of(node)
         self._calls.setdefault(text, replace(made, name=f"__w{len(self._calls)}"))
         return Typed(column(self._calls[text].name), sql_type)
@@ -132,17 +139,55 @@ class AnalyticCalls:
         return bound.arguments, bound.type
 
 
-def _frame(spec: exp.Expr | None, name: str) -> str | None:
-    """The text of a frame; None for SQL's default."""
+def _frame(spec: exp.Expr | None, name: str, order: list[SqlType]) -> str | None:
+    """The text of a frame; None for SQL's default.
+
+    Args:
+        order: the types of ORDER BY.
+
+    Raises:
+        InvalidQuery, NotSupported: one of the engines would refuse it at the first refresh.
+    """
     if spec is None:
         return None
     if name not in (*_ENDS, *_AGGREGATES):
         raise InvalidQuery(f"{name} has no frame: it looks at the whole partition")
     if spec.args.get("exclude"):
         raise NotSupported("EXCLUDE in a frame is not supported")
+    kind = spec.args["kind"].upper()
     start = _bound(spec, "start")
     end = _bound(spec, "end") if spec.args.get("end") is not None else "CURRENT ROW"
-    return f"{spec.args['kind'].upper()} BETWEEN {start} AND {end}"
+    frame = f"{kind} BETWEEN {start} AND {end}"
+    if _place(start) > _place(end) or start == "UNBOUNDED FOLLOWING" or end == "UNBOUNDED PRECEDING":
+        raise InvalidQuery(f"the frame {frame} ends before it begins")
+    if kind == "GROUPS":
+        raise NotSupported("a frame in GROUPS is not supported", hint="ROWS or RANGE BETWEEN …")
+    if kind == "RANGE":
+        _check_range(start, end, order)
+    elif any(isfinite(_place(bound)) and abs(_place(bound)) > _MOST_ROWS for bound in (start, end)):
+        raise InvalidQuery(f"a frame reaches over {_MOST_ROWS} rows at most: {frame}")
+    return frame
+
+
+def _check_range(start: str, end: str, order: list[SqlType]) -> None:
+    """Check that Spark and DuckDB can tell which rows are in the RANGE."""
+    if "CURRENT ROW" in (start, end) and not order:
+        raise InvalidQuery("RANGE … CURRENT ROW needs an order: OVER (PARTITION BY … ORDER BY …)")
+    by_distance = any(bound[0].isdigit() for bound in (start, end))
+    if by_distance and (len(order) != 1 or not order[0].is_numeric):
+        shown = ", ".join(map(str, order)) or "nothing"
+        raise NotSupported(
+            f"RANGE with a distance is over one number in ORDER BY, not over {shown}", hint="ROWS BETWEEN …"
+        )
+
+
+def _place(bound: str) -> float:
+    """The place of a frame's bound: in rows or units after the current one."""
+    distance, _, side = bound.partition(" ")
+    if distance == "CURRENT":
+        return 0
+    sign = -1 if side == "PRECEDING" else 1
+    return sign * (inf if distance == "UNBOUNDED" else float(distance))
 
 
 def _bound(spec: exp.Expr, which: str) -> str:

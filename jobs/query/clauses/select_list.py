@@ -6,12 +6,14 @@ FROM l JOIN r              l.id, r.id  l_id, r_id: ksqlDB prefixes what both inp
                                        only what it selects twice
 a + 1                                  ksql_col_0
 address->*                             a column for each field
+* EXCEPT (a), * EXCLUDE (a)            the others
+* REPLACE (a + 1 AS a)                 all of them, with another value at the place of one
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -19,6 +21,7 @@ from sqlglot import exp
 
 from jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from jobs.model.names import alike, differ_only_in_case
 from jobs.model.stage import Output
 from jobs.model.types import BaseType
 from jobs.query.clauses.inputs import ROWKEY, Inputs, Part
@@ -29,6 +32,12 @@ from jobs.sql.trees import identifier
 
 RESERVED = frozenset({*PSEUDO_COLUMNS, *(name for name, _ in META_COLUMNS)})
 """Names that no column of a source or view can have; nor those that begin with two underscores."""
+_STORED = tuple(name for name, _ in META_COLUMNS)
+
+
+def is_reserved(name: str) -> bool:
+    """True if no column can have that name. Those that are stored are taken in any case: `_OFFSET` is `_offset`."""
+    return name in RESERVED or name.lower() in _STORED or name.startswith("__")
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ def read_outputs(select: exp.Select, inputs: Inputs, hook: Aggregate, *, prefix:
     for node in select.expressions:
         stars = _stars(node, inputs, prefix=prefix)
         if stars is not None:
-            items += stars
+            items += _changed(stars, node, lambda value: infer(value, inputs, hook))
             continue
         name = names.of(node)
         found = infer(node.this if isinstance(node, exp.Alias) else node, inputs, hook)
@@ -63,6 +72,9 @@ def read_outputs(select: exp.Select, inputs: Inputs, hook: Aggregate, *, prefix:
         items.append(_Item(Output(name, found.expression, found.type), node, part))
     if prefix and any(isinstance(node, exp.Star) for node in select.expressions):
         items = [*_unseen_keys(select, inputs, names, items), *items]
+    if not items:
+        line, place = position_of(select)
+        raise InvalidQuery("the SELECT list is empty: EXCEPT leaves no column", line=line, column=place)
     items = _told_apart(items, inputs, prefix=prefix)
     for number, item in enumerate(items):
         _check(item, items[:number])
@@ -108,6 +120,36 @@ def _fields(node: exp.Dot, inputs: Inputs) -> list[_Item]:
         field = infer(exp.Dot(this=node.this.copy(), expression=identifier(name)), inputs)
         found.append(_Item(Output(name, field.expression, field.type), node))
     return found
+
+
+def _changed(items: list[_Item], node: exp.Expr, typed: Callable[[exp.Expr], Typed]) -> list[_Item]:
+    """The columns of a star without those of its EXCEPT, and with the values of its REPLACE."""
+    star = node.find(exp.Star)
+    assert star is not None
+    for left_out in star.args.get("except_") or ():
+        place = _place_of(left_out, items)
+        items = [item for number, item in enumerate(items) if number != place]
+    for alias in star.args.get("replace") or ():
+        place = _place_of(alias.args["alias"], items)
+        found = typed(alias.this)
+        items[place] = _Item(Output(items[place].output.name, found.expression, found.type), alias)
+    return items
+
+
+def _place_of(node: exp.Expr, items: list[_Item]) -> int:
+    """The place of the column that EXCEPT or REPLACE names: as `*` gives it, or as its input has it."""
+    table = node.args.get("table")
+    read = [(each.name, each.args.get("table")) for each in (item.output.expression for item in items)]
+    named = [item.output.name == node.name and table is None for item in items]
+    held = [name == node.name and table in (None, of) for name, of in read]
+    found = [place for place, fits in enumerate(named if any(named) else held) if fits]
+    line, column = position_of(node)
+    if not found:
+        raise UnknownName.among("column", sql_of(node), [i.output.name for i in items], line=line, column=column)
+    if len(found) > 1:
+        shown = " or ".join(items[place].output.name for place in found)
+        raise InvalidQuery(f"column '{node.name}' is ambiguous: {shown}", line=line, column=column)
+    return found[0]
 
 
 def _unseen_keys(select: exp.Select, inputs: Inputs, names: _Names, items: list[_Item]) -> list[_Item]:
@@ -179,11 +221,13 @@ def _told_apart(items: list[_Item], inputs: Inputs, *, prefix: bool) -> list[_It
 def _check(item: _Item, earlier: list[_Item]) -> None:
     name, found = item.output.name, item.output.expression
     message, hint = None, "give it a name with AS"
-    bound = name in WINDOW_BOUNDS and not (isinstance(found, exp.Column) and found.name == name)
-    if name in RESERVED or name.startswith("__") or bound:
+    bound = name.lower() in WINDOW_BOUNDS and not (isinstance(found, exp.Column) and found.name == name)
+    if is_reserved(name) or bound:
         message = f"'{name}' is reserved: it cannot be the name of a column"
     elif any(other.output.name == name for other in earlier):
         message = f"two columns are named '{name}'"
+    elif (taken := alike(name, [other.output.name for other in earlier])) is not None:
+        message = differ_only_in_case("columns", taken, name)
     elif item.output.type.base is BaseType.NULL:
         message, hint = f"column '{name}' is NULL and has no type", "CAST(NULL AS …)"
     if message is not None:

@@ -3,6 +3,10 @@
 SELECT a, b FROM s UNION ALL SELECT x, y FROM t
 
     names are those of the first branch; types the common ones, and each branch converts to them
+
+SELECT a, b FROM s UNION ALL BY NAME SELECT b, c FROM t
+
+    a, b, c: columns are matched by their names, and what a branch does not have is NULL
 """
 
 from __future__ import annotations
@@ -34,10 +38,12 @@ def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation
     Raises:
         InvalidQuery: the branches differ in the number of columns.
         TypeMismatch: a column's types have nothing in common.
-        NotSupported: INTERSECT ALL, EXCEPT ALL.
+        NotSupported: INTERSECT ALL, EXCEPT ALL; BY NAME of anything but a UNION.
     """
     operation = _operation(tree)
     branches = [context.read(each, context) for each in _branches(tree, operation)]
+    if tree.args.get("by_name"):
+        branches = _by_name(branches, tree)
     columns = outputs_of(branches[0])
     for branch in branches[1:]:
         columns = _common(columns, outputs_of(branch), operation, tree)
@@ -57,14 +63,47 @@ def _operation(tree: exp.SetOperation) -> Operation:
     return "union all"
 
 
-def _branches(tree: exp.Expr, operation: Operation) -> list[exp.Expr]:
+def _branches(tree: exp.SetOperation, operation: Operation) -> list[exp.Expr]:
     """The branches; nested ones of the same operation are flattened, those of EXCEPT only on the left."""
-    while isinstance(tree, exp.Subquery) and not tree.alias:
-        tree = tree.this
-    if isinstance(tree, exp.SetOperation) and _operation(tree) == operation and not tree.args.get("with_"):
-        right = [tree.expression] if operation == "except" else _branches(tree.expression, operation)
-        return [*_branches(tree.this, operation), *right]
-    return [tree]
+    right = [tree.expression] if operation == "except" else _flattened(tree.expression, tree)
+    return [*_flattened(tree.this, tree), *right]
+
+
+def _flattened(side: exp.Expr, tree: exp.SetOperation) -> list[exp.Expr]:
+    """The branches that one side of `tree` stands for; a side with clauses of its own is one branch."""
+    while isinstance(side, exp.Subquery) and not side.alias:
+        side = side.this
+    own = any(side.args.get(clause) for clause in ("with_", "order", "limit", "offset"))
+    if own or not isinstance(side, exp.SetOperation) or side.args.get("by_name") != tree.args.get("by_name"):
+        return [side]
+    operation = _operation(side)
+    return _branches(side, operation) if operation == _operation(tree) else [side]
+
+
+def _by_name(branches: list[Query], tree: exp.SetOperation) -> list[Query]:
+    """The branches, each with all columns of all of them, in the order in which they are first met."""
+    if not isinstance(tree, exp.Union):
+        line, place = position_of(tree)
+        raise NotSupported(f"{tree.key.upper()} BY NAME is not supported yet", line=line, column=place)
+    names = list(dict.fromkeys(name for branch in branches for name, _ in outputs_of(branch)))
+    return [_with_columns(branch, names) for branch in branches]
+
+
+def _with_columns(branch: Query, names: list[str]) -> Query:
+    if [name for name, _ in outputs_of(branch)] == names:
+        return branch
+    absent = {name: Output(name, exp.Null(), t.NULL) for name in names}
+    if _is_combined(branch):
+        held = {name: Output(name, column(name, "branch"), sql_type) for name, sql_type in outputs_of(branch)}
+        return Block((From("branch", branch),), None, tuple({**absent, **held}[name] for name in names))
+    assert isinstance(branch, Block)
+    shown = {output.name: output for output in branch.outputs}
+    return replace(branch, outputs=tuple({**absent, **shown}[name] for name in names))
+
+
+def _is_combined(branch: Query) -> bool:
+    """True if another output would change which rows there are, so that a block around it has to give it."""
+    return isinstance(branch, SetOperation) or branch.group is not None or bool(branch.analytic) or branch.distinct
 
 
 def _common(left: Columns, right: Columns, operation: str, tree: exp.Expr) -> Columns:
@@ -91,8 +130,9 @@ def _converted(branch: Query, columns: Columns) -> Query:
     """A branch with exactly these names and types."""
     if outputs_of(branch) == columns:
         return branch
-    if isinstance(branch, SetOperation) or branch.group is not None or branch.analytic or branch.distinct:
+    if _is_combined(branch):
         return _around(branch, columns)
+    assert isinstance(branch, Block)
     outputs = tuple(
         Output(name, widened(Typed(output.expression, output.type), sql_type).expression, sql_type)
         for output, (name, sql_type) in zip(branch.outputs, columns, strict=True)

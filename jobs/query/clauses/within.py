@@ -7,7 +7,8 @@
     r is not too late                              stream time of r - rowtime of r <= 1000 + 3000
 
 An event is too late when the stream's time is past the last time it could join by more than the grace; without GRACE
-PERIOD none is. Times are compared as milliseconds, which both engines have.
+PERIOD none is. It has no partner then; on the kept side of an outer join it is still a row, padded, as in ksqlDB.
+Times are compared as milliseconds, which both engines have.
 """
 
 from __future__ import annotations

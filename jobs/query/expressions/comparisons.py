@@ -73,6 +73,12 @@ def _truth(typed: Infer, node: exp.Expr) -> exp.Expression:
 def _is_null(node: exp.Is, typed: Infer) -> Typed:
     left = typed(node.this)
     test = node.expression
+    if isinstance(test, exp.Column) and test.name == "unknown" and not test.table:
+        if left.type.base not in (BaseType.BOOLEAN, BaseType.NULL):
+            raise TypeMismatch(f"IS UNKNOWN takes a BOOLEAN, not {left.type}", hint="IS NULL")
+        test = exp.Null()
+    if not isinstance(test, exp.Null | exp.Boolean):
+        raise NotSupported(f"{sql_of(node)} is not supported", hint="IS NULL, IS TRUE, IS FALSE, IS UNKNOWN")
     if isinstance(test, exp.Boolean) and left.type.base is not BaseType.BOOLEAN:
         raise TypeMismatch(f"IS {sql_of(test)} takes a BOOLEAN, not {left.type}")
     made: exp.Expression = exp.Is(this=left.expression, expression=test.copy())

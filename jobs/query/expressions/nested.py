@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
+from jobs.model.names import alike, differ_only_in_case
 from jobs.model.types import BaseType
 from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.coercion import shared_type
@@ -55,6 +56,10 @@ def _struct(node: exp.Anonymous, typed: Infer) -> Typed:
     names = [key.name for key, _ in members]
     if len(set(names)) != len(names) or not all(isinstance(key, exp.Identifier) for key, _ in members):
         raise InvalidQuery("the fields of a STRUCT need names, each its own: STRUCT(name := value, …)")
+    for number, name in enumerate(names):
+        taken = alike(name, names[:number])
+        if taken is not None:
+            raise InvalidQuery(differ_only_in_case("fields", taken, name))
     values = [typed(value) for _, value in members]
     pairs = [
         exp.PropertyEQ(this=key.copy(), expression=value.expression)

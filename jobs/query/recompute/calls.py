@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from jobs.engines.engine import Dialect, filtered
+from jobs.functions.aggregates.doubles import LARGE, SCALE
 from jobs.functions.aggregates.linear import WHEN_EMPTY
 from jobs.model.calls import AggregateCall
 from jobs.model.errors import NotSupported
@@ -68,12 +69,40 @@ def call_text(written: Written, dialect: Dialect) -> str:
         if dialect != "duckdb" or call.function not in _DUCKDB:
             raise NotSupported(f"{call.function} has no words of {dialect}'s own")
         return _DUCKDB[call.function](written)
-    if word == "SUM" and dialect == "duckdb" and call.argument_types[0].base is BaseType.DOUBLE:
-        word = "fsum"
     if word == "corr":
         return _correlation(written)
-    value = written.of(f"{word}({'DISTINCT ' if call.distinct else ''}{', '.join(written.arguments) or '*'})")
+    if word in ("SUM", "AVG") and dialect == "duckdb" and call.argument_types[0].base is BaseType.DOUBLE:
+        value = _total(written) if word == "SUM" else f"{_total(written)} / {_distinctly(written, 'COUNT')}"
+    else:
+        value = _distinctly(written, word)
     return f"COALESCE({value}, 0)" if WHEN_EMPTY in call.parameters else value
+
+
+def _distinctly(written: Written, word: str, *conditions: str, value: str = "") -> str:
+    """The aggregate `word` over the arguments, or over `value`; over each different one when the call says DISTINCT."""
+    distinct = "DISTINCT " if written.call.distinct else ""
+    return written.of(f"{word}({distinct}{value or ', '.join(written.arguments) or '*'})", *conditions)
+
+
+def _total(written: Written) -> str:
+    """The sum of DOUBLEs in any order: NaN and the infinities decide it, the others are added without loss.
+
+    `fsum` alone gives NaN over an infinity, and where a part of the sum is too large for a DOUBLE though the whole is
+    not; so large values are added up by themselves, scaled down.
+    """
+    x = written.x
+
+    def count(condition: str) -> str:
+        return f"{written.of('COUNT(*)', condition)} > 0"
+
+    up, down = (count(f"{x} = CAST('{sign}inf' AS DOUBLE)") for sign in ("", "-"))
+    low = _distinctly(written, "fsum", f"ABS({x}) < {LARGE!r}")
+    high = _distinctly(written, "fsum", f"isfinite({x})", f"ABS({x}) >= {LARGE!r}", value=f"{x} * {SCALE!r}")
+    return (
+        f"CASE WHEN {count(f'isnan({x})')} OR ({up} AND {down}) THEN CAST('nan' AS DOUBLE)"
+        f" WHEN {up} THEN CAST('inf' AS DOUBLE) WHEN {down} THEN CAST('-inf' AS DOUBLE)"
+        f" WHEN {high} IS NULL THEN {low} ELSE ({high} + COALESCE({low}, 0) * {SCALE!r}) / {SCALE!r} END"
+    )
 
 
 def _correlation(written: Written) -> str:

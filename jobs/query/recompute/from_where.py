@@ -73,11 +73,13 @@ def identity(block: Block) -> list[exp.Expression]:
 
 
 def _has(source: Relation | Query, name: str) -> bool:
+    """True if a source has a meta column. Rows that stand for several, as those of DISTINCT, have none."""
     if isinstance(source, Relation):
         return name in dict((*source.columns, *source.hidden))
     if isinstance(source, SetOperation):
-        return all(_has(branch, name) for branch in source.branches)
-    return source.group is None and not source.calls and any(_has(part.source, name) for part in source.inputs)
+        return source.operation == "union all" and all(_has(branch, name) for branch in source.branches)
+    single = source.group is None and not source.calls and not source.distinct
+    return single and any(_has(part.source, name) for part in source.inputs)
 
 
 def _is_stream(source: Relation | Query) -> bool:

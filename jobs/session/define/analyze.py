@@ -7,9 +7,11 @@ from dataclasses import replace
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
+from jobs.model.names import alike, differ_only_in_case
 from jobs.session.define.insert import insert_query_of
 from jobs.session.define.source import source_of
 from jobs.session.define.view import view_of
+from jobs.sql.dialect import quote
 from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
 
 
@@ -48,6 +50,9 @@ def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catal
     # A definition whose file is broken is registered again, as a new one.
     existing = None if statement.name in catalog.broken else catalog.find(statement.name)
     _check_source(statement, existing)
+    taken = alike(statement.name, catalog.names()) if existing is None else None
+    if taken not in (None, statement.name):
+        raise NameTaken(differ_only_in_case("names", taken, statement.name), hint=f"DESCRIBE {quote(taken)} shows it")
     if existing is not None and statement.if_not_exists:
         return existing
     made = (

@@ -15,7 +15,7 @@ from jobs.query.clauses.fingerprint import fingerprint
 from jobs.query.clauses.keys import outputs_of
 from jobs.query.clauses.logical import Query
 from jobs.query.clauses.read import read_query
-from jobs.session.define.view import inputs_of, makes_stream
+from jobs.session.define.view import check_rules, inputs_of, makes_stream
 from jobs.sql.dialect import sql_of
 from jobs.sql.syntax import InsertSelect
 
@@ -69,7 +69,9 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
 
 def _numbered(made: InsertQuery, number: int, catalog: Catalog) -> InsertQuery:
     made = replace(made, number=number)
-    return replace(made, identified=bool(relation_of(plan(made, catalog).stages[-1]).identity))
+    planned = plan(made, catalog)
+    check_rules(planned)
+    return replace(made, identified=bool(relation_of(planned.stages[-1]).identity))
 
 
 def _free_number(target: Source | View, catalog: Catalog) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from jobs.model import tables
 from jobs.model.definitions import Column, Source
 from jobs.model.errors import InvalidQuery
+from jobs.model.names import alike, differ_only_in_case
 from jobs.model.types import BaseType
-from jobs.query.clauses.select_list import RESERVED
+from jobs.query.clauses.select_list import is_reserved
 from jobs.session.define.options import source_options
 from jobs.sql.syntax import CreateSource, DeclaredColumn
 
@@ -62,10 +63,14 @@ def check_name(name: str) -> None:
 def _check_column(column: DeclaredColumn, statement: CreateSource) -> None:
     wanted = "PRIMARY KEY" if statement.kind == "table" else "KEY"
     message = hint = None
-    if column.name in RESERVED or column.name.startswith("__"):
+    names = [each.name for each in statement.columns]
+    taken = alike(column.name, names[: names.index(column.name)])
+    if is_reserved(column.name):
         message = f"'{column.name}' is reserved: it cannot be the name of a column"
-    elif [c.name for c in statement.columns].count(column.name) > 1:
+    elif names.count(column.name) > 1:
         message = f"two columns are named '{column.name}'"
+    elif taken is not None:
+        message = differ_only_in_case("columns", taken, column.name)
     elif column.key not in (None, wanted):
         article = "a table has a PRIMARY KEY" if statement.kind == "table" else "a stream has a KEY"
         message = f"column '{column.name}' is {column.key}: {article}"

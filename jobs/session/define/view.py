@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from jobs.catalog.catalog import Catalog
+from jobs.engines.engine import Dialect
 from jobs.ivm.plan.event_time import with_rowtime
 from jobs.ivm.plan.incremental import check_incremental
 from jobs.ivm.plan.plan import plan_of_query
+from jobs.ivm.rules.maintenance import maintenance
 from jobs.model import tables
 from jobs.model.columns import META_COLUMNS
 from jobs.model.definitions import Column, InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery
 from jobs.model.relation import Relation
+from jobs.model.stage import Plan
 from jobs.model.stage_columns import relation_of
 from jobs.model.view_options import ViewOptions
 from jobs.query.clauses.fingerprint import fingerprint
@@ -23,6 +26,8 @@ from jobs.session.define.source import check_name
 from jobs.session.define.view_options import check_formats, view_options
 from jobs.sql.dialect import sql_of
 from jobs.sql.syntax import CreateView
+
+_ENGINES: tuple[Dialect, ...] = ("spark", "duckdb")
 
 
 def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
@@ -44,6 +49,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     made = with_rowtime(made, maintenance)
     if maintenance.refresh == "incremental":
         check_incremental(made)
+    check_rules(made)
     stored = relation_of(made.stages[-1])
     meta = {name for name, _ in META_COLUMNS} if stored.storage == "append" else set()
     columns = tuple(Column(name, sql_type, name in query.key) for name, sql_type in stored.columns if name not in meta)
@@ -64,6 +70,13 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         row_key=stored.key,
         identity=stored.identity,
     )
+
+
+def check_rules(made: Plan) -> None:
+    """Write the rules of both engines: what cannot be maintained is refused now, and not by the first refresh."""
+    for stage in made.stages:
+        for dialect in _ENGINES:
+            maintenance(stage, dialect)
 
 
 def _note_rowtime(statement: CreateView, query: Query, options: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import duckdb
@@ -19,7 +20,7 @@ from jobs.query.expressions.scope import Scope
 from jobs.sql.from_text import parse_expression
 from tests.support.rule_harness import insert
 
-COLUMNS = (("a", t.INT), ("b", t.INT), ("s", t.VARCHAR), ("d", t.decimal(38, 2)))
+COLUMNS = (("a", t.INT), ("b", t.INT), ("s", t.VARCHAR), ("d", t.decimal(38, 2)), ("l", t.BIGINT), ("x", t.DOUBLE))
 SCOPE = Scope(Relation("r", COLUMNS, "append"), ("r",))
 
 # text -> whether it fails, in Python's words.
@@ -39,6 +40,30 @@ EXPRESSIONS: dict[str, Any] = {
     "COALESCE(a / b, 1)": lambda a, b, s, d: b == 0 and a is not None,
     "d + d": lambda a, b, s, d: d is not None and abs(2 * d) >= 10**36,
 }
+SMALLEST = {"a": -(2**31), "l": -(2**63)}
+# The same, of one value each: text -> (value, does it fail).
+AT_THE_END: dict[str, list[tuple[str, Any, bool]]] = {
+    **{
+        text.format(name): [(name, least, True), (name, least + 1, False), (name, None, False)]
+        for name, least in SMALLEST.items()
+        for text in ("-{0}", "ABS({0})", "{0} / (0 - 1)", "-({0}) + 0", "CASE WHEN {0} < 0 THEN ABS({0}) END")
+    },
+    "a / CAST(0 - 1 AS BIGINT)": [("a", -(2**31), False)],
+    "ROUND(x)": [("x", 1e308, True), ("x", -1e19, True), ("x", 9e18, False), ("x", math.nan, True), ("x", -1.5, False)],
+    "TRUNC(x)": [("x", 1e308, True), ("x", 2.5, False)],
+    "ROUND(x, 2)": [("x", 1e308, False), ("x", 1.255, False)],
+    "FLOOR(x)": [("x", 1e308, False)],
+    "FROM_UNIXTIME(l)": [
+        ("l", 2**63 - 1, True),
+        ("l", -(2**63), True),
+        ("l", 9_223_372_036_854_776, True),
+        ("l", 9_223_372_036_854_775, False),
+        ("l", -9_223_372_022_400_000, False),
+        ("l", None, False),
+    ],
+    "ABS(x)": [("x", -1e308, False), ("x", -0.0, False)],
+    "ROUND(CAST(x AS DECIMAL(3, 1)), 0)": [("x", 99.9, True), ("x", 99.4, False), ("x", None, False)],
+}
 rows = st.fixed_dictionaries(
     {
         "a": st.none() | st.sampled_from([0, 1, -7, 2**31 - 1, -(2**31)]),
@@ -57,7 +82,7 @@ def test_an_expression_fails_exactly_where_it_says_so(duck: DuckDBPyConnection, 
     found = infer(parse_expression(text), SCOPE).expression
     columns = ", ".join(f'"{name}" {kind.duckdb()}' for name, kind in COLUMNS)
     duck.execute(f"CREATE OR REPLACE TABLE r ({columns})")
-    insert(duck, "r", [[row[name] for name, _ in COLUMNS]])
+    insert(duck, "r", [[row.get(name) for name, _ in COLUMNS]])
     condition = failing(found)
     fails = condition is not None and value(duck, condition) is True
     assert fails == bool(EXPRESSIONS[text](**row))
@@ -66,6 +91,23 @@ def test_an_expression_fails_exactly_where_it_says_so(duck: DuckDBPyConnection, 
         assert text.startswith(("COALESCE", "CASE", "b ")) or value(duck, lenient(found)) is None
     elif not (text.startswith("b ") and row["b"] == 0):  # DuckDB evaluates both sides of OR at once
         assert value(duck, lenient(found)) == value(duck, strict(found))
+
+
+@pytest.mark.parametrize("text", AT_THE_END)
+def test_the_ends_of_a_range_fail_where_the_engine_does(duck: DuckDBPyConnection, text: str) -> None:
+    found = infer(parse_expression(text), SCOPE).expression
+    columns = ", ".join(f'"{name}" {kind.duckdb()}' for name, kind in COLUMNS)
+    for name, number, fails in AT_THE_END[text]:
+        duck.execute(f"CREATE OR REPLACE TABLE r ({columns})")
+        insert(duck, "r", [[number if name == column else None for column, _ in COLUMNS]])
+        condition = failing(found)
+        assert (condition is not None and value(duck, condition) is True) == fails, number
+        if fails:
+            with pytest.raises(duckdb.Error):
+                value(duck, strict(found))
+            assert value(duck, lenient(found)) is None
+        else:
+            assert value(duck, lenient(found)) == value(duck, strict(found))
 
 
 def test_a_text_that_is_no_number_fails_strictly(duck: DuckDBPyConnection) -> None:

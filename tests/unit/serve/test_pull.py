@@ -206,3 +206,35 @@ def test_a_query_reaches_nothing_but_the_catalog(filled: Interpreter, query: str
 def test_an_overflow_is_an_error_not_a_wrap(filled: Interpreter) -> None:
     with pytest.raises(InvalidQuery, match="cannot be answered"):
         answer(filled, "SELECT n * 2147483647 * 2147483647 * 2147483647 FROM readings WHERE n = 7")
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT * EXCEPT (reading, n) FROM readings WHERE n = 7", [{"sensor": "s1", "area": "wheel"}]),
+        (
+            "SELECT * EXCEPT (area) REPLACE (n + 1 AS n) FROM readings WHERE n = 7",
+            [{"sensor": "s1", "reading": 45.0, "n": 8}],
+        ),
+        ("SELECT b FROM (SELECT sensor, n FROM readings WHERE n = 7) AS z(a, b)", [{"b": 7}]),
+        ("WITH z(a, b) AS (SELECT sensor, n FROM readings WHERE n = 7) SELECT b FROM z", [{"b": 7}]),
+    ],
+)
+def test_stars_and_names_of_columns_mean_what_they_mean_in_views(
+    filled: Interpreter, query: str, rows: list[dict[str, object]]
+) -> None:
+    assert answer(filled, query) == rows
+
+
+@pytest.mark.parametrize(
+    ("query", "clause"),
+    [
+        ("SELECT area, COUNT(*) FROM readings GROUP BY area WITH ROLLUP", "WITH ROLLUP"),
+        ("SELECT a FROM readings AS z(a)", "list of columns"),
+        ("SELECT sensor FROM readings UNION BY NAME SELECT sensor FROM sensors", "BY NAME"),
+    ],
+)
+def test_clauses_that_only_views_compute_are_refused(filled: Interpreter, query: str, clause: str) -> None:
+    with pytest.raises(NotSupported, match=clause) as caught:
+        answer(filled, query)
+    assert caught.value.hint == "define a view with it, and read that"

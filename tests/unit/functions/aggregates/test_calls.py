@@ -199,14 +199,14 @@ def test_ksqldb_keeps_the_digits_of_a_decimal_sum() -> None:
 
 
 def test_exactly_the_linear_functions_lose_nothing() -> None:
-    """`retractable` and `lost_type` say the same, so that whoever asks one may ask either."""
+    """`retractable` and `lost_type` say the same, but of sums of DOUBLE, which a retraction can wear out."""
     for name, (function, *_) in CALLS.items():
         made = called("a", name)
         linear = FUNCTIONS[function].lost_type(made) is None
         assert linear == (
             FUNCTIONS[function].lost(engine_of("duckdb"), made, Changes(("x", "y"), "w", "o", None)) is None
         )
-        if not made.distinct:
+        if not made.distinct and FUNCTIONS[function].form(made) == 1:
             assert linear == FUNCTIONS[function].retractable, name
 
 

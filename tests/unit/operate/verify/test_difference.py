@@ -53,3 +53,12 @@ def test_a_key_that_is_no_longer_computed_may_stay() -> None:
     stored = table(("a", 1.0, None), ("gone", 0.0, None))
     assert difference(stored, table(("a", 1.0, None)), lasting=[0]) == ""
     assert "too many" in difference(stored, table(("gone", 1.0, None), ("a", 1.0, None)), lasting=[0])
+
+
+def test_a_key_that_is_not_visible_may_last_too() -> None:
+    """The row of a group that fell to zero cannot be told from another's."""
+    stored = pa.table({"n": [1, 0]})
+    computed = pa.table({"n": [1]})
+    assert "1 too many" in difference(stored, computed)
+    assert difference(stored, computed, []) == ""
+    assert "1 missing" in difference(computed, stored, [])

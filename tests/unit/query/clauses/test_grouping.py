@@ -20,12 +20,20 @@ from tests.support.query_text import block, shown, sql
         ("k, ROLLUP (v)", ((0, 1), (0,))),
         ("GROUPING SETS (ROLLUP (k, v), (v))", ((0, 1), (0,), (), (1,))),
         ("ROLLUP ((k, v))", ((0, 1), ())),
+        ("k, v WITH ROLLUP", ((0, 1), (0,), ())),
+        ("k, v WITH CUBE", ((0, 1), (0,), (1,), ())),
     ],
 )
 def test_grouping_sets_are_sets_of_group_numbers(catalog: Catalog, clause: str, sets: tuple[tuple[int, ...]]) -> None:
     found = block(f"SELECT k, v, COUNT(*) AS c FROM s GROUP BY {clause}", catalog)
     assert found.group is not None
     assert (shown(found.group), found.sets) == (["k = s.k", "v = s.v"], sets)
+
+
+@pytest.mark.parametrize("clause", ["ROLLUP (k), v WITH CUBE", "k WITH ROLLUP WITH CUBE"])
+def test_with_rollup_is_about_plain_expressions(catalog: Catalog, clause: str) -> None:
+    with pytest.raises(InvalidQuery, match="WITH"):
+        block(f"SELECT k, v, COUNT(*) AS c FROM s GROUP BY {clause}", catalog)
 
 
 def test_too_many_grouping_sets_are_refused(catalog: Catalog) -> None:

@@ -48,6 +48,21 @@ def test_functions_over_groups_read_groups_and_calls(catalog: Catalog) -> None:
         ),
         ("SELECT LAG(v, v) OVER (PARTITION BY k ORDER BY v) AS p FROM s", TypeMismatch, "whole number"),
         ("SELECT RANK(v) OVER (PARTITION BY k ORDER BY v) AS p FROM s", TypeMismatch, "takes 0 arguments"),
+        *(
+            (f"SELECT SUM(v) OVER (PARTITION BY k {order} {frame}) AS p FROM s", error, message)
+            for order, frame, error, message in (
+                ("ORDER BY v", "GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW", NotSupported, "GROUPS"),
+                ("ORDER BY k", "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW", NotSupported, "not over VARCHAR"),
+                ("ORDER BY v, id", "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW", NotSupported, "over INT, INT"),
+                ("", "RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING", NotSupported, "over nothing"),
+                ("", "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW", InvalidQuery, "needs an order"),
+                ("ORDER BY v", "ROWS BETWEEN CURRENT ROW AND 1 PRECEDING", InvalidQuery, "ends before"),
+                ("ORDER BY v", "ROWS 1 FOLLOWING", InvalidQuery, "ends before"),
+                ("ORDER BY v", "ROWS BETWEEN 3 FOLLOWING AND 2 FOLLOWING", InvalidQuery, "ends before"),
+                ("ORDER BY v", "ROWS UNBOUNDED FOLLOWING", InvalidQuery, "ends before"),
+                ("ORDER BY v", "ROWS BETWEEN 2147483648 PRECEDING AND CURRENT ROW", InvalidQuery, "2147483647 rows"),
+            )
+        ),
         ("SELECT k FROM s QUALIFY k > 'a'", InvalidQuery, "needs a function OVER"),
         ("SELECT k FROM s ORDER BY k", NotSupported, "QUALIFY|ORDER BY"),
         ("SELECT k FROM s WHERE RANK() OVER (ORDER BY v) < 3", InvalidQuery, "OVER"),

@@ -55,6 +55,15 @@ CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         "SELECT product, (SELECT MAX(length) FROM visit WHERE visit.product = info.product) AS m FROM info",
         [("apple", 40), ("carrot", 50), ("plum", None)],
     ),
+    "a list over DISTINCT": (
+        "SELECT COUNT(*) AS n, COLLECT_LIST(person) AS p FROM (SELECT DISTINCT person FROM visit) q",
+        [(3, ("ann", "bob", "eve"))],
+    ),
+    "a list over UNION": (
+        "SELECT COUNT(*) AS n, COLLECT_LIST(product) AS p"
+        " FROM (SELECT product FROM visit UNION SELECT product FROM info) q",
+        [(4, ("apple", "carrot", "leek", "plum"))],
+    ),
     "aggregates": (
         "SELECT person, SUM(length) AS s, COUNT(DISTINCT product) AS d, TOPK(length, 2) AS t"
         " FROM visit GROUP BY person",

@@ -7,7 +7,7 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
-from jobs.model.errors import InvalidQuery, NameInUse, OptionRefused, SqlError
+from jobs.model.errors import InvalidQuery, NameInUse, OptionRefused, SqlError, TypeMismatch
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import run
 from tests.unit.session.define.defined import shape, view
@@ -31,6 +31,9 @@ def test_a_source_has_its_columns_keys_first_and_its_options(lake: Lake) -> None
         ("CREATE TABLE t (a INT KEY)", InvalidQuery, "PRIMARY KEY"),
         ("CREATE STREAM s (a INT PRIMARY KEY)", InvalidQuery, "a stream has a KEY"),
         ("CREATE STREAM s (a INT, A INT)", InvalidQuery, "two columns are named 'a'"),
+        ("CREATE STREAM s (a INT, `A` INT)", InvalidQuery, "'a' and 'A' differ only in case"),
+        ("CREATE STREAM s (a INT, b STRUCT<x INT, `X` INT>)", TypeMismatch, "'x' and 'X' differ only in case"),
+        ("CREATE STREAM s (`_OFFSET` BIGINT)", InvalidQuery, "reserved"),
         ("CREATE STREAM s (rowtime BIGINT)", InvalidQuery, "reserved"),
         ("CREATE STREAM s (_offset BIGINT)", InvalidQuery, "reserved"),
         ("CREATE STREAM s (__x BIGINT)", InvalidQuery, "reserved"),

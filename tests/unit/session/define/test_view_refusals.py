@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.model.errors import InvalidQuery, NameTaken, NotSupported, SqlError, TypeMismatch, UnknownName
 from tests.support.catalog_from_sql import run
 from tests.unit.session.define.defined import view
 
@@ -21,6 +21,35 @@ from tests.unit.session.define.defined import view
         ("CREATE STREAM v AS SELECT readings.n FROM readings r", UnknownName, "'readings'"),
         ("CREATE STREAM v AS SELECT n, area AS n FROM readings", InvalidQuery, "two columns are named 'n'"),
         ("CREATE STREAM v AS SELECT *, n FROM readings", InvalidQuery, "two columns are named 'n'"),
+        ("CREATE STREAM v AS SELECT n, area AS `N` FROM readings", InvalidQuery, "'n' and 'N' differ only in case"),
+        ("CREATE STREAM v AS SELECT STRUCT(a := n, `A` := n) AS s FROM readings", InvalidQuery, "'a' and 'A' differ"),
+        (
+            "CREATE STREAM v AS SELECT r.n FROM readings r, readings `R`",
+            InvalidQuery,
+            "'r' and 'R' differ only in case",
+        ),
+        (
+            "CREATE STREAM v AS WITH q AS (SELECT n FROM readings), `Q` AS (SELECT n FROM readings) SELECT n FROM q",
+            InvalidQuery,
+            "'q' and 'Q' differ only in case",
+        ),
+        (
+            "CREATE STREAM `Readings` AS SELECT n FROM readings",
+            NameTaken,
+            "'readings' and 'Readings' differ only in case",
+        ),
+        (
+            "CREATE STREAM v AS SELECT sensor FROM readings WHERE n IS UNKNOWN",
+            TypeMismatch,
+            "IS UNKNOWN takes a BOOLEAN",
+        ),
+        ("CREATE STREAM v AS SELECT sensor FROM readings WHERE n IS JSON", NotSupported, "IS json"),
+        (
+            "CREATE MATERIALIZED VIEW v AS SELECT LAST_VALUE(n) OVER (PARTITION BY area ORDER BY n"
+            " RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS x FROM readings",
+            NotSupported,
+            "no definite value",
+        ),
         ("CREATE STREAM v AS SELECT rowtime FROM readings", InvalidQuery, "reserved"),
         ("CREATE STREAM v AS SELECT NULL AS x FROM readings", InvalidQuery, "no type"),
         ("CREATE STREAM v AS SELECT n FROM readings WHERE n", TypeMismatch, "WHERE takes a condition"),
