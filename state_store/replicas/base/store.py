@@ -54,7 +54,7 @@ class Snapshot(ABC):
     def range(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The keys from `low` on and before `high`, in order, with their values.
 
-        A range that cannot go on raises: it never ends early.
+        A range that cannot go on raises: it never ends early. Of one snapshot, read one range at a time.
         """
 
     def values(self) -> Iterator[bytes]:

@@ -71,12 +71,11 @@ class RocksStore(Store):
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        with rocksdb_errors(self.path):
-            now = self._db.snapshot()
+        now = RocksSnapshot(self._db, self.path)
         try:
-            yield RocksSnapshot(now, self.path)
+            yield now
         finally:
-            del now
+            now.release()
 
     def copy_to(self, folder: Path) -> None:
         with rocksdb_errors(self.path):
