@@ -55,7 +55,7 @@ class LmdbStore(Store):
 
     def write(self, write: Write) -> None:
         with lmdb_errors(self.path), self._environment.begin(write=True) as transaction:
-            for key, value in zip(write.keys, write.values, strict=True):
+            for key, value in write.ordered():
                 if value is None:
                     transaction.delete(key)
                 else:
