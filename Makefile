@@ -4,7 +4,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-commits clean
+.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-commits bench-replicas clean
 .DEFAULT_GOAL := help
 
 help: ## the targets
@@ -62,6 +62,9 @@ bench-shared: $(STAMP) ## ten views over one join, shared, against one
 
 bench-commits: $(STAMP) ## what an epoch costs to store, against the ways of Delta's own writer
 	$(BIN)/python -m benchmarks.commit_ways
+
+bench-replicas: $(STAMP) ## a replica from nothing, and reads per second, by backend
+	@$(BIN)/python -m benchmarks.replicas
 
 lock: ## renew requirements.lock (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from state_store.replicas.base.store import Snapshot, Write
 
 CACHE_BYTES: Final = 256 << 20
-"""Uncompressed blocks in memory: some 2 M rows of 100 bytes. The default, 32 MB, reads from disk at 1 M."""
-# A restore of 1 M rows fills two of them; smaller ones are merged sooner, which costs a restore half a second.
+"""Uncompressed blocks in memory: some 2 M rows of 100 bytes, which is what the larger views of a small lake have."""
+# RocksDB's own default: a restore of 1 M rows of 100 bytes fills it twice, and a kill leaves so much to read again.
 _WRITE_BUFFER_BYTES: Final = 64 << 20
 # A key that is not there costs no read of a block: 10 bits give 1 % of false alarms.
 _BLOOM_BITS: Final = 10
-# A read looks into each file of the first level: with two at most it costs half of what it does with four, the default.
+# A read looks into each file of the first level: 7 µs with one file, 13 with two. The default merges them at four.
 _FIRST_LEVEL_FILES: Final = 2
 # The server has two cores, and readers need one.
 _BACKGROUND_JOBS: Final = 2
