@@ -4,7 +4,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits clean
+.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-replicas clean
 .DEFAULT_GOAL := help
 
 help: ## the targets
@@ -34,7 +34,7 @@ house-write: $(STAMP) ## write the lint rules of the rooms and the tables of doc
 	@$(BIN)/python -m infra.house write
 
 test: check ## everything that must pass
-	$(BIN)/python infra/jars.py kafka
+	$(BIN)/python infra/jars.py kafka dynamodb
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-spark test-duckdb
 
 # Side by side: one keeps a JVM busy, the other a core.
@@ -67,6 +67,9 @@ bench-workloads: $(STAMP) ## events a second through an aggregate, and through M
 
 bench-commits: $(STAMP) ## what an epoch costs to store, against the ways of Delta's own writer
 	$(BIN)/python -m benchmarks.commit_ways
+
+bench-replicas: $(STAMP) ## a replica from nothing, and reads per second, by backend
+	@$(BIN)/python -m benchmarks.replicas
 
 lock: ## renew requirements.lock (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url \

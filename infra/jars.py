@@ -2,6 +2,7 @@
 
     python infra/jars.py delta        the jars of Delta, for every Spark session
     python infra/jars.py kafka        an Apache Kafka broker, for tests and benchmarks
+    python infra/jars.py dynamodb     DynamoDB Local, for the tests of replicas
 
 The jars land below the virtual environment, in `share/strandline/<set>/`; a set that is complete is not fetched again.
 """
@@ -21,6 +22,7 @@ SETS: dict[str, list[tuple[str, str, str]]] = {
         ("org.apache.logging.log4j", "log4j-core", "2.25.4"),
         ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
     ],
+    "dynamodb": [("com.amazonaws", "DynamoDBLocal", "2.6.1")],
 }
 
 
@@ -49,6 +51,8 @@ def fetch(name: str) -> Path:
             "-types",
             "jar",
             "bundle",
+            # The database inside DynamoDB Local is a native library.
+            "so",
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:

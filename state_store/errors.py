@@ -12,6 +12,9 @@
     │   ├── LockLost                  store.lock_lost             retry
     │   ├── VectorMismatch            store.vector_mismatch       retry
     │   ├── NegativeWeight            store.negative_weight       stop
+    │   ├── DuplicateKey              store.duplicate_key         stop
+    │   ├── ReplicaDiverged           store.replica_diverged      restore
+    │   ├── ReplicaNotReady           store.replica_not_ready     retry
     │   ├── CorruptState              store.corrupt               restore
     │   ├── DiskFailed                store.disk                  retry
     │   ├── ObjectMissing             store.object_missing        stop
@@ -142,6 +145,26 @@ class NegativeWeight(StoreError):
     """A row was retracted more often than it was inserted: an upstream fault. Stop the view; nothing was stored."""
 
     code = "store.negative_weight"
+
+
+class DuplicateKey(StoreError):
+    """Two rows have the same unique key. Stop the view: its key is not unique, or a retraction is missing."""
+
+    code = "store.duplicate_key"
+
+
+class ReplicaDiverged(StoreError):
+    """The rows of a replica are not those of its table. It restores itself from the table's newest version."""
+
+    code = "store.replica_diverged"
+    action = Action.RESTORE
+
+
+class ReplicaNotReady(StoreError):
+    """A replica is being restored, or has not come to the version that was asked for. Retry when it has."""
+
+    code = "store.replica_not_ready"
+    action = Action.RETRY
 
 
 class CorruptState(StoreError):

@@ -1,7 +1,7 @@
 """The layout of a lake: the path of everything in it. Nothing else joins paths.
 
 <lake>/catalog/<name>.json        definitions; functions/ holds those of users, dropping/ the drops not ended yet
-<lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages
+<lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages; _leases/ of their readers
 <lake>/aside/                     tables that were replaced because they could not be read
 <lake>/topics/<topic>/            the local log
 <lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.house.plan import (
+    IN_STORE,
     OUTSIDE_JOBS,
     ROOMS,
     ROOT,
@@ -36,9 +37,11 @@ def lint_files() -> dict[Path, str]:
 
 def banned(room: str) -> dict[str, str]:
     """The packages that a room may not import, with the reason."""
-    if room == "state_store":
+    if room in ("state_store", *IN_STORE):
         neither = "state_store imports neither jobs nor orchestration"
+        inner = [each for each in IN_STORE if each in not_below(room)]
         return {
+            **{package_of(each): _reason(room, each) for each in inner},
             "jobs": neither,
             "orchestration": neither,
             "sqlglot": "state_store knows nothing of SQL views",

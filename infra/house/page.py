@@ -54,7 +54,8 @@ def _rows(folder: Path, room: Path) -> Iterator[str]:
     for path in sorted(folder.glob("*.py")):
         if path.name != "__init__.py":
             yield _row(path, path, room)
-    for inner in sorted(path.parent for path in folder.glob("*/__init__.py")):
+    rooms = {folder_of(each) for each in standing()}
+    for inner in sorted({path.parent for path in folder.glob("*/__init__.py")} - rooms):
         yield _row(inner, inner / "__init__.py", room)
         yield from _rows(inner, room)
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("state_store",),
-    ("model",),
+    ("model", "replicas"),
     ("sql", "engines", "ingest"),
     ("functions",),
     ("catalog",),
@@ -24,8 +24,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 """The lowest first. A room imports only from floors below its own; rooms side by side do not know each other."""
 
-OUTSIDE_JOBS = ("state_store", "orchestration")
-"""Rooms that are packages of their own; every other is a package in `jobs`."""
+OUTSIDE_JOBS = ("state_store", "replicas", "orchestration")
+"""Rooms that are packages of their own, or in `state_store`; every other is a package in `jobs`."""
+IN_STORE = ("replicas",)
+"""Rooms in the package `state_store`. What is not in one of them is the room `state_store` itself, which is below."""
 UNSEEN = ("orchestration",)
 """Rooms that nothing imports, on whatever floor it stands: Dagster starts jobs, never the other way round."""
 PRODUCT = ("state_store", "jobs", "orchestration")
@@ -54,6 +56,8 @@ ROOMS: tuple[str, ...] = tuple(room for floor in FLOORS for room in floor)
 
 def package_of(room: str) -> str:
     """The room's dotted name."""
+    if room in IN_STORE:
+        return f"state_store.{room}"
     return room if room in OUTSIDE_JOBS else f"jobs.{room}"
 
 
@@ -70,6 +74,8 @@ def standing() -> tuple[str, ...]:
 def room_of(module: str) -> str | None:
     """The room a module is in; None for `jobs` itself, which is the house. A room off the plan has its name too."""
     first, *rest = module.split(".")
+    if first == "state_store" and rest and rest[0] in IN_STORE:
+        return rest[0]
     if first != "jobs":
         return first
     return rest[0] if rest else None

@@ -3,7 +3,8 @@
     commits   0 … … … checkpoint … first … … … … newest
               └──── go ────┘         └── kept: each of these versions can be read ──┘
 
-`first` is the version that was current at the start of the recovery horizon. What is live in it, and what came later,
+`first` is the version that was current at the start of the recovery horizon, or an older one that a reader has leased.
+What is live in it, and what came later,
 is kept; so is the log from the last whole checkpoint below it on. All else in the folder is nobody's, once it is older
 than any running epoch.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from state_store import leases
 from state_store.delta import log
 from state_store.delta.checkpoint import live_actions
 from state_store.delta.deletion_vectors import vector_file
@@ -79,13 +81,15 @@ def plan_cleanup(path: Path, now: int) -> CleanupPlan:
 
     Raises:
         TableMissing: there is no table.
-        CorruptState, VersionGone: a version within the horizon does not read back: nothing is to be removed.
+        CorruptState, VersionGone: a version within the horizon, or a lease, does not read back: nothing is to be
+            removed.
     """
     versions = log.versions(path)
     if not versions:
         raise log.missing(path)
-    first = _first_kept(path, versions, now - RECOVERY_HORIZON_MS)
-    named = _named(path, first, versions[-1])
+    living = leases.living(path, now)
+    first = _leased(versions, living, _first_kept(path, versions, now - RECOVERY_HORIZON_MS))
+    named = _named(path, first, versions[-1]) | {leases.file_of(lease) for lease in living}
     files = [*_log_entries(path, _log_kept_from(path, first)), *_nobodys(path, named, now - ORPHAN_DAYS * DAY_MS)]
     return CleanupPlan(path, versions[-1], first, tuple(files))
 
@@ -98,6 +102,12 @@ def _first_kept(path: Path, versions: Sequence[int], horizon: int) -> int:
             break
         first = version
     return first
+
+
+def _leased(versions: Sequence[int], living: Sequence[leases.Lease], first: int) -> int:
+    """The smallest version that is leased, if it is older than `first` and the log still has it."""
+    needed = [lease.version for lease in living if lease.version >= versions[0]]
+    return min([first, *needed])
 
 
 def _log_kept_from(path: Path, first: int) -> int:

@@ -49,6 +49,9 @@ def test_a_package_is_its_own_folder() -> None:
         ("jobs.serve.pull", "jobs.ivm.plan.plan", True),
         ("jobs.cli.main", "orchestration.up", True),
         ("jobs.attic.x", "jobs.model.types", True),
+        ("state_store.replicas.follow", "state_store.delta.reader", False),
+        ("state_store.delta.reader", "state_store.replicas.follow", True),
+        ("jobs.serve.pull", "state_store.replicas.follow", False),
     ],
 )
 def test_only_what_stands_below_may_be_imported(importer: str, imported: str, refused: bool) -> None:

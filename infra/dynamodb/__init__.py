@@ -1,0 +1,1 @@
+"""DynamoDB Local, Amazon's own DynamoDB for tests."""

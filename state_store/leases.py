@@ -1,0 +1,129 @@
+"""Leases: a reader's published "I still need version N" of a table. Clean-up never goes past the smallest.
+
+    <table>/_leases/<reader>.json
+
+A lease keeps the version's rows, and the changes since, beyond the recovery horizon that every version is kept for. It
+ends with `withdraw`, or by itself when its reader has not renewed it for `LEASE_DAYS`. A reader publishes before it
+reads, and gets VersionGone where it was too late: a lease saves work, no correctness rests on it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from state_store.errors import CorruptState
+from state_store.files import make_folder, replace
+from state_store.layout import safe_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FOLDER: Final = "_leases"
+"""Below the table, so that the leases go where it goes; with '_' no reader of Delta takes it for data."""
+
+LEASE_DAYS: Final = 7
+"""A reader that was away for a long weekend goes on where it was; one that is gone for good holds nothing for long."""
+_LEASE_MS: Final = LEASE_DAYS * 86_400_000
+
+RENEW_SECONDS: Final = 60.0
+"""A renewal is a flushed file. What is published in between is too old by that much, which is on the safe side."""
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What a reader has published.
+
+    Attributes:
+        version: the version that it still needs, and the changes after it.
+        until: milliseconds since the epoch, by the reader's clock.
+        host, pid: the process, for people.
+    """
+
+    reader: str
+    version: int
+    until: int
+    host: str
+    pid: int
+
+
+class ReaderLease:
+    """One reader's lease of one table.
+
+    Args:
+        reader: unique among the readers of the table, and the same at each start.
+    """
+
+    def __init__(self, table: Path, reader: str) -> None:
+        self._file = table / FOLDER / f"{safe_name(reader)}.json"
+        self._reader = reader
+        self._published: tuple[int, float] | None = None
+
+    def publish(self, version: int) -> None:
+        """Publish that this version is needed from now on.
+
+        Raises:
+            DiskFailed, StorageDenied: it could not be written.
+        """
+        lease = Lease(self._reader, version, _now_ms() + _LEASE_MS, socket.gethostname(), os.getpid())
+        make_folder(self._file.parent)
+        replace(self._file, json.dumps({"format": _FORMAT, **asdict(lease)}).encode())
+        self._published = (version, time.monotonic())
+
+    def renew(self, version: int) -> None:
+        """Publish the version if the lease is not younger than `RENEW_SECONDS`, or stands at a later one."""
+        if self._published is not None:
+            before, since = self._published
+            if before <= version and time.monotonic() - since < RENEW_SECONDS:
+                return
+        self.publish(version)
+
+    def withdraw(self) -> None:
+        """Need nothing any more."""
+        self._file.unlink(missing_ok=True)
+        self._published = None
+
+
+def living(table: Path, now: int) -> list[Lease]:
+    """The leases that have not ended.
+
+    Args:
+        now: milliseconds since the epoch.
+
+    Raises:
+        CorruptState: one of them does not read back.
+    """
+    return [lease for lease in _all(table) if lease.until > now]
+
+
+def file_of(lease: Lease) -> str:
+    """The lease's file, relative to the table."""
+    return f"{FOLDER}/{safe_name(lease.reader)}.json"
+
+
+def _all(table: Path) -> Iterator[Lease]:
+    for file in sorted((table / FOLDER).glob("*.json")):
+        if file.name.startswith("."):
+            continue
+        try:
+            body = json.loads(file.read_bytes())
+            if body.pop("format") != _FORMAT:
+                raise ValueError
+            yield Lease(**body)
+        except FileNotFoundError:  # withdrawn a moment ago
+            continue
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptState(
+                "a lease does not read back", where=str(file), hint="remove it; its reader publishes it again"
+            ) from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

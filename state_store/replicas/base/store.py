@@ -1,0 +1,113 @@
+"""The interface of a backend: rows as bytes in the order of their keys, and one state beside them.
+
+It knows neither columns nor versions. One process writes, from one thread at a time; any number of threads read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from state_store.replicas.codec.keys import ROWS, ROWS_END
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Write:
+    """What one write changes, all of it or nothing.
+
+    Attributes:
+        state: the state from then on.
+        keys: begin with `codec.keys.ROWS`; none stands twice.
+        values: one for each key; None: the row goes.
+    """
+
+    state: bytes
+    keys: Sequence[bytes] = ()
+    values: Sequence[bytes | None] = ()
+
+    def ordered(self) -> list[tuple[bytes, bytes | None]]:
+        """Keys and values in the order of the keys: trees take them in half the time."""
+        return sorted(zip(self.keys, self.values, strict=True), key=itemgetter(0))
+
+
+class Snapshot(ABC):
+    """The rows and the state at one moment: no write shows in it.
+
+    All methods may raise CorruptState (bytes of the store are broken) and StorageUnavailable (it does not answer).
+    """
+
+    @abstractmethod
+    def state(self) -> bytes | None:
+        """The state; None before the first write."""
+
+    @abstractmethod
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key; None when it is not there."""
+
+    @abstractmethod
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of many keys, in the keys' order."""
+
+    @abstractmethod
+    def range(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The keys from `low` on and before `high`, in order, with their values.
+
+        A range that cannot go on raises: it never ends early. Of one snapshot, read one range at a time.
+        """
+
+    def values(self) -> Iterator[bytes]:
+        """The values of all rows in order, as fast as the backend can.
+
+        At a broken block it may end early: whoever asks knows how many there must be.
+        """
+        for _, value in self.range(ROWS, ROWS_END):
+            yield value
+
+
+class Store(ABC):
+    """One backend's store of one replica.
+
+    Making one opens it, and may raise WriterBusy (another process has it) and CorruptState (it does not open).
+    """
+
+    @abstractmethod
+    def write(self, write: Write) -> None:
+        """Do a write, atomic and kept when this process is killed.
+
+        After a power cut the store may be at an earlier write: its rows went back together with its state.
+
+        Raises:
+            CommitConflict: another process has written to the store.
+            DiskFailed: the disk is full or broken; nothing of it was written.
+            StorageUnavailable: the storage does not answer; it may have been written nevertheless.
+        """
+
+    @abstractmethod
+    def clear(self, state: bytes) -> None:
+        """Set the state, then remove all rows. A kill between leaves the state with some rows: call it again.
+
+        Raises: as of `write`.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """The store as it is now, for the duration of the block."""
+
+    @abstractmethod
+    def copy_to(self, folder: Path) -> None:
+        """Write the rows and the state, of one moment, to files in a folder that is there and empty.
+
+        Raises:
+            DiskFailed: the disk is full or broken.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it; nothing of it may be used any more."""

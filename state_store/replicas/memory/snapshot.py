@@ -1,0 +1,61 @@
+"""The rows of a store in memory: a dict, and its keys in order when somebody asks for a range."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from state_store.replicas.base.store import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from state_store.replicas.base.store import Write
+
+
+class Rows:
+    """Rows by key, and the state."""
+
+    def __init__(self, state: bytes | None = None) -> None:
+        self.state = state
+        self.by_key: dict[bytes, bytes] = {}
+        self._ordered: list[bytes] = []
+        self._in_order = True
+
+    def take(self, write: Write) -> None:
+        """Change the rows and the state."""
+        for key, value in zip(write.keys, write.values, strict=True):
+            if value is None:
+                self._in_order &= self.by_key.pop(key, None) is None
+            else:
+                self._in_order &= key in self.by_key
+                self.by_key[key] = value
+        self.state = write.state
+
+    def ordered(self) -> list[bytes]:
+        """The keys in order; sorted again only when keys came or went."""
+        if not self._in_order:
+            self._ordered = sorted(self.by_key)
+            self._in_order = True
+        return self._ordered
+
+
+class MemorySnapshot(Snapshot):
+    """The rows as they are; whoever made it keeps writers away."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def state(self) -> bytes | None:
+        return self._rows.state
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._rows.by_key.get(key)
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self._rows.by_key.get(key) for key in keys]
+
+    def range(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
+        keys, by_key = self._rows.ordered(), self._rows.by_key
+        for key in keys[bisect_left(keys, low) : bisect_left(keys, high)]:
+            yield key, by_key[key]

@@ -1,0 +1,196 @@
+"""One replica: a table's rows at one version in a store, and the writes that lead from version to version."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from state_store.digest import Digest, digest_of_table
+from state_store.errors import CorruptState, ReplicaDiverged, ReplicaNotReady
+from state_store.failpoints import failpoint
+from state_store.replicas.base.backup import back_up
+from state_store.replicas.base.store import Write
+from state_store.replicas.changes import applied, digest_change, weights_of
+from state_store.replicas.codec.rows import COUNT
+from state_store.replicas.reading import Reading, batches
+from state_store.replicas.state import Phase, ReplicaState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from state_store.commits import TableVersion
+    from state_store.replicas.base.store import Snapshot, Store
+    from state_store.replicas.layout import Layout
+
+_READABLE = (Phase.VERIFIED, Phase.LIVE)
+
+
+class Replica:
+    """A replica in a store. One thread writes; any number read.
+
+    Every method that writes may raise what `Store.write` raises; then nothing has changed here, and what has changed in
+    the store is known when it is opened again.
+
+    Args:
+        name: for people, in errors.
+    """
+
+    def __init__(self, name: str, store: Store, layout: Layout) -> None:
+        self.name = name
+        self.layout = layout
+        self._store = store
+        self._stored: tuple[bytes, ReplicaState] = (b"", ReplicaState(layout.fingerprint))
+        with store.snapshot() as now:
+            self._state = self._state_in(now)
+
+    @property
+    def state(self) -> ReplicaState:
+        """Where it stands; LIVE is known to this process only."""
+        return self._state
+
+    def begin(self) -> None:
+        """Begin anew: all rows go."""
+        state = self._state.entering(Phase.REGISTERED, at=None, digest=Digest(), file="", file_rows=0, rows=0)
+        self._store.clear(state.to_bytes())
+        self._state = state
+        failpoint("after-replica-clear")
+
+    def begin_restore(self, at: TableVersion) -> None:
+        """Take the rows of that version from now on, by `load`."""
+        self._write(self._state.entering(Phase.RESTORING, at=at))
+
+    def load(self, rows: pa.RecordBatch, file: str) -> None:
+        """Add the next rows of a data file of the version that is being restored; the files come in order."""
+        keys, values = self.layout.keys.encode(rows), self.layout.rows.encode(rows)
+        if not self.layout.unique:
+            keys, values = self._counted(keys, values)
+        begun = self._state.file_rows if file == self._state.file else 0
+        state = self._state.entering(
+            Phase.RESTORING, file=file, file_rows=begun + rows.num_rows, rows=self._state.rows + rows.num_rows
+        )
+        self._write(state, keys, values)
+        failpoint("inside-replica-restore")
+
+    def verify(self, expected: Digest) -> None:
+        """Read all rows back and compare their digest: the end of a restore.
+
+        Raises:
+            ReplicaDiverged: it is another one; the replica stays as it is.
+        """
+        found = self.digest()
+        if found != expected:
+            raise ReplicaDiverged(
+                f"the rows of replica '{self.name}' are not those of version {self._version()}: "
+                f"digest {found}, the table's is {expected}"
+            )
+        failpoint("before-replica-verified")
+        self._write(self._state.entering(Phase.VERIFIED, digest=found, file="", file_rows=0))
+
+    def apply(self, changes: pa.Table, at: TableVersion, expected: Digest | None = None) -> None:
+        """Take in the changes of the next version, with the version, in one atomic write.
+
+        Args:
+            changes: the visible columns and `__weight`.
+            expected: the table's digest at that version; None: the commit does not say.
+
+        Raises:
+            ReplicaDiverged: the digest would be another one. Nothing was written.
+            NegativeWeight, DuplicateKey: the changes do not fit the rows. Nothing was written.
+        """
+        self._readable(self._state)
+        weights = weights_of(self.layout, changes)
+        touched = list(weights)
+        with self._store.snapshot() as now:
+            stored = dict(zip(touched, now.multi_get(touched), strict=True))
+        keys, values = applied(self.layout, weights, stored)
+        digest = self._state.digest + digest_change(self.layout, changes)
+        if expected is not None and digest != expected:
+            raise ReplicaDiverged(
+                f"version {at.version} would give replica '{self.name}' the digest {digest}, the table's is {expected}"
+            )
+        failpoint("before-replica-write")
+        self._write(self._state.entering(self._state.phase, at=at, digest=digest), keys, values)
+        failpoint("after-replica-write")
+
+    def go_live(self) -> None:
+        """Note that the rows are those of the table's head."""
+        self._state = self._state.entering(Phase.LIVE)
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """The replica as it is now, for the duration of the block.
+
+        Raises:
+            ReplicaNotReady: its rows are not verified yet.
+        """
+        with self._store.snapshot() as now:
+            state = self._state_in(now)
+            self._readable(state)
+            yield Reading(now, state, self.layout)
+
+    def digest(self) -> Digest:
+        """The digest of the rows as they are stored, read back.
+
+        Raises:
+            CorruptState: they do not read back.
+        """
+        with self._store.snapshot() as now:
+            return digest_of_table(batches(now, self.layout))
+
+    def backup(self, folder: Path) -> None:
+        """Make a backup of the rows in a folder that is not there yet; a replica that is opened on it is VERIFIED.
+
+        Raises:
+            ReplicaNotReady: its rows are not verified yet.
+            DiskFailed, CorruptState, FileExistsError: there is no backup.
+        """
+        self._readable(self._state)
+        back_up(self._store, folder, {"replica": self.name, "version": self._version()})
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def _write(self, state: ReplicaState, keys: Sequence[bytes] = (), values: Sequence[bytes | None] = ()) -> None:
+        self._store.write(Write(state.to_bytes(), keys, values))
+        self._state = state
+
+    def _counted(self, keys: list[bytes], values: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Each row once, with the number of those that are stored and those that are added."""
+        found: dict[bytes, bytes] = {}
+        counts: dict[bytes, int] = {}
+        for key, value in zip(keys, values, strict=True):
+            found[key] = value
+            counts[key] = counts.get(key, 0) + 1
+        touched = list(found)
+        with self._store.snapshot() as now:
+            stored = now.multi_get(touched)
+        for key, before in zip(touched, stored, strict=True):
+            total = counts[key] + (COUNT.unpack_from(before)[0] if before is not None else 0)
+            found[key] = COUNT.pack(total) + found[key][COUNT.size :]
+        return touched, list(found.values())
+
+    def _state_in(self, now: Snapshot) -> ReplicaState:
+        """The state in a snapshot; REGISTERED if the rows are stored in another way."""
+        data = now.state()
+        known, state = self._stored
+        if data is None:
+            return ReplicaState(self.layout.fingerprint)
+        if data != known:
+            state = ReplicaState.from_bytes(data)
+            if state.layout != self.layout.fingerprint:
+                state = ReplicaState(self.layout.fingerprint)
+            self._stored = (data, state)
+        return state
+
+    def _readable(self, state: ReplicaState) -> None:
+        if state.phase not in _READABLE:
+            raise ReplicaNotReady(f"replica '{self.name}' is {state.phase}", hint="wait until it is restored")
+
+    def _version(self) -> int:
+        if self._state.at is None:
+            raise CorruptState(f"replica '{self.name}' has no version")
+        return self._state.at.version

@@ -1,0 +1,102 @@
+"""Where a replica stands: stored beside its rows, and changed in the same write as they are.
+
+| phase | the rows are | legal before |
+| --- | --- | --- |
+| REGISTERED | about to be removed | any: whatever is wrong with a replica, it can begin anew |
+| RESTORING | some of those of one version | REGISTERED, RESTORING |
+| VERIFIED | those of a version: the digest was compared | RESTORING, VERIFIED, LIVE |
+| LIVE | those of the table's head, not long ago | VERIFIED, LIVE |
+
+LIVE is never stored: how fresh the rows are is not known to a process that has just opened them.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from state_store.commits import TableVersion
+from state_store.digest import Digest
+from state_store.errors import CorruptState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NO_ROWS: Final = Digest()
+_FORMAT: Final = 1
+
+
+class Phase(StrEnum):
+    """How far a replica has come."""
+
+    REGISTERED = "registered"
+    RESTORING = "restoring"
+    VERIFIED = "verified"
+    LIVE = "live"
+
+
+PREDECESSORS: Final[Mapping[Phase, frozenset[Phase]]] = {
+    Phase.REGISTERED: frozenset(Phase),
+    Phase.RESTORING: frozenset({Phase.REGISTERED, Phase.RESTORING}),
+    Phase.VERIFIED: frozenset({Phase.RESTORING, Phase.VERIFIED, Phase.LIVE}),
+    Phase.LIVE: frozenset({Phase.VERIFIED, Phase.LIVE}),
+}
+"""{phase: the phases that it may follow}."""
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """One state of a replica.
+
+    Attributes:
+        layout: fingerprint of the columns and the key that the rows are stored by.
+        at: the table's commit that the rows are of, or are being restored from; None while REGISTERED.
+        digest: of the rows once VERIFIED; before, nothing.
+        file: while RESTORING: the data file that is being loaded; those that sort before it are done.
+        file_rows: the rows of it that are loaded.
+        rows: rows loaded of all files.
+    """
+
+    layout: str
+    phase: Phase = Phase.REGISTERED
+    at: TableVersion | None = None
+    digest: Digest = NO_ROWS
+    file: str = ""
+    file_rows: int = 0
+    rows: int = 0
+
+    def entering(self, phase: Phase, **changes: Any) -> ReplicaState:
+        """The next state.
+
+        Raises:
+            ValueError: the phase may not follow this one; a fault of the program.
+        """
+        if self.phase not in PREDECESSORS[phase]:
+            raise ValueError(f"a replica that is {self.phase} cannot become {phase}")
+        return replace(self, phase=phase, **changes)
+
+    def to_bytes(self) -> bytes:
+        """The stored form, with its checksum."""
+        stored = self.entering(Phase.VERIFIED) if self.phase is Phase.LIVE else self
+        body = json.dumps({"format": _FORMAT, **asdict(stored)}, sort_keys=True).encode()
+        return f"{zlib.crc32(body):08x}".encode() + body
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ReplicaState:
+        """The state out of its stored form.
+
+        Raises:
+            CorruptState: it is broken, or of a format that is not read here.
+        """
+        try:
+            body = json.loads(data[8:])
+            if int(data[:8], 16) != zlib.crc32(data[8:]) or body.pop("format") != _FORMAT:
+                raise ValueError
+            at = body.pop("at")
+            digest, phase = Digest(**body.pop("digest")), Phase(body.pop("phase"))
+            return cls(at=TableVersion(**at) if at else None, digest=digest, phase=phase, **body)
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptState("the state of a replica does not read back") from error
