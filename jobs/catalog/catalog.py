@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from jobs.catalog import drops, files
 from jobs.catalog.as_json import to_json
@@ -22,7 +21,9 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, Function, Source
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
 from state_store.files import make_folder, replace, sync_folder
+from state_store.folders import remove_file
 from state_store.layout import Lake, safe_name
+from state_store.paths import LakePath
 
 
 class Catalog(Definitions):
@@ -169,7 +170,7 @@ class Catalog(Definitions):
                 raise UnknownName.among("function", name, self.functions)
             self._check_uncalled(name)
             path = self._function_path(name)
-            path.unlink()
+            remove_file(path)
             sync_folder(path.parent)
             self.reload()
 
@@ -186,10 +187,10 @@ class Catalog(Definitions):
             names = ", ".join(repr(caller) for caller in callers)
             raise NameInUse(f"the function {function} is called by {names}", hint="drop what calls it first")
 
-    def _function_path(self, name: str) -> Path:
+    def _function_path(self, name: str) -> LakePath:
         return self._lake.catalog / "functions" / f"{safe_name(name)}.json"
 
-    def _path(self, name: str) -> Path:
+    def _path(self, name: str) -> LakePath:
         return self._lake.catalog / f"{safe_name(name)}.json"
 
     def _write(self, entry: Entry) -> None:

@@ -26,12 +26,12 @@ from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from state_store.delta.log import Commit
+    from state_store.paths import LakePath
     from state_store.spark.rows import TableFiles
 
 # One file per epoch while epochs are small: every file is a task for later reads. Above this, several tasks write the
@@ -47,7 +47,7 @@ class Table:
         spec: its columns and key.
     """
 
-    def __init__(self, spark: SparkSession, path: Path, spec: TableSpec) -> None:
+    def __init__(self, spark: SparkSession, path: LakePath, spec: TableSpec) -> None:
         self.spark = spark
         self.path = path
         self.spec = spec

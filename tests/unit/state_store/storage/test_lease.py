@@ -15,10 +15,10 @@ from threading import Event
 import pytest
 
 from state_store.errors import Action, CorruptState, LockLost, StorageUnavailable, WriterBusy
+from state_store.location import Location
 from state_store.storage.disk import DiskStorage
 from state_store.storage.lease import Lease, lease
 from state_store.storage.lease_record import LeaseRecord, read_lease
-from state_store.storage.location import Location
 from tests.unit.state_store.storage.places import Place
 
 _HOLD = """
