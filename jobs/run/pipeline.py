@@ -13,6 +13,7 @@ from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport
 from jobs.run.orphans import noted_jvm, sole_writer
+from jobs.run.spark import check_reachable
 from state_store.errors import StoreError
 from state_store.layout import Lake
 
@@ -59,6 +60,7 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
     """The pipeline in a session, and the moment of its start (monotonic seconds), under its lock. Raises as `drain`."""
     began = time.monotonic()
     lake = Lake(settings.lake)
+    check_reachable(lake)
     _loaded(name, lake)  # no lock is made for a pipeline that is not there
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
     with sole_writer(lake, name, writer) as lock:
