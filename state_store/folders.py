@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from state_store.errors import StoreError
+from state_store.failpoints import failpoint
 from state_store.files import sync_folder
 from state_store.location import Location
 from state_store.paths import LakePath, within
@@ -36,6 +37,7 @@ def remove_folder(folder: LakePath) -> None:
     """Remove a folder and all in it."""
     if isinstance(folder, Location):
         for name in _from_the_log_down(folder):
+            failpoint("inside-removal")
             (folder / name).delete()
     else:
         shutil.rmtree(folder)
@@ -57,6 +59,7 @@ def move_folder(folder: LakePath, target: LakePath) -> None:
     """
     if isinstance(folder, Location) and isinstance(target, Location):
         for name in reversed(_from_the_log_down(folder)):
+            failpoint("inside-copy")
             (target / name).replace((folder / name).read_bytes())
         remove_folder(folder)
     elif isinstance(folder, Path) and isinstance(target, Path):

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from state_store.keys import joined
 from state_store.location import Location
 
 if TYPE_CHECKING:
@@ -93,9 +94,10 @@ def within(path: LakePath, folder: LakePath) -> str:
         ValueError: it is not in that folder.
     """
     if isinstance(path, Location):
-        if not isinstance(folder, Location) or not path.key.startswith(f"{folder.key}/"):
+        above = joined(folder.key, "") if isinstance(folder, Location) else path.key
+        if not path.key.startswith(above) or path.key == above:
             raise ValueError(f"'{path}' is not in '{folder}'")
-        return path.key.removeprefix(f"{folder.key}/")
+        return path.key.removeprefix(above)
     return path.relative_to(str(folder)).as_posix()
 
 
