@@ -88,6 +88,18 @@ class SparkSettings(_Section):
     shuffle_partitions: int | None = Field(default=None, ge=1, description="default: the machine's cores")
 
 
+Engine = Literal["auto", "spark", "duckdb"]
+"""What computes the epochs: the kernel what one machine can hold and Spark the rest, or one of the two all."""
+
+
+class KernelSettings(_Section):
+    """The DuckDB that computes epochs, beside Spark's JVM and its Python workers."""
+
+    # What does not fit goes to a temporary folder: less memory is slower, not less.
+    memory: str = Field(default="2GB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$")
+    threads: int | None = Field(default=None, ge=1, description="default: the machine's cores")
+
+
 class IngestSettings(_Section):
     """The size and pace of micro-batches."""
 
@@ -118,6 +130,8 @@ class Settings(BaseSettings):
     # Before the lake, which is opened with it.
     storage: StorageSettings = StorageSettings()
     lake: Annotated[Path | InstanceOf[Location], NoDecode] = Path("lake")
+    engine: Engine = "auto"
+    kernel: KernelSettings = KernelSettings()
     kafka: KafkaSettings = KafkaSettings()
     registry: RegistrySettings = RegistrySettings()
     spark: SparkSettings = SparkSettings()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from jobs.model.settings import Settings
     from jobs.run.stream import PipelineStream
+    from state_store.kernel.kernel import Kernel
 
 
 def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> RunReport:
@@ -78,8 +79,10 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
 
             source.register(session)
             functions = Library(catalog.functions.values(), settings.functions.modules)
-            context = RunContext(session, lake, writer, functions)
-            yield PipelineStream(context, settings, name, definitions, levels, lock), began
+            with _kernel(settings) as kernel:
+                by_spark = None if settings.engine == "duckdb" else session
+                context = RunContext(by_spark, lake, writer, functions, kernel)
+                yield PipelineStream(session, context, settings, name, definitions, levels, lock), began
 
 
 def _loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
@@ -103,6 +106,18 @@ def _session(settings: Settings, spark: SparkSession | None) -> Iterator[SparkSe
 
     with spark_session(settings.spark) as session:
         yield session
+
+
+@contextmanager
+def _kernel(settings: Settings) -> Iterator[Kernel | None]:
+    """The kernel; None when Spark computes everything."""
+    if settings.engine == "spark":
+        yield None
+        return
+    from state_store.kernel.kernel import Kernel
+
+    with Kernel(settings.kernel.memory, settings.kernel.threads or os.cpu_count() or 2) as kernel:
+        yield kernel
 
 
 @contextmanager

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from threading import Event
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from jobs.ivm.refresh.context import RunContext
@@ -47,6 +47,7 @@ log = logging.getLogger("strandline")
 class PipelineStream:
     """A pipeline at work in one Spark session. Not safe for two threads; one writer process per pipeline."""
 
+    spark: SparkSession
     context: RunContext
     settings: Settings
     pipeline: str
@@ -135,7 +136,7 @@ class PipelineStream:
         discard_folder(checkpoint)
         self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
         start = {s.name: event_logs.committed_offsets(s, self.lake) for s in self.sources}
-        frame = source.read_stream(self.context.spark, self.settings, self.lake, self.sources, start, self.topic_ids)
+        frame = source.read_stream(self.spark, self.settings, self.lake, self.sources, start, self.topic_ids)
         query = frame.writeStream.queryName(self.pipeline).foreachBatch(self._micro_batch)
         query = query.option("checkpointLocation", str(checkpoint))
         if available_now:

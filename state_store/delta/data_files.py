@@ -44,20 +44,31 @@ def data_of(table: LakePath, file: LakePath, stated: str | None = None) -> ds.Pa
         VersionGone: it is not there.
         CorruptState: it is not as it was written.
     """
+    if isinstance(file, Location):
+        return _PARQUET.make_fragment(pa.py_buffer(content_of(table, file, stated)))
+    verify(table, file, stated)
     with reading(table):
-        if isinstance(file, Location):
-            data = file.read_bytes()
-            same = stated is None or f"{zlib.crc32(data):08x}" == stated
-            fragment = _PARQUET.make_fragment(pa.py_buffer(data)) if same else None
-        else:
-            about = file.stat()
-            same = stated is None or _found(str(file), about.st_size, about.st_mtime_ns) == stated
-            fragment = _PARQUET.make_fragment(str(file), filesystem=LocalFileSystem()) if same else None
-    if fragment is None:
-        raise CorruptState(
-            f"a data file of '{table.name}' fails its checksum", where=str(file), hint=rebuild_hint(table.name)
-        )
-    return fragment
+        return _PARQUET.make_fragment(str(file), filesystem=LocalFileSystem())
+
+
+def verify(table: LakePath, file: Path, stated: str | None) -> None:
+    """Check that a data file on a disk is as it was written; one without a checksum is only looked for.
+
+    Raises: as `data_of`.
+    """
+    with reading(table):
+        about = file.stat()
+        if stated is not None and _found(str(file), about.st_size, about.st_mtime_ns) != stated:
+            raise _broken(table, file)
+
+
+def content_of(table: LakePath, file: Location, stated: str | None) -> bytes:
+    """The bytes of a data file on an object store, which are as they were written. Raises: as `data_of`."""
+    with reading(table):
+        data = file.read_bytes()
+    if stated is not None and f"{zlib.crc32(data):08x}" != stated:
+        raise _broken(table, file)
+    return data
 
 
 @contextmanager
@@ -82,6 +93,12 @@ def reading(table: LakePath) -> Iterator[None]:
 @lru_cache(maxsize=_REMEMBERED)
 def _found(file: str, size: int, mtime_ns: int) -> str:
     return checksum(Path(file))
+
+
+def _broken(table: LakePath, file: LakePath) -> CorruptState:
+    return CorruptState(
+        f"a data file of '{table.name}' fails its checksum", where=str(file), hint=rebuild_hint(table.name)
+    )
 
 
 def _line(error: Exception) -> str:

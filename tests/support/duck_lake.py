@@ -21,8 +21,8 @@ import duckdb
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.ivm.plan.plan import plan
+from jobs.ivm.refresh.in_memory import MemoryRuntime, stored_path
 from jobs.ivm.refresh.memory_tables import FROM, TO, MemoryTable, quoted
-from jobs.ivm.refresh.on_duckdb import DuckDbRuntime, stored_path
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
@@ -195,7 +195,7 @@ class DuckLake:
             def side(which: str, each: Input) -> str:
                 return self._side(which, each.relation, since)
 
-            runtime = DuckDbRuntime(kept.stage, self.stores[kept.stage.table], side, since)
+            runtime = MemoryRuntime(kept.stage, self.stores[kept.stage.table], side, since)
             maintain(runtime, kept.stage, kept.rule(changed), CommitRecord(epoch=self.epoch))
         kept.since = self.epoch
 

@@ -14,22 +14,26 @@ if TYPE_CHECKING:
 
     from jobs.functions.python.register import Library
     from state_store.commits import Head, TableVersion
+    from state_store.kernel.kernel import Kernel
     from state_store.layout import Lake
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """A run's surroundings.
+    """A run's surroundings. It has at least one engine.
 
     Attributes:
+        spark: the engine for what is too large for one machine; None: there is no session.
         writer: `pipeline/incarnation`, for the commits' records.
         functions: those that users wrote, when the views may call them.
+        kernel: the engine of this process; None: everything is computed by Spark.
     """
 
-    spark: SparkSession
+    spark: SparkSession | None
     lake: Lake
     writer: str
     functions: Library | None = None
+    kernel: Kernel | None = None
 
 
 @dataclass(frozen=True)

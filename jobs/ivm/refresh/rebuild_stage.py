@@ -14,12 +14,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jobs.ivm.refresh import engines
 from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input, next_record
-from jobs.ivm.refresh.on_spark import SparkRuntime, table_of
-from jobs.ivm.refresh.refresh import refresh_stage
-from jobs.ivm.refresh.runtime import maintain
+from jobs.ivm.refresh.refresh import refresh_stage, table_of
 from jobs.ivm.refresh.span import Span
-from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import storage_of
 from state_store.aside import set_aside
@@ -51,8 +49,7 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
         heads.forget(stage.table)
         return refresh_stage(context, heads, stage, owner)
     epoch = _epoch(context, heads, stage, owner, head)
-    text = maintenance(stage, SparkRuntime.dialect, None)
-    committed = maintain(SparkRuntime(context, epoch), stage, text, epoch.record, anew=True)
+    committed = engines.run(context, epoch, anew=True)
     if committed is None:
         committed = table_of(context, stage).advance(epoch.record, after=head)
     heads.moved(stage.table, committed)

@@ -19,8 +19,8 @@ from state_store.lock import writer_lock
 @pytest.fixture
 def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
     with writer_lock(lake.lock("p"), "run/1") as lock:
-        context = RunContext(cast("Any", None), lake, "p/1")
-        yield PipelineStream(context, settings, "p", [], [], lock)
+        no_session = cast("Any", None)
+        yield PipelineStream(no_session, RunContext(None, lake, "p/1"), settings, "p", [], [], lock)
 
 
 @pytest.mark.parametrize(

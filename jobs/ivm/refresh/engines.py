@@ -1,0 +1,95 @@
+"""The choice of the engine that runs an epoch, and that engine at work: the kernel in this process, or Spark.
+
+The kernel takes tens of milliseconds where Spark takes seconds to plan the same text, and reads some tens of millions
+of rows a second (docs/design/0010-kernel.md). So it runs what one machine can hold; what is larger is Spark's, which
+can spread it. What the kernel cannot run after all (a function that DuckDB lacks, memory) is run by Spark as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from jobs.engines.engine import Dialect
+from jobs.ivm.refresh.runtime import maintain
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.model.errors import EngineRefused
+from state_store.digest import Digest
+
+if TYPE_CHECKING:
+    from jobs.ivm.refresh.context import RunContext
+    from jobs.ivm.refresh.epoch import Epoch
+    from state_store.commits import Head
+
+log = logging.getLogger("strandline")
+
+MOST_ROWS: Final = 100_000_000
+"""The rows that the kernel reads for one epoch: some five seconds. Beyond, starting Spark's tasks costs little of the
+whole, and the rows may be more than one machine's memory can group or sort."""
+
+
+def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
+    """Run an epoch's rule by the engine that suits it, and commit; None, and no commit, when no row changes.
+
+    Args:
+        anew: see `runtime.maintain`.
+
+    Raises:
+        EngineRefused: the kernel cannot run the rule, and there is no Spark to run it instead.
+        Exception: whatever the engine says of the rows; see `faults`.
+    """
+    if dialect_of(context, epoch) == "spark":
+        return _by_spark(context, epoch, anew=anew)
+    try:
+        return _by_kernel(context, epoch, anew=anew)
+    except EngineRefused as refused:
+        if context.spark is None:
+            raise
+        log.warning("'%s' is refreshed by Spark: %s", epoch.stage.table, refused.message)
+        return _by_spark(context, epoch, anew=anew)
+
+
+def dialect_of(context: RunContext, epoch: Epoch) -> Dialect:
+    """The engine that suits an epoch."""
+    if context.kernel is None:
+        return "spark"
+    return "spark" if context.spark is not None and _rows(epoch) > MOST_ROWS else "duckdb"
+
+
+def _rows(epoch: Epoch) -> int:
+    """The rows that may be read: of all inputs, and of the table itself."""
+    return sum(Digest.parse(head.record.digest).count for head in (epoch.head, *(span.head for span in epoch.spans)))
+
+
+def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
+    from jobs.ivm.refresh.on_spark import SparkRuntime
+
+    text = maintenance(epoch.stage, SparkRuntime.dialect, epoch.moved)
+    return maintain(SparkRuntime(context, epoch), epoch.stage, text, epoch.record, anew=anew)
+
+
+def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
+    import duckdb
+
+    from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
+
+    assert context.kernel is not None
+    text = maintenance(epoch.stage, DuckDbRuntime.dialect, epoch.moved)
+    # What it says of a text, not of rows: a function or clause that it lacks, and that it has not enough memory.
+    refusals = (
+        duckdb.CatalogException,
+        duckdb.BinderException,
+        duckdb.ParserException,
+        duckdb.NotImplementedException,
+        duckdb.OutOfMemoryException,
+    )
+    with context.kernel.connection() as connection:
+        try:
+            runtime = DuckDbRuntime(context, connection, epoch)
+            return maintain(runtime, epoch.stage, text, epoch.record, anew=anew)
+        except refusals as error:
+            raise EngineRefused(
+                f"the kernel cannot run its rule: {str(error).splitlines()[0]}",
+                where=epoch.stage.table,
+                hint="set STRANDLINE_ENGINE=auto, so that Spark runs what the kernel cannot",
+            ) from error
