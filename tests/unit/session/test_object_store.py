@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import Source
 from jobs.model.settings import Settings, StorageSettings, load_settings
 from jobs.operate.verify.verify import verify
 from jobs.run.orphans import sole_writer
@@ -22,7 +24,7 @@ from jobs.session.apply import apply
 from jobs.session.interpreter import Interpreter
 from jobs.session.status import status
 from state_store.delta import log
-from state_store.errors import SettingsError, WriterBusy
+from state_store.errors import LockLost, SettingsError, WriterBusy
 from state_store.layout import Lake
 from state_store.location import Location
 from state_store.storage.lease import Lease, lease
@@ -147,13 +149,32 @@ def test_changes_of_the_catalog_wait_for_one_another(settings: Settings) -> None
         list(Interpreter(settings).run("CREATE STREAM s (id INT) WITH (KAFKA_TOPIC = 's');"))
         done.set()
 
-    with lease(lake.catalog / "lease", "another change", 2.0):
+    with lease(lake.catalog / "catalog.lease", "another change", 2.0):
         other = threading.Thread(target=change)
         other.start()
         began.wait()
         assert not done.wait(1.0)
     other.join()
     assert Catalog(lake).names() == ("s",)
+
+
+def test_a_change_that_stood_still_for_too_long_writes_nothing(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another has taken the lease meanwhile, and may have changed what this one looked at."""
+    monkeypatch.setattr("jobs.catalog.lock.lease", partial(lease, seconds=0.5))
+    monkeypatch.setattr(Lease, "keep", lambda self: None)  # nothing renews it, as in a process that is stopped
+    catalog = Catalog(Lake(settings.lake))
+    reload = Catalog.reload
+
+    def stand_still(self: Catalog) -> None:
+        reload(self)
+        time.sleep(0.6)
+
+    monkeypatch.setattr(Catalog, "reload", stand_still)
+    with pytest.raises(LockLost, match="'catalog' is no longer held"):
+        catalog.add(Source("s", "stream", (), "s", "KAFKA", "JSON", "p", "…"))
+    assert [name for name in below(settings.lake) if name.endswith(".json")] == []
 
 
 def test_a_pipeline_has_one_writer(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import QueryBuilder
 
 from state_store import folders
 from state_store.aside import set_aside
@@ -36,7 +37,7 @@ from state_store.location import Location
 from state_store.storage.open import open_storage
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
-from tests.support.lakes import below, overwrite, s3_folder
+from tests.support.lakes import below, delta_rs, overwrite, s3_folder
 from tests.support.s3_server import S3Server
 from tests.unit.state_store.delta.test_commit import SCHEMA, SPEC, made, rows
 
@@ -248,6 +249,15 @@ def _keys_of(path: Location) -> list[int] | None:
         return sorted(row["k"] for row in reader.read_rows(path).to_pylist())
     except StoreError:
         return None
+
+
+def test_a_table_of_any_name_is_read_by_delta_rs(s3_server: S3Server) -> None:
+    for name in ("100% größer", "a b", "~x", "a/b"):
+        table = ArrowTable(Lake(s3_folder(s3_server)).table(name), SCHEMA, SPEC)
+        table.create(CommitRecord(epoch=0))
+        table.apply(rows(range(3)))
+        theirs = QueryBuilder().register("t", delta_rs(table.path)).execute("SELECT k FROM t").read_all()
+        assert theirs.num_rows == 3
 
 
 def test_a_file_as_spark_calls_it_is_one_of_the_table(table: ArrowTable) -> None:
