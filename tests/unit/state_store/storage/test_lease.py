@@ -81,7 +81,7 @@ def test_a_second_writer_is_told_who_holds_it(place: Place) -> None:
         begin = time.monotonic()
         with pytest.raises(WriterBusy) as error, lease(place.location("tickets.lock"), "me", 1.2):
             pytest.fail("two writers hold the lease")
-        assert f"'tickets.lock' is being written by process {child.pid} on {socket.gethostname()}" in str(error.value)
+        assert f"'tickets' is being written by process {child.pid} on {socket.gethostname()}" in str(error.value)
         assert time.monotonic() - begin < 1.2, "a living holder is noticed by its first renewal"
         assert error.value.action is Action.RETRY
         said, _ = child.communicate("go\n", timeout=10)
