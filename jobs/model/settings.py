@@ -28,6 +28,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from jobs.model.engines import EngineChoice
 from state_store.errors import SettingsError
 from state_store.location import Location
 from state_store.storage.open import lake_path
@@ -88,18 +89,6 @@ class SparkSettings(_Section):
     shuffle_partitions: int | None = Field(default=None, ge=1, description="default: the machine's cores")
 
 
-Engine = Literal["auto", "spark", "duckdb"]
-"""What computes the epochs: the kernel what one machine can hold and Spark the rest, or one of the two all."""
-
-
-class KernelSettings(_Section):
-    """The DuckDB that computes epochs, beside Spark's JVM and its Python workers."""
-
-    # What does not fit goes to a temporary folder: less memory is slower, not less.
-    memory: str = Field(default="2GB", pattern=r"^\d+(\.\d+)? ?[KMGT]i?B$")
-    threads: int | None = Field(default=None, ge=1, description="default: the machine's cores")
-
-
 class IngestSettings(_Section):
     """The size and pace of micro-batches."""
 
@@ -130,8 +119,11 @@ class Settings(BaseSettings):
     # Before the lake, which is opened with it.
     storage: StorageSettings = StorageSettings()
     lake: Annotated[Path | InstanceOf[Location], NoDecode] = Path("lake")
-    engine: Engine = "auto"
-    kernel: KernelSettings = KernelSettings()
+    engine: EngineChoice = "auto"
+    kernel: Literal["tasks", "driver"] = "tasks"
+    # What does not fit goes to a temporary folder: less memory is slower, not less.
+    kernel_memory_mb: int = Field(default=2048, ge=128)
+    kernel_threads: int | None = Field(default=None, ge=1, description="default: the machine's cores")
     kafka: KafkaSettings = KafkaSettings()
     registry: RegistrySettings = RegistrySettings()
     spark: SparkSettings = SparkSettings()

@@ -31,9 +31,9 @@ def check_reachable(lake: Lake) -> None:
     """
     if isinstance(lake.root, Location):
         raise SettingsError(
-            "running a pipeline over a lake on an object store is not possible yet; all else is",
+            "Spark does not reach a lake on an object store yet: taking in new events is not possible there",
             where=str(lake.root),
-            hint="set STRANDLINE_LAKE to a folder of this machine for what is to be run",
+            hint="set STRANDLINE_LAKE to a folder of this machine, or leave it at views over what is in the lake",
         )
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from state_store.delta import log
+from state_store.location import Location
 from state_store.paths import LakePath
 from tests.support.killed_writer import started
 from tests.support.lakes import s3_folder
@@ -105,6 +106,10 @@ def _kill(lake: Place, failpoint: str, draw: random.Random, result: Result) -> N
     process.join(120)
     assert process.exitcode == -signal.SIGKILL, f"the writer ended with {process.exitcode} ({hit})"
     result.kills[failpoint] += 1
+    lock = TwoTables(lake.root).lake.lock("two")
+    if isinstance(lock, Location):
+        # The lease of a dead writer is waited for; test_lease and the drops of test_object_store do that.
+        lock.delete()
     assert_hold(TwoTables(lake.root), told_in(lake.told))
 
 

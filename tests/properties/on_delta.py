@@ -50,7 +50,8 @@ def contexts(lake: Lake, pick: Picker, *, spark: SparkSession | None = None, ker
     def drawn() -> RunContext:
         both = spark is not None and kernel is not None
         by_spark = pick.chance(50) if both else spark is not None
-        return RunContext(spark if by_spark else None, lake, f"{PIPELINE}/1", kernel=None if by_spark else kernel)
+        session = (lambda: spark) if spark is not None and by_spark else None
+        return RunContext(session, lake, f"{PIPELINE}/1", kernel=None if by_spark else kernel)
 
     return drawn
 
@@ -120,7 +121,7 @@ def main(root: str) -> None:
     from jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-child") as spark:
-        refreshed(RunContext(spark, Lake(Path(root)), f"{PIPELINE}/1"))
+        refreshed(RunContext(lambda: spark, Lake(Path(root)), f"{PIPELINE}/1"))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ def model(spark: SparkSession, lake: Lake) -> Model:
 @pytest.fixture(params=["kernel", "spark"])
 def bench(request: pytest.FixtureRequest, lake: Lake) -> Iterator[Bench]:
     if request.param == "spark":
-        yield Bench(RunContext(request.getfixturevalue("spark"), lake, "tests/1"))
+        spark = request.getfixturevalue("spark")
+        yield Bench(RunContext(lambda: spark, lake, "tests/1"))
         return
     with Kernel("1GB", 2) as kernel:
         yield Bench(RunContext(None, lake, "tests/1", kernel=kernel))

@@ -116,8 +116,8 @@ class TwoTables:
 
 @contextmanager
 def locked(path: LakePath) -> Iterator[WriterLock | Lease]:
-    """The writer's lock; on an object store a lease that is soon over, since every kill is waited for."""
-    with lease(path, "two tables", 3.0) if isinstance(path, Location) else writer_lock(path, "two tables") as held:
+    """The writer's lock; on an object store a lease."""
+    with lease(path, "two tables") if isinstance(path, Location) else writer_lock(path, "two tables") as held:
         yield held
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from jobs.engines.engine import Dialect
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.errors import EngineRefused
@@ -35,25 +34,23 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
         anew: see `runtime.maintain`.
 
     Raises:
-        EngineRefused: the kernel cannot run the rule, and there is no Spark to run it instead.
+        EngineRefused: the engine cannot run the rule, and the other is not here, or not wanted.
         Exception: whatever the engine says of the rows; see `faults`.
     """
-    if dialect_of(context, epoch) == "spark":
-        return _by_spark(context, epoch, anew=anew)
     try:
-        return _by_kernel(context, epoch, anew=anew)
+        chosen = _by_kernel if _suits_kernel(context, epoch) else _by_spark
+        return chosen(context, epoch, anew=anew)
     except EngineRefused as refused:
-        if context.spark is None:
+        if context.session is None or context.engine != "auto":
             raise
         log.warning("'%s' is refreshed by Spark: %s", epoch.stage.table, refused.message)
         return _by_spark(context, epoch, anew=anew)
 
 
-def dialect_of(context: RunContext, epoch: Epoch) -> Dialect:
-    """The engine that suits an epoch."""
-    if context.kernel is None:
-        return "spark"
-    return "spark" if context.spark is not None and _rows(epoch) > MOST_ROWS else "duckdb"
+def _suits_kernel(context: RunContext, epoch: Epoch) -> bool:
+    return context.engine == "duckdb" or (
+        context.engine == "auto" and context.kernel is not None and _rows(epoch) <= MOST_ROWS
+    )
 
 
 def _rows(epoch: Epoch) -> int:
@@ -62,6 +59,12 @@ def _rows(epoch: Epoch) -> int:
 
 
 def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
+    if context.session is None:
+        raise EngineRefused(
+            f"{_rows(epoch):,} rows may be read, which is Spark's to do, and there is no session here",
+            where=epoch.stage.table,
+            hint="set STRANDLINE_ENGINE=duckdb, so that the kernel does it nevertheless",
+        )
     from jobs.ivm.refresh.on_spark import SparkRuntime
 
     text = maintenance(epoch.stage, SparkRuntime.dialect, epoch.moved)
@@ -73,7 +76,7 @@ def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
 
     from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 
-    assert context.kernel is not None
+    assert context.kernel is not None, "a run that wants the kernel has one"
     text = maintenance(epoch.stage, DuckDbRuntime.dialect, epoch.moved)
     # What it says of a text, not of rows: a function or clause that it lacks, and that it has not enough memory.
     refusals = (

@@ -37,8 +37,8 @@ class SparkRuntime(Runtime["DataFrame"]):
     dialect: Dialect = "spark"
 
     def __init__(self, context: RunContext, epoch: Epoch) -> None:
-        assert context.spark is not None
-        self._session = context.spark.newSession()
+        assert context.session is not None
+        self._session = context.session().newSession()
         self._lake = context.lake
         self._functions = context.functions
         self._stage = epoch.stage

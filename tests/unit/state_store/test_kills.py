@@ -43,7 +43,7 @@ def test_a_writer_killed_anywhere_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.kill
 def test_a_writer_killed_anywhere_loses_nothing_on_an_object_store(tmp_path: Path, s3_server: S3Server) -> None:
-    """A few: each kill costs the time of a lease. `python -m tests.campaigns.kills --s3` does all of them."""
+    """A few; `python -m tests.campaigns.kills --s3` does all of them."""
     result = campaign(tmp_path, 7, ["after-link", "before-checkpoint", "before-link", RANDOM], s3_server)
     assert result.kills.total() == 4
 
