@@ -5,22 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from state_store.files import sync_folder
+from state_store.files import make_folder
+from state_store.folders import move_folder
+from state_store.paths import is_folder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from state_store.layout import Lake
+    from state_store.paths import LakePath
 
 
-def set_aside(lake: Lake, table: str) -> Path | None:
-    """Move a table's folder to `<lake>/aside/`; None when there is no such table. One step: it is here or there."""
+def set_aside(lake: Lake, table: str) -> LakePath | None:
+    """Move a table's folder to `<lake>/aside/`; None when there is no such table. On a disk it is one step."""
     path = lake.table(table)
-    if not path.exists():
+    if not is_folder(path):
         return None
-    lake.aside.mkdir(exist_ok=True)
+    make_folder(lake.aside)
     target = lake.aside / f"{path.name}-{time.time_ns()}"
-    path.rename(target)
-    sync_folder(path.parent)
-    sync_folder(lake.aside)
+    move_folder(path, target)
     return target

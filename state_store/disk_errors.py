@@ -10,7 +10,8 @@ from state_store.errors import DiskFailed, StorageDenied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from state_store.paths import LakePath
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 # They answer a question that the caller asked: is the name taken, is its folder there?
@@ -18,7 +19,7 @@ _ANSWERS: Final = (FileExistsError, FileNotFoundError, NotADirectoryError, IsADi
 
 
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
+def disk_errors(path: LakePath) -> Iterator[None]:
     """Raise an OSError of the block as one of the store's; whether a name is there or not passes unchanged.
 
     Args:
@@ -40,7 +41,7 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise _failed(path, error) from error
 
 
-def _failed(path: Path, error: OSError) -> StoreError:
+def _failed(path: LakePath, error: OSError) -> StoreError:
     if error.errno in _FULL:
         what = f"the disk is full: '{path.name}' could not be written"
         return DiskFailed(what, where=str(path), hint="free some space (df -h), then run again: it goes on from there")

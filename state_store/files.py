@@ -6,6 +6,9 @@ A write that fails leaves nothing behind; a process that is killed may leave a h
 It and `replace` make no folder: what was removed is not begun again by a late writer.
 
 Every write here raises DiskFailed on a full or broken disk, and StorageDenied where this user may not write.
+
+On an object store a put is all of this at once, and flushing and making folders is nothing. There a write raises
+StorageUnavailable when the store does not answer: it may have been done nevertheless.
 """
 
 from __future__ import annotations
@@ -18,13 +21,21 @@ from uuid import uuid4
 from state_store.disk_errors import disk_errors
 from state_store.errors import StorageDenied
 from state_store.failpoints import failpoint
+from state_store.location import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from state_store.paths import LakePath
 
-def create(path: Path, data: bytes) -> bool:
+
+def create(path: LakePath, data: bytes) -> bool:
     """Write a new file; False, and nothing written, when the name is taken."""
+    if isinstance(path, Location):
+        failpoint("before-link")
+        made = path.create(data)
+        failpoint("after-link")
+        return made
     temporary = _temporary(path, data)
     failpoint("before-link")
     with disk_errors(path):
@@ -39,8 +50,12 @@ def create(path: Path, data: bytes) -> bool:
     return True
 
 
-def replace(path: Path, data: bytes) -> None:
+def replace(path: LakePath, data: bytes) -> None:
     """Write a file, replacing the one of that name: a reader sees the old one or the new one."""
+    if isinstance(path, Location):
+        failpoint("before-rename")
+        path.replace(data)
+        return
     temporary = _temporary(path, data)
     failpoint("before-rename")
     with disk_errors(path):
@@ -52,8 +67,11 @@ def replace(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
-def write_new(path: Path, data: bytes) -> None:
+def write_new(path: LakePath, data: bytes) -> None:
     """Write a file that nothing names yet, and flush it; a broken write leaves nothing behind."""
+    if isinstance(path, Location):
+        path.replace(data)
+        return
     with disk_errors(path), path.open("xb") as file:
         try:
             file.write(data)
@@ -65,8 +83,10 @@ def write_new(path: Path, data: bytes) -> None:
             raise
 
 
-def sync_file(path: Path) -> None:
+def sync_file(path: LakePath) -> None:
     """Flush to disk what another process, or a library, has written."""
+    if isinstance(path, Location):
+        return
     with disk_errors(path):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -75,16 +95,18 @@ def sync_file(path: Path) -> None:
             os.close(handle)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: LakePath) -> None:
     """Flush a folder to disk, so that new and removed names survive a power cut."""
     sync_file(folder)
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: LakePath) -> None:
     """Make a folder and those above it unless they are there, outermost first, each flushed before the next.
 
     So only the name of the innermost folder that is there may be unflushed: whoever made it was killed before that.
     """
+    if isinstance(folder, Location):
+        return
     with disk_errors(folder):
         try:
             os.mkdir(folder)

@@ -1,4 +1,4 @@
-"""The layout of a lake: the path of everything in it. Nothing else joins paths.
+"""The layout of a lake: the path of everything in it, on a disk or an object store. Nothing else joins paths.
 
 <lake>/catalog/<name>.json        definitions; functions/ holds those of users, dropping/ the drops not ended yet
 <lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages; _leases/ of their readers
@@ -6,14 +6,21 @@
 <lake>/topics/<topic>/            the local log
 <lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server
 <lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
-<lake>/locks/<name>.lock          one writer process per pipeline
+<lake>/locks/<name>.lock          one writer process per pipeline: a file lock, or a lease on an object store
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
+
+if TYPE_CHECKING:
+    from state_store.paths import LakePath
+
+# A name itself never has one: `safe_name` encodes it.
+_MARK = "!"
 
 
 def safe_name(name: str) -> str:
@@ -23,40 +30,42 @@ def safe_name(name: str) -> str:
 
 
 def name_of(safe: str) -> str:
-    """The name that `safe_name` made a file name of."""
-    return unquote(safe)
+    """The name that `safe_name` made a file name of, or `Lake.table` a folder's."""
+    return unquote(safe.replace(_MARK, "%"))
 
 
 @dataclass(frozen=True)
 class Lake:
     """The paths of one lake."""
 
-    root: Path
+    root: LakePath
 
     @property
-    def catalog(self) -> Path:
+    def catalog(self) -> LakePath:
         return self.root / "catalog"
 
     @property
-    def registry(self) -> Path:
+    def registry(self) -> LakePath:
         return self.root / "registry"
 
     @property
-    def tables(self) -> Path:
+    def tables(self) -> LakePath:
         return self.root / "tables"
 
     @property
-    def aside(self) -> Path:
+    def aside(self) -> LakePath:
         return self.root / "aside"
 
-    def table(self, name: str) -> Path:
-        return self.tables / safe_name(name)
+    def table(self, name: str) -> LakePath:
+        """The folder of a table. On an object store it has no `%`, which delta-rs and Spark would decode or encode."""
+        safe = safe_name(name)
+        return self.tables / (safe if isinstance(self.root, Path) else safe.replace("~", "%7E").replace("%", _MARK))
 
-    def topic(self, name: str) -> Path:
+    def topic(self, name: str) -> LakePath:
         return self.root / "topics" / safe_name(name)
 
-    def checkpoint(self, pipeline: str) -> Path:
+    def checkpoint(self, pipeline: str) -> LakePath:
         return self.root / "checkpoints" / safe_name(pipeline)
 
-    def lock(self, name: str) -> Path:
+    def lock(self, name: str) -> LakePath:
         return self.root / "locks" / f"{safe_name(name)}.lock"

@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 from state_store.errors import CorruptState
 from state_store.files import make_folder, replace
+from state_store.folders import remove_file
 from state_store.layout import safe_name
+from state_store.paths import files_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from state_store.paths import LakePath
 
 FOLDER: Final = "_leases"
 """Below the table, so that the leases go where it goes; with '_' no reader of Delta takes it for data."""
@@ -61,7 +64,7 @@ class ReaderLease:
         reader: unique among the readers of the table, and the same at each start.
     """
 
-    def __init__(self, table: Path, reader: str) -> None:
+    def __init__(self, table: LakePath, reader: str) -> None:
         self._file = table / FOLDER / f"{safe_name(reader)}.json"
         self._reader = reader
         self._published: tuple[int, float] | None = None
@@ -87,11 +90,11 @@ class ReaderLease:
 
     def withdraw(self) -> None:
         """Need nothing any more."""
-        self._file.unlink(missing_ok=True)
+        remove_file(self._file)
         self._published = None
 
 
-def living(table: Path, now: int) -> list[Lease]:
+def living(table: LakePath, now: int) -> list[Lease]:
     """The leases that have not ended.
 
     Args:
@@ -108,10 +111,8 @@ def file_of(lease: Lease) -> str:
     return f"{FOLDER}/{safe_name(lease.reader)}.json"
 
 
-def _all(table: Path) -> Iterator[Lease]:
-    for file in sorted((table / FOLDER).glob("*.json")):
-        if file.name.startswith("."):
-            continue
+def _all(table: LakePath) -> Iterator[Lease]:
+    for file in files_in(table / FOLDER, ".json"):
         try:
             body = json.loads(file.read_bytes())
             if body.pop("format") != _FORMAT:

@@ -10,6 +10,7 @@ from hypothesis import settings as hypothesis_settings
 
 from jobs.model.settings import Settings, SparkSettings, load_settings
 from state_store.layout import Lake
+from state_store.paths import LakePath
 from tests.support.examples import examples
 
 # A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.
@@ -29,6 +30,16 @@ def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path / "lake")
+
+
+@pytest.fixture(params=["disk", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> LakePath:
+    """A folder that is empty, on each kind of storage."""
+    if request.param == "disk":
+        return tmp_path
+    from tests.support.lakes import s3_folder
+
+    return s3_folder(request.getfixturevalue("s3_server"))
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
 from jobs.model import tables
 from state_store.delta import reader
 from state_store.errors import CorruptState, StoreError
 from state_store.layout import Lake
+from state_store.paths import LakePath
 
 _PIPELINE = re.compile(rb'"pipeline": ("(?:[^"\\]|\\.)*")')
 
@@ -33,7 +33,7 @@ class Broken:
     """
 
     name: str
-    path: Path
+    path: LakePath
     content: bytes
     reason: str
     remedy: str | None = None

@@ -6,9 +6,8 @@ sees half a file. Reading takes no lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from jobs.catalog import drops, files
 from jobs.catalog.as_json import to_json
@@ -22,7 +21,9 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, Function, Source
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
 from state_store.files import make_folder, replace, sync_folder
+from state_store.folders import remove_file
 from state_store.layout import Lake, safe_name
+from state_store.paths import LakePath
 
 
 class Catalog(Definitions):
@@ -78,12 +79,13 @@ class Catalog(Definitions):
 
         Raises:
             NameTaken: the name is defined already.
+            LockLost: this process stood still for so long that others may have changed the catalog; nothing is written.
         """
-        with self._changing():
+        with self._changing() as check:
             if definition.name in self._content.entries:
                 raise NameTaken(f"'{definition.name}' is defined already", hint="drop it first, or use another name")
             sequence = max((entry.sequence for entry in self._content.entries.values()), default=0) + 1
-            self._write(Entry(sequence, definition))
+            self._write(Entry(sequence, definition), check)
 
     def replace(self, definition: Definition) -> None:
         """Replace a definition, which keeps its place in the order of creation.
@@ -91,9 +93,9 @@ class Catalog(Definitions):
         Raises:
             UnknownName: nothing of that name is defined.
         """
-        with self._changing():
+        with self._changing() as check:
             self.get(definition.name)
-            self._write(Entry(self._content.entries[definition.name].sequence, definition))
+            self._write(Entry(self._content.entries[definition.name].sequence, definition), check)
 
     def remove(self, name: str, shared: Iterable[str] = ()) -> tuple[str, ...]:
         """Drop `name` and the queries that insert into it, whole or broken, with their tables; the dropped names.
@@ -108,10 +110,11 @@ class Catalog(Definitions):
             NameInUse: something else reads it.
             CorruptState: a broken file may hold something that reads it.
         """
-        with self._changing():
+        with self._changing() as check:
             removed = self._removed_with(name)
+            check()
             drops.begin(Drop(name, removed, tuple(sorted(shared))), self._lake)
-            self._finish_drops()
+            self._finish_drops(check)
             self.reload()
             return removed
 
@@ -122,12 +125,13 @@ class Catalog(Definitions):
         """
         if not drops.begun(self._lake):
             return ()
-        with locked(self._lake.catalog):
-            return self._finish_drops()
+        with locked(self._lake.catalog) as check:
+            return self._finish_drops(check)
 
-    def _finish_drops(self) -> tuple[str, ...]:
+    def _finish_drops(self, check: Callable[[], None]) -> tuple[str, ...]:
         found = drops.begun(self._lake)
         for drop in found:
+            check()
             drops.finish(drop, self._lake)
         return tuple(name for drop in found for name in drop.removed)
 
@@ -149,11 +153,12 @@ class Catalog(Definitions):
         Raises:
             NameInUse: views or insert queries call the existing one.
         """
-        with self._changing():
+        with self._changing() as check:
             if function.name not in self.broken_functions:
                 self._check_uncalled(function.name)
             path = self._function_path(function.name)
             make_folder(path.parent)
+            check()
             replace(path, to_json(0, function).encode())
             self.reload()
 
@@ -164,21 +169,23 @@ class Catalog(Definitions):
             UnknownName: there is none of that name.
             NameInUse: views or insert queries call it.
         """
-        with self._changing():
+        with self._changing() as check:
             if name not in self.broken_functions and name not in self.functions:
                 raise UnknownName.among("function", name, self.functions)
             self._check_uncalled(name)
             path = self._function_path(name)
-            path.unlink()
+            check()
+            remove_file(path)
             sync_folder(path.parent)
             self.reload()
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        with locked(self._lake.catalog):
-            self._finish_drops()
+    def _changing(self) -> Iterator[Callable[[], None]]:
+        """Hold the lock, with nothing half dropped; gives the check that it is still held, for before each write."""
+        with locked(self._lake.catalog) as check:
+            self._finish_drops(check)
             self.reload()
-            yield
+            yield check
 
     def _check_uncalled(self, function: str) -> None:
         callers = self.callers(function)
@@ -186,12 +193,13 @@ class Catalog(Definitions):
             names = ", ".join(repr(caller) for caller in callers)
             raise NameInUse(f"the function {function} is called by {names}", hint="drop what calls it first")
 
-    def _function_path(self, name: str) -> Path:
+    def _function_path(self, name: str) -> LakePath:
         return self._lake.catalog / "functions" / f"{safe_name(name)}.json"
 
-    def _path(self, name: str) -> Path:
+    def _path(self, name: str) -> LakePath:
         return self._lake.catalog / f"{safe_name(name)}.json"
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: Entry, check: Callable[[], None]) -> None:
+        check()
         replace(self._path(entry.definition.name), to_json(entry.sequence, entry.definition).encode())
         self._content = self._content.with_entry(entry)

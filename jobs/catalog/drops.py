@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,10 @@ from pathlib import Path
 from jobs.catalog.as_json import checksum
 from jobs.model import tables
 from state_store.failpoints import failpoint
-from state_store.files import replace, sync_folder
+from state_store.files import make_folder, replace, sync_folder
+from state_store.folders import remove_file, remove_folder
 from state_store.layout import Lake, name_of, safe_name
+from state_store.paths import LakePath, files_in, folders_in, is_folder
 
 FORMAT = 1
 _DOOMED = ".dropped-"
@@ -46,7 +47,7 @@ class Drop:
 def begin(drop: Drop, lake: Lake) -> None:
     """Put the intent, durably."""
     folder = _folder(lake)
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     content = {"name": drop.name, "removed": drop.removed, "shared": drop.shared}
     document = {"format": FORMAT, "crc": checksum(content), **content}
     failpoint("before-drop-intent")
@@ -57,55 +58,59 @@ def begin(drop: Drop, lake: Lake) -> None:
 
 def begun(lake: Lake) -> list[Drop]:
     """The drops that have begun and not ended."""
-    return [_read(path, lake) for path in sorted(_folder(lake).glob("*.json"))]
+    return [_read(path, lake) for path in files_in(_folder(lake), ".json")]
 
 
 def finish(drop: Drop, lake: Lake) -> None:
     """Delete all that the drop names, and then its intent; what is gone already is left out."""
     for name in drop.removed:
-        (lake.catalog / f"{safe_name(name)}.json").unlink(missing_ok=True)
+        remove_file(lake.catalog / f"{safe_name(name)}.json")
         failpoint("after-drop-definition")
     sync_folder(lake.catalog)
-    if lake.tables.exists():
+    if is_folder(lake.tables):
         for name in (drop.name, *drop.shared):
             _delete_tables(name, lake)
         sync_folder(lake.tables)
     failpoint("after-drop-tables")
     intent = _folder(lake) / f"{safe_name(drop.name)}.json"
-    for path in (*_folder(lake).glob(".*.tmp"), intent):  # and intents that were never put
-        path.unlink(missing_ok=True)
+    for path in (*_never_put(_folder(lake)), intent):
+        remove_file(path)
     sync_folder(_folder(lake))
     failpoint("after-drop-end")
 
 
-def table_paths(name: str, lake: Lake) -> list[Path]:
+def table_paths(name: str, lake: Lake) -> list[LakePath]:
     """The tables in the lake that belong to this name only, in the order to drop them."""
-    try:
-        there = [name_of(path.name) for path in lake.tables.iterdir() if not path.name.startswith(".")]
-    except FileNotFoundError:  # nothing has run yet
-        return []
+    there = [name_of(path.name) for path in folders_in(lake.tables)]
     return [lake.table(each) for each in tables.owned_by(name, there)]
 
 
 def _delete_tables(name: str, lake: Lake) -> None:
-    """Delete the tables of a name: a folder is renamed first, so a reader sees all of a table or nothing."""
-    for doomed in _doomed(name, lake):
-        shutil.rmtree(doomed)
+    """Delete the tables of a name: a folder is renamed first, so a reader sees all of a table or nothing.
+
+    An object store has nothing to rename: there the log goes first, so a reader sees an older version or nothing.
+    """
+    if isinstance(lake.tables, Path):
+        for doomed in _doomed(name, lake.tables):
+            remove_folder(doomed)
     for table in table_paths(name, lake):
-        doomed = table.with_name(_DOOMED + table.name)
-        os.replace(table, doomed)
-        failpoint("after-drop-rename")
-        shutil.rmtree(doomed)
+        if isinstance(table, Path):
+            doomed = table.with_name(_DOOMED + table.name)
+            os.replace(table, doomed)
+            failpoint("after-drop-rename")
+            remove_folder(doomed)
+        else:
+            remove_folder(table)
         failpoint("after-drop-table")
 
 
-def _doomed(name: str, lake: Lake) -> Iterator[Path]:
+def _doomed(name: str, folder: Path) -> Iterator[Path]:
     """What a killed drop has renamed and not deleted."""
-    names = {name_of(path.name.removeprefix(_DOOMED)): path for path in lake.tables.glob(f"{_DOOMED}*")}
+    names = {name_of(path.name.removeprefix(_DOOMED)): path for path in folder.glob(f"{_DOOMED}*")}
     return (names[each] for each in tables.owned_by(name, names))
 
 
-def _read(path: Path, lake: Lake) -> Drop:
+def _read(path: LakePath, lake: Lake) -> Drop:
     """The intent in a file. Of one that does not read back the name is left, which tells all but the shared tables."""
     name = name_of(path.stem)
     try:
@@ -115,15 +120,20 @@ def _read(path: Path, lake: Lake) -> Drop:
             return Drop(name, tuple(document["removed"]), tuple(document["shared"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
-    return Drop(name, (*_feeding(name, lake.catalog.glob("*.json")), name))
+    return Drop(name, (*_feeding(name, files_in(lake.catalog, ".json")), name))
 
 
-def _feeding(stream: str, files: Iterable[Path]) -> Iterator[str]:
+def _feeding(stream: str, files: Iterable[LakePath]) -> Iterator[str]:
     for name in sorted(name_of(path.stem) for path in files):
         fed = tables.fed_stream(name)
         if fed is not None and fed[0] == stream:
             yield name
 
 
-def _folder(lake: Lake) -> Path:
+def _never_put(folder: LakePath) -> Iterator[Path]:
+    """Intents of processes that were killed before they had their name."""
+    return folder.glob(".*.tmp") if isinstance(folder, Path) else iter(())
+
+
+def _folder(lake: Lake) -> LakePath:
     return lake.catalog / "dropping"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from jobs.catalog import drops
 from jobs.catalog.as_json import from_json
@@ -12,6 +11,7 @@ from jobs.catalog.broken import Broken
 from jobs.model.definitions import Definition, Function, Source
 from state_store.errors import CorruptState
 from state_store.layout import Lake, name_of
+from state_store.paths import LakePath, files_in
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ def read(lake: Lake) -> Content:
 
 
 def _read_folder(
-    folder: Path, *, functions: bool = False
+    folder: LakePath, *, functions: bool = False
 ) -> tuple[list[tuple[int, Definition | Function]], dict[str, Broken]]:
     """The definitions of a folder with their places, and the broken files by name."""
     whole, broken = [], {}
-    for path in sorted(folder.glob("*.json")):
+    for path in files_in(folder, ".json"):
         name, data = name_of(path.stem), b""
         try:
             data = path.read_bytes()

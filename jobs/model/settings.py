@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -20,7 +30,8 @@ from pydantic_settings import (
 
 from jobs.model.engines import EngineChoice
 from state_store.errors import SettingsError
-from state_store.storage.open import disk_folder
+from state_store.location import Location
+from state_store.storage.open import lake_path
 from state_store.storage.options import StorageOptions
 
 
@@ -106,7 +117,9 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="STRANDLINE_", env_nested_delimiter="__", frozen=True, extra="ignore")
 
-    lake: Path = Path("lake")
+    # Before the lake, which is opened with it.
+    storage: StorageSettings = StorageSettings()
+    lake: Annotated[Path | InstanceOf[Location], NoDecode] = Path("lake")
     engine: EngineChoice = "auto"
     kernel: Literal["tasks", "driver"] = "tasks"
     # What does not fit goes to a temporary folder: less memory is slower, not less.
@@ -114,26 +127,17 @@ class Settings(BaseSettings):
     kernel_threads: int | None = Field(default=None, ge=1, description="default: the machine's cores")
     kafka: KafkaSettings = KafkaSettings()
     registry: RegistrySettings = RegistrySettings()
-    storage: StorageSettings = StorageSettings()
     spark: SparkSettings = SparkSettings()
     ingest: IngestSettings = IngestSettings()
     functions: FunctionSettings = FunctionSettings()
 
     @field_validator("lake", mode="before")
     @classmethod
-    def _on_a_disk(cls, value: object) -> object:
-        """A URL would become a folder of that name."""
-        if not isinstance(value, str):
+    def _opened(cls, value: object, info: ValidationInfo) -> object:
+        """The root by its path, absolute, or by its URL."""
+        if not isinstance(value, str | Path):
             return value
-        folder = disk_folder(value)
-        if folder is None:
-            raise ValueError("a lake on an object store is not possible yet: use a path, or a file:// URL")
-        return folder
-
-    @field_validator("lake")
-    @classmethod
-    def _absolute(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+        return lake_path(value, info.data.get("storage", StorageSettings()).options())
 
     @classmethod
     def settings_customise_sources(

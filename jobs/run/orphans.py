@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 
 from state_store.errors import WriterBusy
 from state_store.files import replace
-from state_store.lock import writer_lock
+from state_store.location import Location
+from state_store.lock import WriterLock, writer_lock
 from state_store.process import Process, process
+from state_store.storage.lease import Lease, lease
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,22 +31,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from state_store.layout import Lake
-    from state_store.lock import WriterLock
 
 log = logging.getLogger("strandline")
+
+HeldLock = WriterLock | Lease
+"""A writer's lock on either kind of storage: a file lock on a disk, a lease on an object store. Both can be checked."""
 
 # A killed JVM is gone within milliseconds; a machine that swaps may take seconds.
 _GONE_WITHIN_SECONDS = 20.0
 
 
 @contextmanager
-def sole_writer(lake: Lake, pipeline: str, owner: str) -> Iterator[WriterLock]:
+def sole_writer(lake: Lake, pipeline: str, owner: str) -> Iterator[HeldLock]:
     """Hold the pipeline's writer's lock, with no JVM of a dead run left.
 
     Raises:
         WriterBusy: another process writes the pipeline.
     """
-    with writer_lock(lake.lock(pipeline), owner) as lock:
+    path = lake.lock(pipeline)
+    if isinstance(path, Location):
+        # A JVM commits nothing, the store does; and a lease ends with the driver that renews it.
+        with lease(path, owner) as held:
+            yield held
+        return
+    with writer_lock(path, owner) as lock:
         end_orphan(_note_of(lock), lock)
         yield lock
 
@@ -81,8 +91,11 @@ def end_orphan(note: Path, lock: WriterLock) -> bool:
 
 
 @contextmanager
-def noted_jvm(spark: SparkSession, lock: WriterLock) -> Iterator[None]:
-    """Keep a note of the session's JVM while the body runs."""
+def noted_jvm(spark: SparkSession, lock: HeldLock) -> Iterator[None]:
+    """Keep a note of the session's JVM while the body runs; beside a lease there is none."""
+    if not isinstance(lock, WriterLock):
+        yield
+        return
     jvm = spark.sparkContext._jvm  # noqa: SLF001 - the only way to the JVM's pid
     assert jvm is not None
     with noted(int(jvm.java.lang.ProcessHandle.current().pid()), lock):

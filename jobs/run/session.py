@@ -12,19 +12,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from jobs.model.settings import SparkSettings
-    from state_store.lock import WriterLock
+    from jobs.run.orphans import HeldLock
+    from state_store.layout import Lake
 
 
 class Session:
     """The session of a run; calling it starts it. Stop it by `with`, together with its JVM.
 
     Args:
+        lake: that it is to reach.
         lock: beside which the JVM is noted.
         given: a session that is there already, and stays.
     """
 
-    def __init__(self, settings: SparkSettings, lock: WriterLock, given: SparkSession | None = None) -> None:
+    def __init__(self, settings: SparkSettings, lake: Lake, lock: HeldLock, given: SparkSession | None = None) -> None:
         self._settings = settings
+        self._lake = lake
         self._lock = lock
         self._given = given
         self._found: SparkSession | None = None
@@ -43,7 +46,7 @@ class Session:
         return self._found is not None or self._given is not None
 
     def __call__(self) -> SparkSession:
-        """The session. Raises SettingsError: it does not start."""
+        """The session. Raises SettingsError: it does not start, or would not reach the lake."""
         with self._starting:
             if self._found is None:
                 self._found = self._start()
@@ -51,8 +54,9 @@ class Session:
 
     def _start(self) -> SparkSession:
         from jobs.ingest import source
-        from jobs.run.spark import spark_session
+        from jobs.run.spark import check_reachable, spark_session
 
+        check_reachable(self._lake)
         spark = self._given or self._stack.enter_context(spark_session(self._settings))
         self._stack.enter_context(noted_jvm(spark, self._lock))
         source.register(spark)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from state_store.errors import SettingsError
+from state_store.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,9 +17,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from jobs.model.settings import SparkSettings
+    from state_store.layout import Lake
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _DELTA_JARS = Path(sys.prefix) / "share" / "strandline" / "delta"
+
+
+def check_reachable(lake: Lake) -> None:
+    """Check that a session can read and write the lake, before one is started.
+
+    Raises:
+        SettingsError: the lake is on an object store, for which Spark's side is not built yet.
+    """
+    if isinstance(lake.root, Location):
+        raise SettingsError(
+            "Spark does not reach a lake on an object store yet: taking in new events is not possible there",
+            where=str(lake.root),
+            hint="set STRANDLINE_LAKE to a folder of this machine, or leave it at views over what is in the lake",
+        )
 
 
 def session_conf(settings: SparkSettings) -> dict[str, str]:

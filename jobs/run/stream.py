@@ -11,7 +11,6 @@ checkpoint. Spark's checkpoint would only be a second opinion, and the one that 
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +28,7 @@ from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import Maintained, read_from_outside
 from jobs.run.tallies import Tallies
 from state_store.delta import reader
+from state_store.folders import discard_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from jobs.ivm.refresh.context import RunContext
     from jobs.model.settings import Settings
+    from jobs.run.orphans import HeldLock
     from jobs.run.session import Session
     from state_store.errors import StrandlineError
     from state_store.layout import Lake
-    from state_store.lock import WriterLock
 
 log = logging.getLogger("strandline")
 
@@ -57,7 +57,7 @@ class PipelineStream:
     pipeline: str
     definitions: Sequence[Definition]
     levels: Sequence[Sequence[Maintained]]
-    lock: WriterLock
+    lock: HeldLock
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)
     micro_batches: int = 0
@@ -143,7 +143,7 @@ class PipelineStream:
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
         checkpoint = self.lake.checkpoint(self.pipeline)
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        discard_folder(checkpoint)
         self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
         start = self._committed()
         frame = source.read_stream(self.session(), self.settings, self.lake, self.sources, start, self.topic_ids)

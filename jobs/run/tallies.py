@@ -9,7 +9,7 @@ from jobs.model.report import TableReport
 from state_store.delta import reader
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from state_store.paths import LakePath
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Tallies:
         tally.deleted += deleted
         tally.seconds += seconds
 
-    def report(self, table: str, path: Path) -> TableReport | None:
+    def report(self, table: str, path: LakePath) -> TableReport | None:
         """The table's report; None while it has no commit."""
         head = reader.head(path)
         if head is None:

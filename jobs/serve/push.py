@@ -35,7 +35,6 @@ from state_store.errors import TableMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from jobs.serve.resolve import Resolved
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
+    from state_store.paths import LakePath
 
 # Looking for a new version is one directory listing. An epoch takes a second or more, so five looks a second add little
 # to a subscriber's latency.
@@ -98,7 +98,7 @@ class _Subscription:
     """
 
     relation: Relation
-    path: Path
+    path: LakePath
     text: str
     stored: tuple[str, ...]
     keys: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from jobs.session.functions import register as register_function
 from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
 from jobs.sql.syntax import CreateFunction, CreateSource, CreateView, InsertSelect, Statement
+from state_store.folders import copy_to_disk
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ def _rehearse(
     """Register the statements in a copy of the catalog first, so that an error changes nothing."""
     with TemporaryDirectory(prefix="strandline-") as scratch:
         copy = Lake(Path(scratch))
-        if interpreter.lake.catalog.exists():
-            shutil.copytree(interpreter.lake.catalog, copy.catalog)
+        copy_to_disk(interpreter.lake.catalog, Path(scratch) / "catalog")
         catalog = Catalog(copy)
         for function in functions:
             register_function(function, catalog, interpreter.settings.functions.modules)

@@ -26,9 +26,9 @@ from state_store.files import create
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from state_store.delta.entry import Action
+    from state_store.paths import LakePath
 
 log = logging.getLogger("strandline.store")
 
@@ -95,7 +95,9 @@ _LIVE_ROWS: Final = "strandline.live"
 """The name, in the footer, of the number of rows that are not removals: they come first."""
 
 
-def write_checkpoint(file: Path, hint: Path, version: int, actions: Sequence[Action], removed: pa.Table) -> None:
+def write_checkpoint(
+    file: LakePath, hint: LakePath, version: int, actions: Sequence[Action], removed: pa.Table
+) -> None:
     """Write the checkpoint of `version` to `file`, and name it in `hint`.
 
     Args:
@@ -122,7 +124,7 @@ def as_rows(actions: Sequence[Action]) -> pa.Table:
     return pa.Table.from_pylist([{**dict.fromkeys(_SCHEMA.names), **action} for action in actions], _SCHEMA)
 
 
-def live_actions(file: Path) -> list[Action] | None:
+def live_actions(file: LakePath) -> list[Action] | None:
     """The actions of a checkpoint but for the removals; None when it is not there or is broken."""
     rows = _read(file, _LIVE, _live_row_groups)
     if rows is None:
@@ -133,7 +135,7 @@ def live_actions(file: Path) -> list[Action] | None:
     return [{name: _plain(body) for name, body in row.items() if body is not None} for row in found]
 
 
-def removed_actions(file: Path, since: int) -> pa.Table:
+def removed_actions(file: LakePath, since: int) -> pa.Table:
     """The removals of a checkpoint, as its rows, of files removed at `since` (ms) or later; none if it is broken."""
     rows = _read(file, ["remove"], lambda footer: range(footer.num_row_groups))
     if rows is None:
@@ -152,7 +154,7 @@ def _live_row_groups(footer: pq.FileMetaData) -> Sequence[int]:
 
 
 def _read(
-    file: Path, columns: Sequence[str], row_groups: Callable[[pq.FileMetaData], Sequence[int]]
+    file: LakePath, columns: Sequence[str], row_groups: Callable[[pq.FileMetaData], Sequence[int]]
 ) -> pa.Table | None:
     try:
         data = file.read_bytes()

@@ -6,17 +6,18 @@ commits that came since it was made are looked through before.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from state_store.delta import log
 from state_store.delta.cleanup_plan import named_by
 from state_store.failpoints import failpoint
 from state_store.files import sync_folder
+from state_store.folders import remove_file, remove_if_empty
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from state_store.delta.cleanup_plan import CleanupPlan
+    from state_store.paths import LakePath
 
 
 def clean(plan: CleanupPlan) -> int:
@@ -37,19 +38,13 @@ def clean(plan: CleanupPlan) -> int:
             freed += file.size
             failpoint("inside-cleanup")
     for folder in {(path / file.name).parent for file in plan.files} - {path, log.commit_file(path, 0).parent}:
-        _remove_empty(folder)
+        remove_if_empty(folder)
     sync_folder(path)
     return freed
 
 
-def _remove(found: Path) -> None:
-    if found.is_dir():
-        _remove_empty(found)
+def _remove(found: LakePath) -> None:
+    if isinstance(found, Path) and found.is_dir():
+        remove_if_empty(found)
     else:
-        found.unlink(missing_ok=True)
-
-
-def _remove_empty(folder: Path) -> None:
-    """Remove a folder if nothing is left in it; an epoch's files lie in a folder of their own."""
-    if folder.exists() and not any(folder.iterdir()):
-        folder.rmdir()
+        remove_file(found)

@@ -24,6 +24,8 @@ from state_store.delta import log
 from state_store.delta.checkpoint import live_actions
 from state_store.delta.deletion_vectors import vector_file
 from state_store.delta.snapshot import read_snapshot
+from state_store.location import Location
+from state_store.paths import file_names, file_size, within
 from state_store.tablespec import RECOVERY_HORIZON_DAYS, RECOVERY_HORIZON_MS
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from state_store.delta.entry import Action
+    from state_store.paths import LakePath
 
 DAY_MS: Final = 86_400_000
 
@@ -61,7 +64,7 @@ class CleanupPlan:
         files: what goes, entries of the log from the oldest on first.
     """
 
-    path: Path
+    path: LakePath
     version: int
     first: int
     files: tuple[Needless, ...]
@@ -73,7 +76,7 @@ class CleanupPlan:
         return "\n".join([first, *(f"  {n} files, {sizes[why] / 1e6:.1f} MB: {why}" for why, n in counts.items())])
 
 
-def plan_cleanup(path: Path, now: int) -> CleanupPlan:
+def plan_cleanup(path: LakePath, now: int) -> CleanupPlan:
     """The plan for a table of ours.
 
     Args:
@@ -94,7 +97,7 @@ def plan_cleanup(path: Path, now: int) -> CleanupPlan:
     return CleanupPlan(path, versions[-1], first, tuple(files))
 
 
-def _first_kept(path: Path, versions: Sequence[int], horizon: int) -> int:
+def _first_kept(path: LakePath, versions: Sequence[int], horizon: int) -> int:
     """The last of the oldest versions that are all older than the horizon: a clock that went back keeps more."""
     first = versions[0]
     for version in versions:
@@ -110,7 +113,7 @@ def _leased(versions: Sequence[int], living: Sequence[leases.Lease], first: int)
     return min([first, *needed])
 
 
-def _log_kept_from(path: Path, first: int) -> int:
+def _log_kept_from(path: LakePath, first: int) -> int:
     """The oldest entry of the log that is kept: of the last whole checkpoint, and of the record that it goes by."""
     checkpoint = next((number for number in log.checkpoints_before(path, first) if _whole(path, number)), None)
     if checkpoint is None:
@@ -121,11 +124,11 @@ def _log_kept_from(path: Path, first: int) -> int:
     return 0
 
 
-def _whole(path: Path, version: int) -> bool:
+def _whole(path: LakePath, version: int) -> bool:
     return live_actions(log.checkpoint_file(path, version)) is not None
 
 
-def _named(path: Path, first: int, newest: int) -> frozenset[str]:
+def _named(path: LakePath, first: int, newest: int) -> frozenset[str]:
     """Every file that a version from `first` on needs: to read it, or to read its changes."""
     names = {name for body in read_snapshot(path, first).files.values() for name in _files_of(path, body)}
     for version in range(first + 1, newest + 1):
@@ -133,49 +136,62 @@ def _named(path: Path, first: int, newest: int) -> frozenset[str]:
     return frozenset(names)
 
 
-def named_by(path: Path, actions: Iterable[Action]) -> frozenset[str]:
+def named_by(path: LakePath, actions: Iterable[Action]) -> frozenset[str]:
     """The files that a commit adds, relative to the table."""
     bodies = (action.get("add") or action.get("cdc") for action in actions)
     return frozenset(name for body in bodies if body for name in _files_of(path, body))
 
 
-def _files_of(path: Path, body: Mapping[str, Any]) -> Iterator[str]:
+def _files_of(path: LakePath, body: Mapping[str, Any]) -> Iterator[str]:
     yield unquote(body["path"])
     vector = body.get("deletionVector")
     file = vector_file(path, vector) if vector else None
     if file is not None:
-        yield file.relative_to(path).as_posix()
+        yield within(file, path)
 
 
-def _log_entries(path: Path, kept_from: int) -> Iterator[Needless]:
+def _log_entries(path: LakePath, kept_from: int) -> Iterator[Needless]:
     """Entries and checkpoints below a version, the oldest first, so that the log never has a gap."""
     reason = f"entries of the log older than {RECOVERY_HORIZON_DAYS} days, below the checkpoint that is kept"
-    with os.scandir(path / _LOG) as entries:
-        found = sorted((entry.name, entry.stat().st_size) for entry in entries if _NUMBERED.fullmatch(entry.name))
-    for name, size in found:
-        if int(name[:20]) < kept_from:
-            yield Needless(f"{_LOG}/{name}", size, reason)
+    numbered = (name for name in sorted(file_names(path / _LOG)) if _NUMBERED.fullmatch(name))
+    for name in numbered:
+        if int(name[:20]) >= kept_from:
+            return
+        yield Needless(f"{_LOG}/{name}", file_size(path / _LOG / name), reason)
 
 
-def _nobodys(path: Path, named: frozenset[str], before: int) -> Iterator[Needless]:
+def _nobodys(path: LakePath, named: frozenset[str], before: int) -> Iterator[Needless]:
     """What lies below the table and no kept version names; of the log's folder, only temporary files."""
     reason = f"files that no kept version names, older than {ORPHAN_DAYS} days"
+    for name, size, modified in _objects(path) if isinstance(path, Location) else _files(path, named):
+        if modified < before and not _needed(name, named):
+            yield Needless(name, size, reason)
+
+
+def _objects(path: Location) -> Iterator[tuple[str, int, int]]:
+    """The name, relative to the table, the size and the time (ms) of all that lies below it."""
+    return ((within(found, path), about.size, about.modified) for found, about in path.entries())
+
+
+def _files(path: Path, named: frozenset[str]) -> Iterator[tuple[str, int, int]]:
+    """The same on a disk, and empty folders; only what is not needed is looked at."""
     for folder, folders, names in os.walk(path):
-        found = [Path(folder, name) for name in names if not _needed(path, Path(folder, name), named)]
-        for each in found if folders or names else [Path(folder)]:
-            about = _about(each)
-            if about is not None and about.st_mtime_ns // 1_000_000 < before:
-                yield Needless(each.relative_to(path).as_posix(), about.st_size, reason)
+        found = [Path(folder, name) for name in names] if folders or names else [Path(folder)]
+        for each in found:
+            name = within(each, path)
+            about = None if _needed(name, named) else _about(each)
+            if about is not None:
+                yield name, about.st_size, about.st_mtime_ns // 1_000_000
 
 
-def _needed(path: Path, file: Path, named: frozenset[str]) -> bool:
-    temporary = file.name.startswith(".") and file.name.endswith(".tmp")
-    if file.parent.name == _LOG:
+def _needed(name: str, named: frozenset[str]) -> bool:
+    folder, _, last = name.rpartition("/")
+    temporary = last.startswith(".") and last.endswith(".tmp")
+    if folder == _LOG:
         return not temporary
     # Hadoop writes a checksum beside each file.
-    hidden = file.name.startswith(".") and file.name.endswith(".crc")
-    owner = file.with_name(file.name[1:-4]) if hidden else file
-    return owner.relative_to(path).as_posix() in named
+    hidden = last.startswith(".") and last.endswith(".crc")
+    return (f"{folder}/{last[1:-4]}".lstrip("/") if hidden else name) in named
 
 
 def _about(file: Path) -> os.stat_result | None:

@@ -25,11 +25,11 @@ from state_store.delta.statistics import loosened, row_count
 from state_store.errors import CommitConflict, CorruptState, DiskFailed
 from state_store.failpoints import failpoint
 from state_store.files import sync_folder
+from state_store.folders import remove_file
 from state_store.tablespec import CHECKPOINT_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from pyroaring import BitMap64
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from state_store.delta.entry import Action
     from state_store.delta.snapshot import Snapshot
     from state_store.delta.staging import Staged
+    from state_store.paths import LakePath
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Merged:
     replaced: Sequence[str]
 
 
-def commit(path: Path, head: Head, record: CommitRecord, rows: Rows) -> Head:
+def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows) -> Head:
     """Make the version after `head`: some rows come, some go, and `record` says what the table reflects now.
 
     Returns:
@@ -94,7 +95,7 @@ def commit(path: Path, head: Head, record: CommitRecord, rows: Rows) -> Head:
     return Head(version, made)
 
 
-def commit_merged(path: Path, head: Head, before: Snapshot, record: CommitRecord, merged: Merged) -> Head:
+def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRecord, merged: Merged) -> Head:
     """Make the version after `head`, with the same rows in other files: no reader of changes sees it.
 
     It makes no epoch, so it leaves the transaction of the last one as it is.
@@ -118,7 +119,7 @@ def commit_merged(path: Path, head: Head, before: Snapshot, record: CommitRecord
     return Head(head.version + 1, made)
 
 
-def _enter(path: Path, head: Head, actions: Sequence[Action], files: _Files) -> None:
+def _enter(path: LakePath, head: Head, actions: Sequence[Action], files: _Files) -> None:
     """Write the entry. What goes wrong leaves the files alone if it may name them; then clean-up finds out."""
     version = head.version + 1
     try:
@@ -140,7 +141,7 @@ class _Files:
 
     def __init__(self, staged: Staged | None) -> None:
         self._staged = staged
-        self.vectors: Path | None = None
+        self.vectors: LakePath | None = None
 
     def __enter__(self) -> _Files:
         return self
@@ -153,15 +154,15 @@ class _Files:
         if self._staged is not None:
             self._staged.discard()
         if self.vectors is not None:
-            self.vectors.unlink(missing_ok=True)
+            remove_file(self.vectors)
 
 
-def _transaction(path: Path, record: CommitRecord) -> Action:
+def _transaction(path: LakePath, record: CommitRecord) -> Action:
     """Delta's own guard against a commit made twice, for tools that look at it."""
     return {"txn": {"appId": f"strandline/{path.name}", "version": record.epoch, "lastUpdated": log.now_ms()}}
 
 
-def _retracted(path: Path, before: Snapshot, retracted: Mapping[str, BitMap64], files: _Files) -> list[Action]:
+def _retracted(path: LakePath, before: Snapshot, retracted: Mapping[str, BitMap64], files: _Files) -> list[Action]:
     """The actions that take rows away; a file that is left without rows goes whole."""
     live = {unquote(name): body for name, body in before.files.items()}
     vectors: dict[str, BitMap64] = {}
@@ -187,7 +188,7 @@ def _retracted(path: Path, before: Snapshot, retracted: Mapping[str, BitMap64], 
     return actions
 
 
-def _merged(path: Path, body: Mapping[str, Any], positions: BitMap64) -> BitMap64:
+def _merged(path: LakePath, body: Mapping[str, Any], positions: BitMap64) -> BitMap64:
     """The positions gone from a file after this commit."""
     if not positions or positions.max() >= row_count(body):
         raise _not_there(path, f"'{body['path']}' has no such rows")
@@ -204,13 +205,13 @@ def _removal(body: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "deletionTimestamp": log.now_ms(), "dataChange": True, "extendedFileMetadata": True}
 
 
-def _not_there(path: Path, why: str) -> CorruptState:
+def _not_there(path: LakePath, why: str) -> CorruptState:
     return CorruptState(
         f"rows of '{path.name}' that go are not there: {why}", where=str(path), hint=rebuild_hint(path.name)
     )
 
 
-def conflict(path: Path, version: int) -> CommitConflict:
+def conflict(path: LakePath, version: int) -> CommitConflict:
     """The error of a writer that was not the first to commit after a version, or that planned from one before it."""
     return CommitConflict(
         f"another writer has committed to '{path.name}' since version {version}",

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 from state_store.columns import STATE
 from state_store.delta import log
 from state_store.delta.commit import Merged, commit_merged
-from state_store.delta.data_files import verify
+from state_store.delta.data_files import data_of
 from state_store.delta.deletion_vectors import deleted_positions
-from state_store.delta.rows import PARQUET, without
+from state_store.delta.rows import without
 from state_store.delta.schema import arrow_schema
 from state_store.delta.staging import stage_files, stated_checksum
 from state_store.delta.statistics import row_count
@@ -28,13 +28,13 @@ from state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
     from state_store.commits import Head
     from state_store.delta.compaction_plan import CompactionPlan, Merge
     from state_store.delta.snapshot import Snapshot
+    from state_store.paths import LakePath
     from state_store.tablespec import TableSpec
 
 _BATCH_ROWS: Final = 65_536
@@ -45,7 +45,7 @@ _EVENT_ORDER: Final = ("_partition", "_offset")
 """The columns that give an event log its order."""
 
 
-def compact(path: Path, spec: TableSpec, head: Head, snapshot: Snapshot, plan: CompactionPlan) -> Head:
+def compact(path: LakePath, spec: TableSpec, head: Head, snapshot: Snapshot, plan: CompactionPlan) -> Head:
     """Carry out a plan, which must have merges, in one commit.
 
     Args:
@@ -71,7 +71,7 @@ def compact(path: Path, spec: TableSpec, head: Head, snapshot: Snapshot, plan: C
     return commit_merged(path, head, snapshot, record, Merged(staged, replaced))
 
 
-def _rows(path: Path, spec: TableSpec, snapshot: Snapshot, merge: Merge, schema: pa.Schema) -> Iterator[pa.Table]:
+def _rows(path: LakePath, spec: TableSpec, snapshot: Snapshot, merge: Merge, schema: pa.Schema) -> Iterator[pa.Table]:
     """The rows of one new file, in row groups.
 
     One file alone keeps its order, and is never in memory as a whole, however large it is.
@@ -97,26 +97,19 @@ def _rows(path: Path, spec: TableSpec, snapshot: Snapshot, merge: Merge, schema:
         yield from (rows.slice(first, _ROW_GROUP) for first in range(0, rows.num_rows, _ROW_GROUP))
 
 
-def _live(path: Path, snapshot: Snapshot, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _live(path: LakePath, snapshot: Snapshot, names: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows that are not deleted, file by file, in the order they have there."""
     for name in names:
-        body, file, first = snapshot.files[name], log.inside(path, name), 0
+        body, first = snapshot.files[name], 0
         # A broken file must not come out whole: with a new checksum nobody would ever know.
-        verify(path, file, stated_checksum(body))
+        fragment = data_of(path, log.inside(path, name), stated_checksum(body))
         gone = deleted_positions(path, body.get("deletionVector"), row_count(body))
-        for batch in _batches(file, schema):
+        # A few row groups in memory; a column newer than the file is NULL.
+        for batch in fragment.to_batches(schema, batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1):
             live = without(batch, gone, first)
             first += batch.num_rows
             if live.num_rows:
                 yield live
-
-
-def _batches(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, a few row groups in memory; a column newer than the file is NULL."""
-    import pyarrow.dataset as ds
-
-    dataset = ds.dataset(file, schema=schema, format=PARQUET)
-    return iter(dataset.to_batches(batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1))
 
 
 def _order(spec: TableSpec, schema: pa.Schema) -> list[str]:

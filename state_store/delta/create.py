@@ -11,12 +11,12 @@ from state_store.files import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from state_store.commits import CommitRecord
+    from state_store.paths import LakePath
 
 
-def create_table(path: Path, schema_json: str, properties: Mapping[str, str], record: CommitRecord) -> bool:
+def create_table(path: LakePath, schema_json: str, properties: Mapping[str, str], record: CommitRecord) -> bool:
     """Write version 0: the schema and no rows. Atomic; False when the table exists.
 
     It is not left to a Delta library: Spark takes seconds for it, and delta-rs requires every reader to know the

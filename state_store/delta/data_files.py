@@ -3,48 +3,76 @@
 Pages of Parquet have checksums, its footers have none: one flipped bit there gives other rows, or ends the process.
 So a file is summed up whole once, at 1.8 GB/s, when a process first meets it. A file never changes once a commit
 names it, so it is not looked at again as long as it has its size and its time; a reader that lives for months does not
-see what rots later, its next start does.
+see what rots later, its next start does. An object is read whole each time that it is used: what is summed up is what
+is read.
 """
 
 from __future__ import annotations
 
+import zlib
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
 
 from state_store.delta.entry import rebuild_hint
 from state_store.delta.staging import checksum
 from state_store.errors import CorruptState, VersionGone
+from state_store.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from state_store.paths import LakePath
+
+# The checksums of Parquet's pages are not verified by default. They are what files of other tools have.
+_PARQUET: Final = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
 # Some 20 MB of names at most: more files than compaction leaves a lake.
 _REMEMBERED: Final = 1 << 16
 
 
-def verify(table: Path, file: Path, stated: str | None) -> None:
-    """Check that a data file is as it was written; one without a checksum is only looked for.
+def data_of(table: LakePath, file: LakePath, stated: str | None = None) -> ds.ParquetFileFragment:
+    """The rows of a data file, once it is known to be as it was written; without a checksum it is only looked for.
 
     Raises:
         VersionGone: it is not there.
         CorruptState: it is not as it was written.
     """
+    if isinstance(file, Location):
+        return _PARQUET.make_fragment(pa.py_buffer(content_of(table, file, stated)))
+    verify(table, file, stated)
+    with reading(table):
+        return _PARQUET.make_fragment(str(file), filesystem=LocalFileSystem())
+
+
+def verify(table: LakePath, file: Path, stated: str | None) -> None:
+    """Check that a data file on a disk is as it was written; one without a checksum is only looked for.
+
+    Raises: as `data_of`.
+    """
     with reading(table):
         about = file.stat()
         if stated is not None and _found(str(file), about.st_size, about.st_mtime_ns) != stated:
-            raise CorruptState(
-                f"a data file of '{table.name}' fails its checksum",
-                where=str(file),
-                hint=rebuild_hint(table.name),
-            )
+            raise _broken(table, file)
+
+
+def content_of(table: LakePath, file: Location, stated: str | None) -> bytes:
+    """The bytes of a data file on an object store, which are as they were written. Raises: as `data_of`."""
+    with reading(table):
+        data = file.read_bytes()
+    if stated is not None and f"{zlib.crc32(data):08x}" != stated:
+        raise _broken(table, file)
+    return data
 
 
 @contextmanager
-def reading(table: Path) -> Iterator[None]:
+def reading(table: LakePath) -> Iterator[None]:
     """Turns errors of data files into ours: VersionGone where one is missing, CorruptState where it does not read."""
     try:
         yield
@@ -65,6 +93,12 @@ def reading(table: Path) -> Iterator[None]:
 @lru_cache(maxsize=_REMEMBERED)
 def _found(file: str, size: int, mtime_ns: int) -> str:
     return checksum(Path(file))
+
+
+def _broken(table: LakePath, file: LakePath) -> CorruptState:
+    return CorruptState(
+        f"a data file of '{table.name}' fails its checksum", where=str(file), hint=rebuild_hint(table.name)
+    )
 
 
 def _line(error: Exception) -> str:

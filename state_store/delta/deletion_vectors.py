@@ -22,12 +22,14 @@ from pyroaring import BitMap64
 
 from state_store.errors import CorruptState, VersionGone
 from state_store.files import write_new
+from state_store.paths import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from state_store.paths import LakePath
 
 _MAGIC: Final = struct.pack("<i", 1681511377)
 """The mark of Delta's 64-bit bitmap in Roaring's portable form."""
@@ -47,11 +49,11 @@ class VectorFile:
         descriptors: {data file: the `deletionVector` of its action}.
     """
 
-    path: Path
+    path: LakePath
     descriptors: Mapping[str, Mapping[str, Any]]
 
 
-def write_vectors(table: Path, vectors: Mapping[str, BitMap64]) -> VectorFile:
+def write_vectors(table: LakePath, vectors: Mapping[str, BitMap64]) -> VectorFile:
     """Write the vectors of several data files into one file below the table, and flush it."""
     name = uuid4()
     data, descriptors = bytearray(_FILE_FORMAT), {}
@@ -70,7 +72,7 @@ def write_vectors(table: Path, vectors: Mapping[str, BitMap64]) -> VectorFile:
     return VectorFile(path, descriptors)
 
 
-def deleted_rows(table: Path, descriptor: Mapping[str, Any]) -> BitMap64:
+def deleted_rows(table: LakePath, descriptor: Mapping[str, Any]) -> BitMap64:
     """The positions of the rows that a vector deletes.
 
     Args:
@@ -92,7 +94,7 @@ def deleted_rows(table: Path, descriptor: Mapping[str, Any]) -> BitMap64:
     return positions
 
 
-def deleted_positions(table: Path, descriptor: Mapping[str, Any] | None, rows: int) -> NDArray[np.int64]:
+def deleted_positions(table: LakePath, descriptor: Mapping[str, Any] | None, rows: int) -> NDArray[np.int64]:
     """The positions of `deleted_rows`, ascending; none without a vector.
 
     Args:
@@ -106,7 +108,7 @@ def deleted_positions(table: Path, descriptor: Mapping[str, Any] | None, rows: i
     return np.array(gone.to_array(), np.int64)
 
 
-def vector_file(table: Path, descriptor: Mapping[str, Any]) -> Path | None:
+def vector_file(table: LakePath, descriptor: Mapping[str, Any]) -> LakePath | None:
     """The file that holds a vector; None for one that is in the log itself."""
     if descriptor["storageType"] == "i":
         return None
@@ -116,7 +118,7 @@ def vector_file(table: Path, descriptor: Mapping[str, Any]) -> Path | None:
     return folder / f"deletion_vector_{name}.bin"
 
 
-def _bytes(table: Path, descriptor: Mapping[str, Any]) -> bytes:
+def _bytes(table: LakePath, descriptor: Mapping[str, Any]) -> bytes:
     size = int(descriptor["sizeInBytes"])
     match descriptor["storageType"]:
         case "i":
@@ -124,7 +126,7 @@ def _bytes(table: Path, descriptor: Mapping[str, Any]) -> bytes:
         case "u":
             file = vector_file(table, descriptor)
             assert file is not None
-            with file.open("rb") as opened:
+            with open_file(file) as opened:
                 opened.seek(int(descriptor.get("offset") or 0))
                 (stored,) = struct.unpack(">i", opened.read(4))
                 if stored != size:

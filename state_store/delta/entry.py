@@ -19,7 +19,8 @@ from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+    from state_store.paths import LakePath
 
 Action = dict[str, Any]
 
@@ -35,7 +36,7 @@ def encode(actions: Sequence[Action]) -> bytes:
     return sealed("".join(f"{json.dumps(action, separators=(',', ':'))}\n" for action in actions).encode(), _CHECKSUM)
 
 
-def decode(data: bytes, file: Path) -> tuple[list[Action], CommitRecord | None]:
+def decode(data: bytes, file: LakePath) -> tuple[list[Action], CommitRecord | None]:
     """The actions of an entry, and our record; None when the entry is another writer's.
 
     Raises:
@@ -60,7 +61,7 @@ def decode(data: bytes, file: Path) -> tuple[list[Action], CommitRecord | None]:
     return actions, record
 
 
-def _corrupt(file: Path, what: str) -> CorruptState:
+def _corrupt(file: LakePath, what: str) -> CorruptState:
     table = file.parent.parent.name
     return CorruptState(f"a commit of '{table}' {what}", where=str(file), hint=rebuild_hint(table))
 

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
-from state_store.delta.data_files import reading, verify
+from state_store.delta.data_files import data_of, reading
 from state_store.delta.deletion_vectors import deleted_positions
-from state_store.delta.rows import PARQUET
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from state_store.delta.log import Commit, DataFile
+    from state_store.paths import LakePath
 
 _CHANGE_TYPE = "_change_type"
 _INSERTIONS = ("insert", "update_postimage")
@@ -39,7 +36,7 @@ def changelog_schema(visible: pa.Schema) -> pa.Schema:
     return pa.schema([*visible, *(pa.field(name, arrow_type) for name, arrow_type in meta)])
 
 
-def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
+def changes_of(table: LakePath, commit: Commit, visible: pa.Schema) -> pa.Table:
     """The changelog of one commit, not consolidated.
 
     Raises:
@@ -51,7 +48,7 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
     after = {file.path: file for file in commit.added}
     with reading(table):
         if commit.change_files:
-            parts += [_listed(file, visible) for file in commit.change_files]
+            parts += [_listed(table, file, visible) for file in commit.change_files]
         else:
             for path in before | after:
                 parts += _compared(table, before.get(path), after.get(path), visible)
@@ -66,19 +63,19 @@ def changes_of(table: Path, commit: Commit, visible: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=changelog_schema(visible))
 
 
-def _listed(file: Path, visible: pa.Schema) -> pa.Table:
-    rows = _rows(file, visible.append(pa.field(_CHANGE_TYPE, pa.string())))
+def _listed(table: LakePath, file: LakePath, visible: pa.Schema) -> pa.Table:
+    rows = data_of(table, file).to_table(schema=visible.append(pa.field(_CHANGE_TYPE, pa.string())))
     inserted = pc.is_in(rows[_CHANGE_TYPE], value_set=pa.array(_INSERTIONS))
     weights = pc.if_else(inserted, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
     return rows.drop_columns([_CHANGE_TYPE]).append_column(WEIGHT, weights)
 
 
-def _compared(table: Path, before: DataFile | None, after: DataFile | None, visible: pa.Schema) -> list[pa.Table]:
+def _compared(table: LakePath, before: DataFile | None, after: DataFile | None, visible: pa.Schema) -> list[pa.Table]:
     """The changes of one file: rows present before the commit but not after it, and the reverse."""
     file = after or before
     assert file is not None
-    verify(table, file.path, file.checksum)
-    rows = _rows(file.path, visible)
+    # In the order of the file; a column newer than the file is NULL.
+    rows = data_of(table, file.path, file.checksum).to_table(schema=visible)
     was, is_now = (_present(table, file, rows.num_rows) for file in (before, after))
     parts = []
     for mask, weight in ((was & ~is_now, -1), (is_now & ~was, 1)):
@@ -90,13 +87,8 @@ def _compared(table: Path, before: DataFile | None, after: DataFile | None, visi
     return parts
 
 
-def _present(table: Path, file: DataFile | None, rows: int) -> NDArray[np.bool_]:
+def _present(table: LakePath, file: DataFile | None, rows: int) -> NDArray[np.bool_]:
     present = np.full(rows, file is not None)
     if file is not None:
         present[deleted_positions(table, file.deletion_vector, rows)] = False
     return present
-
-
-def _rows(file: Path, schema: pa.Schema) -> pa.Table:
-    """The rows of one data file in their order; a column newer than the file is NULL."""
-    return ds.dataset(file, schema=schema, format=PARQUET).to_table()

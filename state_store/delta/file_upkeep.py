@@ -13,9 +13,8 @@ from state_store.delta.snapshot import read_snapshot
 from state_store.errors import CommitConflict, StoreError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from state_store.commits import Head
+    from state_store.paths import LakePath
     from state_store.tablespec import TableSpec
 
 _log = logging.getLogger("strandline.store")
@@ -25,7 +24,7 @@ EVERY: Final = 16
 in between a table grows by 16 files at most."""
 
 
-def maintain_files(path: Path, spec: TableSpec, head: Head) -> Head | None:
+def maintain_files(path: LakePath, spec: TableSpec, head: Head) -> Head | None:
     """Compact the table if its files call for it: the head of the compaction, None when there was none.
 
     To be called after each commit, by the process that made it. A failure is logged and nothing else: the table is as

@@ -13,10 +13,10 @@ from state_store.failpoints import failpoint
 from state_store.files import replace
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from state_store.paths import LakePath
 
 
-def write_hint(file: Path, version: int, *, actions: int, size: int, files: int) -> None:
+def write_hint(file: LakePath, version: int, *, actions: int, size: int, files: int) -> None:
     """Name the checkpoint of `version`.
 
     Args:
@@ -28,7 +28,7 @@ def write_hint(file: Path, version: int, *, actions: int, size: int, files: int)
     replace(file, sealed(text.encode(), MARK))
 
 
-def hinted_version(file: Path) -> int | None:
+def hinted_version(file: LakePath) -> int | None:
     """The version of the last checkpoint; None when the hint is not there, not ours, or broken."""
     try:
         data = file.read_bytes()

@@ -9,37 +9,36 @@ Reading a commit takes 0.1 ms, opening the table several; and a head is read bef
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from state_store.commits import REBUILD
+from state_store.delta import log_listing
 from state_store.delta.entry import ENGINE, Action, decode, encode
 from state_store.delta.hint import hinted_version
+from state_store.delta.log_listing import LOG
 from state_store.delta.staging import stated_checksum
-from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
+from state_store.errors import CorruptState, ForeignWrite, KeyRefused, StorageUnavailable, TableMissing, VersionGone
 from state_store.files import create
+from state_store.location import Location
+from state_store.paths import side_by_side
 from state_store.tablespec import CHECKPOINT_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from state_store.commits import CommitRecord
-
-_LOG: Final = "_delta_log"
-_COMMIT: Final = re.compile(r"(\d{20})\.json")
-_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+    from state_store.paths import LakePath
 
 
 @dataclass(frozen=True)
 class DataFile:
     """The absolute path of a data file, the `deletionVector` of its deleted rows, and its CRC-32 if it is known."""
 
-    path: Path
+    path: LakePath
     deletion_vector: Mapping[str, Any] | None = None
     checksum: str | None = None
 
@@ -62,7 +61,7 @@ class Commit:
     record: CommitRecord | None
     added: tuple[DataFile, ...]
     removed: tuple[DataFile, ...]
-    change_files: tuple[Path, ...]
+    change_files: tuple[LakePath, ...]
 
     @property
     def only_adds(self) -> bool:
@@ -75,18 +74,15 @@ class Commit:
         return bool(self.added or self.removed or self.change_files)
 
 
-def newest_version(path: Path) -> int | None:
+def newest_version(path: LakePath) -> int | None:
     """The newest version of the table at `path`; None when there is no table."""
     version = hinted_version(hint_file(path))
     if version is None:
-        return max(_versions(path, _COMMIT), default=None)
-    # Checkpoints are at most some tens of commits apart: looking for each file is cheaper than listing a long log.
-    while commit_file(path, version + 1).exists():
-        version += 1
-    return version
+        return max(log_listing.commits(path), default=None)
+    return log_listing.last_commit_from(path, version)
 
 
-def read_commit(path: Path, version: int) -> Commit:
+def read_commit(path: LakePath, version: int) -> Commit:
     """The commit of `version`.
 
     Raises:
@@ -103,13 +99,13 @@ def read_commit(path: Path, version: int) -> Commit:
         ) from error
 
 
-def read_history(path: Path, after: int, upto: int) -> list[Commit]:
+def read_history(path: LakePath, after: int, upto: int) -> list[Commit]:
     """The commits after `after` up to and including `upto`, without a gap; errors as of `read_commit`.
 
     Raises:
         ForeignWrite: another tool changed rows, and no rebuild has set that right since.
     """
-    commits = [read_commit(path, version) for version in range(after + 1, upto + 1)]
+    commits = [*side_by_side(lambda version: read_commit(path, version), range(after + 1, upto + 1), path)]
     rebuilt = max((c.version for c in commits if c.record is not None and c.record.mode == REBUILD), default=-1)
     for commit in commits:
         if commit.version > rebuilt:
@@ -117,7 +113,7 @@ def read_history(path: Path, after: int, upto: int) -> list[Commit]:
     return commits
 
 
-def check_ours(path: Path, commit: Commit) -> None:
+def check_ours(path: LakePath, commit: Commit) -> None:
     """Raise ForeignWrite if another tool made the commit, and it changes rows."""
     if commit.record is None and commit.changes_rows:
         raise ForeignWrite(
@@ -128,14 +124,31 @@ def check_ours(path: Path, commit: Commit) -> None:
         )
 
 
-def read_actions(path: Path, version: int) -> list[Action]:
+def read_actions(path: LakePath, version: int) -> list[Action]:
     """The actions of the commit of `version`; errors as of `read_commit`."""
     return _read(path, version)[0]
 
 
-def write_commit(path: Path, version: int, actions: Sequence[Action]) -> bool:
-    """Make `version`, flushed to disk; False, and nothing written, when it is there. `commit_info` is the first."""
-    return create(commit_file(path, version), encode(actions))
+def read_entries(path: LakePath, after: int, upto: int) -> Iterator[list[Action]]:
+    """The actions of the commits after `after` up to and including `upto`; errors as of `read_commit`."""
+    return side_by_side(lambda version: read_actions(path, version), range(after + 1, upto + 1), path)
+
+
+def write_commit(path: LakePath, version: int, actions: Sequence[Action]) -> bool:
+    """Make `version`, flushed to disk; False, and nothing written, when it is there. `commit_info` is the first.
+
+    Raises:
+        StorageUnavailable: an object store gave no answer, and does not show the entry. It may do so later.
+    """
+    file, data = commit_file(path, version), encode(actions)
+    try:
+        made = create(file, data)
+    except StorageUnavailable:
+        # The answer was lost, perhaps not the entry. Its nonce makes its bytes unlike those of any other writer.
+        if not file.exists():
+            raise
+        made = False
+    return made or (isinstance(file, Location) and file.read_bytes() == data)
 
 
 def commit_info(operation: str, record: CommitRecord) -> Action:
@@ -144,29 +157,29 @@ def commit_info(operation: str, record: CommitRecord) -> Action:
     return {"commitInfo": {**info, "userMetadata": record.to_json()}}
 
 
-def missing(path: Path) -> TableMissing:
+def missing(path: LakePath) -> TableMissing:
     """The error for a table that is not there."""
     return TableMissing(
         f"there is no table '{path.name}'", where=str(path), hint="run its pipeline once, or check the lake's root"
     )
 
 
-def commit_file(path: Path, version: int) -> Path:
+def commit_file(path: LakePath, version: int) -> LakePath:
     """The file of one commit."""
-    return path / _LOG / f"{version:020d}.json"
+    return path / LOG / log_listing.commit_name(version)
 
 
-def checkpoint_file(path: Path, version: int) -> Path:
+def checkpoint_file(path: LakePath, version: int) -> LakePath:
     """The file of the checkpoint of one version."""
-    return path / _LOG / f"{version:020d}.checkpoint.parquet"
+    return path / LOG / f"{version:020d}.checkpoint.parquet"
 
 
-def hint_file(path: Path) -> Path:
+def hint_file(path: LakePath) -> LakePath:
     """The file that names the last checkpoint."""
-    return path / _LOG / "_last_checkpoint"
+    return path / LOG / "_last_checkpoint"
 
 
-def checkpoints_before(path: Path, version: int) -> Iterator[int]:
+def checkpoints_before(path: LakePath, version: int) -> Iterator[int]:
     """The versions up to and with `version` that may have a checkpoint, the newest first."""
     # Listing costs as much as the log is long, so the one that the hint names comes first.
     hinted = hinted_version(hint_file(path))
@@ -175,14 +188,14 @@ def checkpoints_before(path: Path, version: int) -> Iterator[int]:
     yield from reversed(checkpoints(path, upto=version))
 
 
-def checkpoints(path: Path, upto: int) -> list[int]:
+def checkpoints(path: LakePath, upto: int) -> list[int]:
     """The versions up to and with `upto` of which the log holds a checkpoint, the oldest first, by looking."""
-    return sorted(found for found in _versions(path, _CHECKPOINT) if found <= upto)
+    return sorted(found for found in log_listing.checkpoints(path) if found <= upto)
 
 
-def versions(path: Path) -> list[int]:
+def versions(path: LakePath) -> list[int]:
     """The versions of which the log holds the commit, the oldest first, by looking: a gap has no name."""
-    return sorted(_versions(path, _COMMIT))
+    return sorted(log_listing.commits(path))
 
 
 def now_ms() -> int:
@@ -190,15 +203,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _versions(path: Path, name: re.Pattern[str]) -> list[int]:
-    try:
-        with os.scandir(path / _LOG) as entries:
-            return [int(found[1]) for entry in entries if (found := name.fullmatch(entry.name))]
-    except FileNotFoundError:
-        return []
-
-
-def _read(path: Path, version: int) -> tuple[list[Action], CommitRecord | None]:
+def _read(path: LakePath, version: int) -> tuple[list[Action], CommitRecord | None]:
     file = commit_file(path, version)
     try:
         return decode(file.read_bytes(), file)
@@ -210,7 +215,7 @@ def _read(path: Path, version: int) -> tuple[list[Action], CommitRecord | None]:
         ) from None
 
 
-def _commit(path: Path, version: int, actions: list[Action], record: CommitRecord | None) -> Commit:
+def _commit(path: LakePath, version: int, actions: list[Action], record: CommitRecord | None) -> Commit:
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     files: dict[str, list[DataFile]] = {"add": [], "remove": [], "cdc": []}
     for action in actions:
@@ -231,13 +236,16 @@ def _commit(path: Path, version: int, actions: list[Action], record: CommitRecor
     )
 
 
-def inside(path: Path, name: str) -> Path:
+def inside(path: LakePath, name: str) -> LakePath:
     """The file that an action names. Ours are all below the table; a path outside it is refused.
 
     Raises:
         CorruptState: it is outside.
     """
-    relative = Path(unquote(name))
-    if "://" in name or relative.is_absolute() or ".." in relative.parts:
-        raise CorruptState(f"the log of '{path.name}' names a file outside the table: '{name}'", where=str(path))
-    return path / relative
+    relative = PurePosixPath(unquote(name))
+    try:
+        if "://" not in name and not relative.is_absolute() and ".." not in relative.parts:
+            return path / str(relative)
+    except KeyRefused:
+        pass
+    raise CorruptState(f"the log of '{path.name}' names a file outside the table: '{name}'", where=str(path))

@@ -17,14 +17,14 @@ from state_store.tablespec import RECOVERY_HORIZON_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from state_store.delta.entry import Action
+    from state_store.paths import LakePath
 
 _log = logging.getLogger("strandline.store")
 
 
-def flush_log(path: Path) -> None:
+def flush_log(path: LakePath) -> None:
     """Flush the names in the log of a table: the versions that were seen in it survive a power cut.
 
     A writer that was killed, or is not done yet, may have given a version its name without flushing it. So what builds
@@ -33,7 +33,7 @@ def flush_log(path: Path) -> None:
     sync_folder(log.commit_file(path, 0).parent)
 
 
-def make_checkpoint(path: Path, version: int) -> None:
+def make_checkpoint(path: LakePath, version: int) -> None:
     """Write the checkpoint of `version`. A failure only makes the next start slower: the commits are still there."""
     failpoint("before-checkpoint")
     try:
@@ -45,10 +45,10 @@ def make_checkpoint(path: Path, version: int) -> None:
     failpoint("after-checkpoint")
 
 
-def _removed(path: Path, version: int) -> pa.Table:
+def _removed(path: LakePath, version: int) -> pa.Table:
     """The removals within the recovery horizon: those of the checkpoint before, and of the commits since."""
     before = next(log.checkpoints_before(path, version - 1), -1)
-    since = [action for number in range(before + 1, version + 1) for action in log.read_actions(path, number)]
+    since = [action for actions in log.read_entries(path, before, version) for action in actions]
     kept = removed_actions(log.checkpoint_file(path, before), log.now_ms() - RECOVERY_HORIZON_MS)
     return pa.concat_tables([kept, as_rows(_telling([action for action in since if "remove" in action]))])
 

@@ -19,15 +19,15 @@ from state_store.errors import CorruptState, VersionGone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
     from state_store.delta.snapshot import Snapshot
     from state_store.delta.statistics import Predicate
+    from state_store.paths import LakePath
 
 
-def head(path: Path) -> Head | None:
+def head(path: LakePath) -> Head | None:
     """The head of the table at `path`; None when there is no table.
 
     The record is that of our newest commit: compaction by another tool has none, and changes no row.
@@ -40,7 +40,7 @@ def head(path: Path) -> Head | None:
     return None if newest is None else Head(newest, record_at(path, newest))
 
 
-def version_at(path: Path, version: int) -> TableVersion:
+def version_at(path: LakePath, version: int) -> TableVersion:
     """What a vector says of one version of a table.
 
     Raises:
@@ -51,7 +51,7 @@ def version_at(path: Path, version: int) -> TableVersion:
     return Head(version, record_at(path, version)).at
 
 
-def standing(path: Path) -> Head | None:
+def standing(path: LakePath) -> Head | None:
     """The head of a table whoever made its newest commits: our last record, with the digest of the rows as they are.
 
     What a rebuild starts from; None when there is no table. Raises CorruptState, VersionGone: the rows cannot be read.
@@ -63,7 +63,7 @@ def standing(path: Path) -> Head | None:
     return Head(newest, replace(record_at(path, newest, ours=False), digest=str(digest)))
 
 
-def digest_of_rows(path: Path, snapshot: Snapshot) -> Digest:
+def digest_of_rows(path: LakePath, snapshot: Snapshot) -> Digest:
     """The digest of the visible rows as they are in the files, whatever the record says of them.
 
     Raises:
@@ -75,7 +75,7 @@ def digest_of_rows(path: Path, snapshot: Snapshot) -> Digest:
     return digest_of_table(rows_of(path, snapshot, Wanted(stored, tuple(_visible(stored).names), {})))
 
 
-def record_at(path: Path, version: int, *, ours: bool = True) -> CommitRecord:
+def record_at(path: LakePath, version: int, *, ours: bool = True) -> CommitRecord:
     """Our newest record at or below a version: what its rows reflect.
 
     Args:
@@ -99,7 +99,7 @@ def record_at(path: Path, version: int, *, ours: bool = True) -> CommitRecord:
     )
 
 
-def schema(path: Path, version: int | None = None) -> pa.Schema:
+def schema(path: LakePath, version: int | None = None) -> pa.Schema:
     """The visible columns in Arrow form.
 
     Raises:
@@ -109,7 +109,7 @@ def schema(path: Path, version: int | None = None) -> pa.Schema:
 
 
 def scan(
-    path: Path, version: int | None = None, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+    path: LakePath, version: int | None = None, columns: Sequence[str] | None = None, predicate: Predicate | None = None
 ) -> pa.RecordBatchReader:
     """The rows of one version, as record batches.
 
@@ -142,13 +142,13 @@ def scan(
 
 
 def read_rows(
-    path: Path, version: int | None = None, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+    path: LakePath, version: int | None = None, columns: Sequence[str] | None = None, predicate: Predicate | None = None
 ) -> pa.Table:
     """The rows of one version at once; arguments and errors as of `scan`."""
     return scan(path, version, columns, predicate).read_all()
 
 
-def read_changes(path: Path, after: int | None = None, upto: int | None = None) -> pa.Table:
+def read_changes(path: LakePath, after: int | None = None, upto: int | None = None) -> pa.Table:
     """The changes of the visible rows in the versions after `after`, up to and including `upto`.
 
     Args:
@@ -178,7 +178,7 @@ def read_changes(path: Path, after: int | None = None, upto: int | None = None) 
     return changelog.consolidate(pa.concat_tables([feed.changelog_schema(visible).empty_table(), *parts]))
 
 
-def size_bytes(path: Path, version: int | None = None) -> int:
+def size_bytes(path: LakePath, version: int | None = None) -> int:
     """The size of the data files of one version.
 
     Raises:
@@ -187,7 +187,7 @@ def size_bytes(path: Path, version: int | None = None) -> int:
     return sum(int(body["size"]) for body in _open(path, version).files.values())
 
 
-def _open(path: Path, version: int | None) -> Snapshot:
+def _open(path: LakePath, version: int | None) -> Snapshot:
     newest = log.newest_version(path)
     if newest is None:
         raise log.missing(path)
@@ -207,7 +207,7 @@ def _visible(stored: pa.Schema) -> pa.Schema:
 
 
 def _compared(
-    path: Path, version: int, batches: Iterator[pa.RecordBatch], visible: Sequence[str]
+    path: LakePath, version: int, batches: Iterator[pa.RecordBatch], visible: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """The batches; at their end, an error when their digest is not the one that the record of the version states."""
     record = record_at(path, version)
@@ -224,5 +224,5 @@ def _compared(
         )
 
 
-def _not_yet(path: Path, version: int, newest: int) -> VersionGone:
+def _not_yet(path: LakePath, version: int, newest: int) -> VersionGone:
     return VersionGone(f"version {version} of '{path.name}' is not there yet; the newest is {newest}", where=str(path))

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from pyarrow.fs import LocalFileSystem
 
-from state_store.delta.data_files import reading, verify
+from state_store.delta.data_files import data_of, reading
 from state_store.delta.deletion_vectors import deleted_positions
 from state_store.delta.log import inside
 from state_store.delta.staging import stated_checksum
@@ -26,17 +24,13 @@ from state_store.delta.statistics import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    import pyarrow.dataset as ds
     from numpy.typing import NDArray
 
     from state_store.delta.snapshot import Snapshot
     from state_store.delta.statistics import Predicate
-
-# The checksums of Parquet's pages are not verified by default. They are what files of other tools have.
-PARQUET = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
+    from state_store.paths import LakePath
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ class Wanted:
         return reduce(lambda one, other: one & other, terms) if terms else None
 
 
-def rows_of(table: Path, snapshot: Snapshot, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def rows_of(table: LakePath, snapshot: Snapshot, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """The rows, in the order of the files in the log and of the rows in a file.
 
     Raises:
@@ -79,10 +73,8 @@ def rows_of(table: Path, snapshot: Snapshot, wanted: Wanted) -> Iterator[pa.Reco
     for name, body in snapshot.files.items():
         if not may_hold(body, wanted.predicate):
             continue
-        file = inside(table, name)
-        verify(table, file, stated_checksum(body))
+        fragment = data_of(table, inside(table, name), stated_checksum(body))
         with reading(table):
-            fragment = PARQUET.make_fragment(str(file), filesystem=LocalFileSystem())
             vector = body.get("deletionVector")
             if vector is None:
                 found = fragment.to_batches(schema=wanted.stored, columns=list(wanted.names), filter=condition)

@@ -15,9 +15,9 @@ from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from state_store.delta.entry import Action
+    from state_store.paths import LakePath
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Snapshot:
         return live + [{"add": {**body, "dataChange": False}} for body in self.files.values()]
 
 
-def read_snapshot(path: Path, version: int) -> Snapshot:
+def read_snapshot(path: LakePath, version: int) -> Snapshot:
     """The table at `version`.
 
     Raises:
@@ -59,8 +59,8 @@ def read_snapshot(path: Path, version: int) -> Snapshot:
     """
     first, state = _from_checkpoint(path, version)
     try:
-        for number in range(first + 1, version + 1):
-            state.take(log.read_actions(path, number))
+        for actions in log.read_entries(path, first, version):
+            state.take(actions)
     except (KeyError, TypeError, AttributeError) as error:
         raise CorruptState(f"a commit of '{path.name}' does not read back", where=str(path)) from error
     if "id" not in state.metadata:
@@ -91,7 +91,7 @@ class _State:
                 self.transactions[action["txn"]["appId"]] = action["txn"]
 
 
-def _from_checkpoint(path: Path, version: int) -> tuple[int, _State]:
+def _from_checkpoint(path: LakePath, version: int) -> tuple[int, _State]:
     """The newest checkpoint that reads back, and its version; −1 and nothing without one."""
     # Arrow is loaded for it: what reads only heads, or plans, does without.
     from state_store.delta.checkpoint import live_actions

@@ -2,11 +2,15 @@
 
 Whoever computed the rows writes them (Spark here); `delta.commit` adds them to the table. What a kill leaves behind is
 a folder that nothing names; clean-up removes it when it is old enough to be nobody's.
+
+On an object store a file is put when it is whole, and read back for the entry: its statistics and its checksum are of
+what the store has, whichever engine wrote it.
 """
 
 from __future__ import annotations
 
-import shutil
+import io
+import time
 import uuid
 import zlib
 from dataclasses import dataclass, field
@@ -18,15 +22,20 @@ from state_store.delta.statistics import statistics
 from state_store.disk_errors import disk_errors
 from state_store.errors import CorruptState
 from state_store.failpoints import failpoint
-from state_store.files import sync_file, sync_folder
+from state_store.files import sync_file, sync_folder, write_new
+from state_store.folders import discard_folder
+from state_store.location import Location
+from state_store.paths import files_in, open_file, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from pyspark.sql import Column, DataFrame
 
     from state_store.delta.entry import Action
+    from state_store.paths import LakePath
 
 CHECKSUM_TAG: Final = "strandline.crc32"
 """The tag of an `add` action that holds the CRC-32 of the whole file, eight hex digits."""
@@ -44,8 +53,8 @@ class Staged:
         totals: what was added up while the rows were written.
     """
 
-    table: Path
-    folder: Path
+    table: LakePath
+    folder: LakePath
     indexed: tuple[str, ...] = ()
     totals: Mapping[str, Any] = field(default_factory=dict)
 
@@ -54,36 +63,43 @@ class Staged:
 
         The name of the folder is flushed with the table's, by the commit.
         """
-        import pyarrow.parquet as pq
-
         actions: list[Action] = []
-        for file in sorted(self.folder.glob("*.parquet")):
-            footer = pq.read_metadata(file)
-            if footer.num_rows:
+        for file in files_in(self.folder, ".parquet"):
+            written = _written(file)
+            if written.footer.num_rows:
                 sync_file(file)
-                actions.append({"add": self._added(file, statistics(footer, self.indexed))})
+                actions.append({"add": self._added(file, written)})
         sync_folder(self.folder)
         return actions
 
     def discard(self) -> None:
         """Remove the files: no commit will name them."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        discard_folder(self.folder)
 
-    def _added(self, file: Path, stats: str) -> dict[str, Any]:
-        about = file.stat()
+    def _added(self, file: LakePath, written: _Written) -> dict[str, Any]:
         return {
-            "path": quote(file.relative_to(self.table).as_posix()),
+            "path": quote(within(file, self.table)),
             "partitionValues": {},
-            "size": about.st_size,
-            "modificationTime": about.st_mtime_ns // 1_000_000,
+            "size": written.size,
+            "modificationTime": written.modified,
             "dataChange": True,
-            "stats": stats,
-            "tags": {CHECKSUM_TAG: checksum(file)},
+            "stats": statistics(written.footer, self.indexed),
+            "tags": {CHECKSUM_TAG: written.checksum},
         }
 
 
+@dataclass(frozen=True)
+class _Written:
+    """What an entry says of a file, with its time in milliseconds since the epoch."""
+
+    size: int
+    modified: int
+    checksum: str
+    footer: pq.FileMetaData
+
+
 def stage(
-    rows: DataFrame, table: Path, epoch: int, indexed: Sequence[str] = (), totals: Sequence[Column] = ()
+    rows: DataFrame, table: LakePath, epoch: int, indexed: Sequence[str] = (), totals: Sequence[Column] = ()
 ) -> Staged:
     """Write `rows` to files below the table's folder, and add up `totals` (named aggregates) on the way.
 
@@ -101,48 +117,49 @@ def stage(
     try:
         output.parquet(str(folder))
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        discard_folder(folder)
         raise
     return Staged(table, folder, tuple(indexed), observed.get if totals else {})
 
 
-def stage_rows(rows: pa.Table, table: Path, epoch: int, indexed: Sequence[str] = ()) -> Staged:
+def stage_rows(rows: pa.Table, table: LakePath, epoch: int, indexed: Sequence[str] = ()) -> Staged:
     """Write rows in Arrow form to one file below the table's folder; they must have the stored columns and types."""
     return stage_files([[rows]], rows.schema, table, epoch, indexed)
 
 
 def stage_files(
-    files: Iterable[Iterable[pa.Table]], schema: pa.Schema, table: Path, epoch: int, indexed: Sequence[str] = ()
+    files: Iterable[Iterable[pa.Table]], schema: pa.Schema, table: LakePath, epoch: int, indexed: Sequence[str] = ()
 ) -> Staged:
     """Write one file below the table's folder for each of `files`, which gives its row groups one by one."""
-    import pyarrow.parquet as pq
-
     folder = _folder(table, epoch)
     with disk_errors(folder):
-        folder.mkdir()
+        if isinstance(folder, Path):
+            folder.mkdir()
         try:
             for number, row_groups in enumerate(files):
-                name = folder / f"part-{number}.parquet"
-                # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
-                with pq.ParquetWriter(name, schema, write_page_checksum=True, coerce_timestamps="us") as writer:
-                    for rows in row_groups:
-                        writer.write_table(rows)
+                _write(folder / f"part-{number}.parquet", row_groups, schema)
             failpoint("after-staging")
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            discard_folder(folder)
             raise
     return Staged(table, folder, tuple(indexed))
 
 
-def data_file(table: Path, url: str) -> str:
+def data_file(table: LakePath, url: str) -> str:
     """The path, relative to the table, of the data file that Spark calls `url`.
 
     Raises:
         CorruptState: it is no file of the table.
     """
-    path = Path(unquote(urlsplit(url).path))
     try:
-        return path.relative_to(table.absolute()).as_posix()
+        if isinstance(table, Path):
+            return within(Path(unquote(urlsplit(url).path)), table.absolute())
+        # The scheme is Hadoop's (s3a), bucket and key are ours.
+        bucket, _, key = table.url.partition("://")[2].partition("/")
+        parts = urlsplit(url)
+        if parts.netloc != bucket or not unquote(parts.path).startswith(f"/{key}/"):
+            raise ValueError(url)
+        return unquote(parts.path).removeprefix(f"/{key}/")
     except ValueError:
         raise CorruptState(f"'{url}' is no file of '{table.name}'", where=str(table)) from None
 
@@ -153,17 +170,40 @@ def stated_checksum(body: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def checksum(file: Path) -> str:
+def checksum(file: LakePath) -> str:
     """The CRC-32 of a file, eight hex digits."""
     total = 0
-    with file.open("rb") as opened:
+    with open_file(file) as opened:
         for piece in _pieces(opened):
             total = zlib.crc32(piece, total)
     return f"{total:08x}"
 
 
-def _folder(table: Path, epoch: int) -> Path:
+def _folder(table: LakePath, epoch: int) -> LakePath:
     return table / f"epoch-{epoch:09d}-{uuid.uuid4().hex[:8]}"
+
+
+def _write(file: LakePath, row_groups: Iterable[pa.Table], schema: pa.Schema) -> None:
+    import pyarrow.parquet as pq
+
+    target = io.BytesIO() if isinstance(file, Location) else file
+    # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
+    with pq.ParquetWriter(target, schema, write_page_checksum=True, coerce_timestamps="us") as writer:
+        for rows in row_groups:
+            writer.write_table(rows)
+    if isinstance(target, io.BytesIO):
+        write_new(file, target.getvalue())
+
+
+def _written(file: LakePath) -> _Written:
+    import pyarrow.parquet as pq
+
+    if isinstance(file, Location):
+        data = file.read_bytes()
+        now = time.time_ns() // 1_000_000
+        return _Written(len(data), now, f"{zlib.crc32(data):08x}", pq.read_metadata(io.BytesIO(data)))
+    about = file.stat()
+    return _Written(about.st_size, about.st_mtime_ns // 1_000_000, checksum(file), pq.read_metadata(file))
 
 
 def _pieces(opened: Any) -> Iterator[bytes]:

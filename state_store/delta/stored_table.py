@@ -21,9 +21,8 @@ from state_store.errors import CorruptState, VectorMismatch, VersionGone
 from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from state_store.delta.log import Commit
+    from state_store.paths import LakePath
 
 
 class StoredTable:
@@ -34,7 +33,7 @@ class StoredTable:
         spec: its columns and key.
     """
 
-    def __init__(self, path: Path, spec: TableSpec) -> None:
+    def __init__(self, path: LakePath, spec: TableSpec) -> None:
         self.path = path
         self.spec = spec
 

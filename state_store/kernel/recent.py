@@ -7,9 +7,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
+
+    from state_store.paths import LakePath
 
 _MOST_BYTES: Final = 64 << 20
 """All that is kept. An epoch of 100,000 changed rows has some 10 MB; a larger one is read back at the speed of disk."""
@@ -26,7 +26,7 @@ class RecentChanges:
         self._kept: OrderedDict[_Name, pa.Table] = OrderedDict()
         self._bytes = 0
 
-    def put(self, table: Path, nonce: str, changes: pa.Table) -> None:
+    def put(self, table: LakePath, nonce: str, changes: pa.Table) -> None:
         """Keep the changes of a commit: stored columns and `__weight`. One that is too large is not kept."""
         size = changes.nbytes
         if size > self._most // 2:
@@ -38,7 +38,7 @@ class RecentChanges:
                 _, oldest = self._kept.popitem(last=False)
                 self._bytes -= oldest.nbytes
 
-    def find(self, table: Path, nonce: str) -> pa.Table | None:
+    def find(self, table: LakePath, nonce: str) -> pa.Table | None:
         """The changes of that commit, if they are kept."""
         with self._lock:
             return self._kept.get((str(table), nonce))

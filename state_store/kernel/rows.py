@@ -18,7 +18,6 @@ from pyroaring import BitMap64
 
 from state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from state_store.delta import feed
-from state_store.delta.data_files import verify
 from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.log import inside
 from state_store.delta.staging import stated_checksum
@@ -31,7 +30,9 @@ if TYPE_CHECKING:
 
     from state_store.delta.log import Commit
     from state_store.delta.snapshot import Snapshot
+    from state_store.kernel.local_files import LocalFiles
     from state_store.kernel.recent import RecentChanges
+    from state_store.paths import LakePath
 
 _BITS: Final = 40
 """Bits of a place for the row's number in its file; what is left is for the file's: 8 million files of 10^12 rows."""
@@ -59,12 +60,16 @@ class TableRows:
     """The rows of one table, for one connection.
 
     Args:
+        local: its data files on this machine's disk.
         schema: the stored columns.
         name: what relations of it on the connection are named by: `<name>_…`.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path, schema: pa.Schema, name: str) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, local: LocalFiles, path: LakePath, schema: pa.Schema, name: str
+    ) -> None:
         self._connection = connection
+        self._local = local
         self._path = path
         self._schema = schema
         self._name = name
@@ -82,10 +87,11 @@ class TableRows:
             CorruptState: one of them is broken.
         """
         files: list[str] = []
+        copies: list[Path] = []
         vectors = []
         # Files with deleted rows first: of the others no place need be looked at.
         for name, body in sorted(snapshot.files.items(), key=lambda each: "deletionVector" not in each[1]):
-            verify(self._path, inside(self._path, name), stated_checksum(body))
+            copies.append(self._local.path_of(self._path, inside(self._path, name), stated_checksum(body)))
             vector = body.get("deletionVector")
             if vector is not None:
                 gone = np.array(deleted_rows(self._path, vector).to_array(), np.int64)
@@ -95,10 +101,10 @@ class TableRows:
         if vectors:
             places = self._register("gone", pa.table({"place": pa.array(np.concatenate(vectors))}))
             here = f"({FILE} << {_BITS} | {POSITION})"
-            scan = self._scan(files[: len(vectors)], 0)
+            scan = self._scan(copies[: len(vectors)], 0)
             parts.append(f"SELECT * FROM ({scan}) ANTI JOIN {places} AS __gone ON __gone.place = {here}")
         if len(vectors) < len(files):
-            parts.append(self._scan(files[len(vectors) :], len(vectors)))
+            parts.append(self._scan(copies[len(vectors) :], len(vectors)))
         return PlacedRows(" UNION ALL ".join(parts), tuple(files)) if parts else self.none()
 
     def as_changes(self, snapshot: Snapshot) -> str:
@@ -116,17 +122,15 @@ class TableRows:
     def _changes_of(self, commit: Commit, recent: RecentChanges) -> str:
         known = recent.find(self._path, commit.record.nonce) if commit.record is not None else None
         if known is None and commit.only_adds and not commit.change_files:
-            for file in commit.added:
-                verify(self._path, file.path, file.checksum)
-            added = [file.path.relative_to(self._path).as_posix() for file in commit.added]
+            added = [self._local.path_of(self._path, file.path, file.checksum) for file in commit.added]
             return self._marked(self._scan(added, 0), 1, commit.version)
         if known is None:
             known = feed.changes_of(self._path, commit, self._schema)
         name = self._register(str(commit.version), known)
         return f"SELECT {self._columns()}, {WEIGHT}, {commit.version}::BIGINT AS {VERSION} FROM {name}"
 
-    def _scan(self, files: Sequence[str], first: int) -> str:
-        listed = ", ".join(literal(str(self._path / file)) for file in files)
+    def _scan(self, files: Sequence[Path], first: int) -> str:
+        listed = ", ".join(literal(str(file)) for file in files)
         place = f"file_index::BIGINT + {first} AS {FILE}, file_row_number AS {POSITION}"
         return f"SELECT {self._columns()}, {place} FROM read_parquet([{listed}], hive_partitioning = false)"
 

@@ -22,14 +22,15 @@ from state_store.kernel.settle import BATCH_ROWS, Settled, Tally, conformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import duckdb
 
     from state_store.commits import CommitRecord, Head
     from state_store.delta.staging import Staged
+    from state_store.kernel.local_files import LocalFiles
     from state_store.kernel.recent import RecentChanges
     from state_store.kernel.rows import PlacedRows
+    from state_store.paths import LakePath
     from state_store.tablespec import TableSpec
 
 _GROUPS_PER_FILE: Final = 500_000 // BATCH_ROWS
@@ -40,16 +41,23 @@ class KernelTable(StoredTable):
     """One Delta table on a connection of the kernel; see `StoredTable`.
 
     Args:
+        local: its data files on this machine's disk.
         name: what relations of it on the connection are named by: `<name>_…`.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, recent: RecentChanges, path: Path, spec: TableSpec, name: str
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        recent: RecentChanges,
+        local: LocalFiles,
+        path: LakePath,
+        spec: TableSpec,
+        name: str,
     ) -> None:
         super().__init__(path, spec)
         self._connection = connection
         self._recent = recent
-        self._rows = TableRows(connection, path, self._schema, name)
+        self._rows = TableRows(connection, local, path, self._schema, name)
 
     def read(self, version: int | None) -> PlacedRows:
         """The rows at `version` with their places; none without a version.

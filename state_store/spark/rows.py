@@ -23,16 +23,17 @@ from pyspark.sql import functions as F
 from state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.staging import data_file
+from state_store.paths import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from state_store.delta.log import Commit, DataFile
     from state_store.delta.snapshot import Snapshot
+    from state_store.paths import LakePath
 
 RUN: Final = 32_768
 """The rows of a file that one bitmap covers: what one of Spark's own holds (`bitmap_construct_agg`)."""
@@ -59,7 +60,7 @@ class TableFiles:
         schema: the stored columns.
     """
 
-    def __init__(self, spark: SparkSession, path: Path, schema: StructType) -> None:
+    def __init__(self, spark: SparkSession, path: LakePath, schema: StructType) -> None:
         self._spark = spark
         self._path = path
         self._schema = schema
@@ -136,7 +137,7 @@ class TableFiles:
         return parts
 
     def _name(self, file: DataFile) -> str:
-        return file.path.relative_to(self._path).as_posix()
+        return within(file.path, self._path)
 
     def _vector(self, file: DataFile | None) -> BitMap64:
         vector = None if file is None else file.deletion_vector

@@ -20,11 +20,11 @@ from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from state_store.paths import LakePath
     from state_store.spark.rows import TableFiles
 
 # One file per epoch while epochs are small: every file is a task for later reads. Above this, several tasks write the
@@ -35,7 +35,7 @@ _ROWS_PER_FILE = 500_000
 class Table(StoredTable):
     """One Delta table in a session; see `StoredTable`."""
 
-    def __init__(self, spark: SparkSession, path: Path, spec: TableSpec) -> None:
+    def __init__(self, spark: SparkSession, path: LakePath, spec: TableSpec) -> None:
         super().__init__(path, spec)
         self.spark = spark
 

@@ -18,8 +18,8 @@ import xxhash
 
 from state_store import files
 from state_store.errors import KeyRefused, ObjectMissing, StorageDenied, StorageUnavailable
-from state_store.storage.base import Storage
-from state_store.storage.keys import checked_folder, checked_key, hidden, joined
+from state_store.keys import checked_folder, checked_key, hidden, joined
+from state_store.storage_verbs import Entry, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,6 +110,14 @@ class DiskStorage(Storage):
 
     def list(self, folder: str, after: str | None = None, *, recursive: bool = False) -> Iterator[str]:
         return self._listed(checked_folder(folder), after, recursive)
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        for key in self.list(folder, recursive=True):
+            try:
+                about = (self._root / key).stat()
+            except FileNotFoundError:  # removed since it was listed
+                continue
+            yield Entry(key, about.st_size, about.st_mtime_ns // 1_000_000)
 
     def folders(self, folder: str) -> Iterator[str]:
         # By the names alone: `a` before `a-`, though what is in them lists the other way round.

@@ -23,7 +23,7 @@ from state_store.storage.lease_record import LeaseRecord, read_lease
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from state_store.storage.location import Location
+    from state_store.location import Location
 
 LEASE_SECONDS = 30.0
 """Long enough for two failed renewals in a row, each silent for the 10 s that a request may be; a successor of a killed
@@ -93,7 +93,7 @@ class Lease:
             self._lost = "it could not be renewed in time"
         if self._lost is not None or self._released.is_set():
             raise LockLost(
-                f"'{self._location.name}' is no longer held by {self._record.owner}: {self._lost or 'it was released'}",
+                f"'{self._location.stem}' is no longer held by {self._record.owner}: {self._lost or 'it was released'}",
                 where=self._location.url,
                 hint="run it again; it continues from the last commit",
             )
@@ -169,7 +169,7 @@ def _busy(location: Location, record: LeaseRecord | None) -> WriterBusy:
     held = record is not None and not record.is_free
     who = _who(record) if record is not None and held else "another process"
     hint = f"wait for it to end, or stop it: kill {record.pid}" if record is not None and held else "try again"
-    return WriterBusy(f"'{location.name}' is being written by {who}", where=location.url, hint=hint)
+    return WriterBusy(f"'{location.stem}' is being written by {who}", where=location.url, hint=hint)
 
 
 def _who(record: LeaseRecord) -> str:

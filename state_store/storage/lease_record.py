@@ -13,7 +13,7 @@ from uuid import uuid4
 from state_store.errors import CorruptState, ObjectMissing
 
 if TYPE_CHECKING:
-    from state_store.storage.location import Location
+    from state_store.location import Location
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 
 from state_store.errors import ObjectMissing
-from state_store.storage.base import Storage
-from state_store.storage.keys import checked_folder, checked_key, hidden, joined
+from state_store.keys import checked_folder, checked_key, hidden, joined
 from state_store.storage.object_errors import status_of, typed
+from state_store.storage_verbs import Entry, Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,6 +119,14 @@ class ObjectStorage(Storage):
                 found = [*_past(self._store, folder, after)]
         # Sorted here: directory buckets (S3 Express) list in no order.
         return (key for key in sorted(found) if not hidden(key) and (after is None or key > after))
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        folder = checked_folder(folder)
+        with typed(self.url(folder)):
+            found = [each for page in obstore.list(self._store, folder, chunk_size=_PAGE) for each in page]
+        for each in sorted(found, key=lambda each: each["path"]):
+            if not hidden(each["path"]):
+                yield Entry(each["path"], each["size"], int(each["last_modified"].timestamp() * 1000))
 
     def folders(self, folder: str) -> Iterator[str]:
         folder = checked_folder(folder)

@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
 from state_store.errors import KeyRefused, SettingsError
+from state_store.keys import checked_folder
+from state_store.location import Location
 from state_store.storage.disk import DiskStorage
-from state_store.storage.keys import checked_folder
 from state_store.storage.options import StorageOptions
 
 if TYPE_CHECKING:
     from obstore.store import S3Config
 
-    from state_store.storage.base import Storage
+    from state_store.paths import LakePath
     from state_store.storage.objects import ObjectStorage
+    from state_store.storage_verbs import Storage
 
 KINDS = ("file", "s3", "gs", "az")
 """The kinds of URLs, beside plain paths."""
@@ -57,6 +59,15 @@ def open_storage(root: str | Path, options: StorageOptions | None = None) -> Sto
         return DiskStorage(folder)
     kind = str(root).partition(":")[0]
     return _objects(kind, str(root), options or StorageOptions())
+
+
+def lake_path(root: str | Path, options: StorageOptions | None = None) -> LakePath:
+    """The root of a lake, by a path or a URL. Nothing is read or made.
+
+    Raises:
+        SettingsError: it is neither a path nor a URL of a known kind, or the options do not fit.
+    """
+    return disk_folder(root) or Location(open_storage(root, options))
 
 
 def disk_folder(root: str | Path) -> Path | None:

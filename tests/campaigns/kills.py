@@ -1,10 +1,10 @@
 """A writer killed again and again, and what must hold after each kill.
 
-    python -m tests.campaigns.kills [--seed 1] [--kills 300]
+    python -m tests.campaigns.kills [--seed 1] [--kills 300] [--s3]
 
 Each kill is a real SIGKILL of a real process: at every named failpoint of the commit path in turn, and between them at
 moments drawn log-uniformly from 1 to 300 ms. The next writer goes on where the lake says. A fresh lake is begun every
-so many kills, so that its whole history can be checked at its end.
+so many kills, so that its whole history can be checked at its end. With `--s3` the lake is on moto's S3.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ import signal
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from state_store.delta import log
+from state_store.location import Location
+from state_store.paths import LakePath
 from tests.support.killed_writer import started
+from tests.support.lakes import s3_folder
+from tests.support.s3_server import S3Server
 from tests.support.two_tables import TwoTables
 from tests.support.two_tables_hold import assert_hold, orphans, told_in
 
@@ -61,33 +66,51 @@ class Result:
         )
 
 
-def campaign(folder: Path, seed: int, kills: list[str]) -> Result:
+@dataclass(frozen=True)
+class Place:
+    """A lake, and where on this disk its writers note what they were told."""
+
+    root: LakePath
+    notes: Path
+
+    @property
+    def told(self) -> Path:
+        return self.notes / "told"
+
+
+def campaign(folder: Path, seed: int, kills: list[str], s3: S3Server | None = None) -> Result:
     """Kill writers; raises AssertionError, or an error of the store, at the first thing that does not hold.
 
     Args:
+        s3: where the lakes are; default: in `folder`.
         kills: the failpoint of each kill, or `random`.
     """
     draw = random.Random(seed)
     result = Result()
     for begin in range(0, len(kills), KILLS_PER_LAKE):
-        lake = folder / f"lake-{begin}"
-        lake.mkdir()
+        notes = folder / f"lake-{begin}"
+        notes.mkdir()
+        lake = Place(notes / "root" if s3 is None else s3_folder(s3), notes)
         for each in kills[begin : begin + KILLS_PER_LAKE]:
             _kill(lake, each, draw, result)
         _tally(lake, result)
     return result
 
 
-def _kill(lake: Path, failpoint: str, draw: random.Random, result: Result) -> None:
+def _kill(lake: Place, failpoint: str, draw: random.Random, result: Result) -> None:
     hit = f"{failpoint}:{_pass(failpoint, draw)}"
-    process = started(lake, EVENTS, EPOCHS, hit)
+    process = started(lake.notes, EVENTS, EPOCHS, hit, lake.root)
     if failpoint == RANDOM:
         time.sleep(SHORTEST_SECONDS * (LONGEST_SECONDS / SHORTEST_SECONDS) ** draw.random())
         process.kill()
     process.join(120)
     assert process.exitcode == -signal.SIGKILL, f"the writer ended with {process.exitcode} ({hit})"
     result.kills[failpoint] += 1
-    assert_hold(TwoTables(lake / "root"), told_in(lake / "told"))
+    lock = TwoTables(lake.root).lake.lock("two")
+    if isinstance(lock, Location):
+        # The lease of a dead writer is waited for; test_lease and the drops of test_object_store do that.
+        lock.delete()
+    assert_hold(TwoTables(lake.root), told_in(lake.told))
 
 
 def _pass(failpoint: str, draw: random.Random) -> int:
@@ -95,9 +118,9 @@ def _pass(failpoint: str, draw: random.Random) -> int:
     return draw.randrange(1, 3 if failpoint in SELDOM else 6)
 
 
-def _tally(lake: Path, result: Result) -> None:
-    tables = TwoTables(lake / "root")
-    told = told_in(lake / "told")
+def _tally(lake: Place, result: Result) -> None:
+    tables = TwoTables(lake.root)
+    told = told_in(lake.told)
     result.rows += assert_hold(tables, told, every_version=True).get("events", 0)
     result.reported += sum(len(versions) for versions in told.values())
     for table in (tables.events, tables.latest):
@@ -110,11 +133,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--s3", action="store_true")
     asked = parser.parse_args()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        server = S3Server() if asked.s3 else None
+        if server is not None:
+            stack.callback(server.stop)
         both = [kill for name in FAILPOINTS for kill in (name, RANDOM)]
-        result = campaign(Path(folder), asked.seed, [both[number % len(both)] for number in range(asked.kills)])
+        result = campaign(Path(folder), asked.seed, [both[number % len(both)] for number in range(asked.kills)], server)
     print(f"seed {asked.seed}: {result.text()}; {time.monotonic() - began:.0f} s")
 
 

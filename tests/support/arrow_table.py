@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,6 +23,7 @@ from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_rows
 from state_store.digest import Digest, digest_of_table
 from state_store.errors import VectorMismatch
+from state_store.paths import LakePath
 from state_store.tablespec import TableSpec
 
 Row = dict[str, Any]
@@ -35,7 +36,7 @@ class ArrowTable:
         schema: of the stored columns, in the order of `spec`.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema, spec: TableSpec) -> None:
+    def __init__(self, path: LakePath, schema: pa.Schema, spec: TableSpec) -> None:
         self.path, self.schema, self.spec = path, schema, spec
 
     def create(self, record: CommitRecord) -> Head:
@@ -80,7 +81,7 @@ class ArrowTable:
     def _live(self, name: str, body: Any) -> list[tuple[int, Row]]:
         vector = body.get("deletionVector")
         dead = deleted_rows(self.path, vector) if vector else BitMap64()
-        rows = pq.read_table(log.inside(self.path, name), partitioning=None).to_pylist()
+        rows = pq.read_table(io.BytesIO(log.inside(self.path, name).read_bytes())).to_pylist()
         return [(position, row) for position, row in enumerate(rows) if position not in dead]
 
     def _digest(self, rows: pa.Table) -> Digest:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from state_store.delta import commit
 from state_store.errors import CommitConflict, VectorMismatch
+from state_store.paths import LakePath
 from tests.support.two_tables import TwoTables, run
 from tests.support.warm_process import warm_processes
 
@@ -17,14 +18,19 @@ from tests.support.warm_process import warm_processes
 _CHECKPOINT_INTERVAL = 4
 
 
-def started(lake: Path, events: int, epochs: int, failpoint: str = "") -> BaseProcess:
+def started(lake: Path, events: int, epochs: int, failpoint: str = "", root: LakePath | None = None) -> BaseProcess:
     """A writer of `<lake>/root` that notes in `<lake>/told` what it was told; `failpoint` is where it kills itself.
+
+    Args:
+        root: another root, on an object store.
 
     It has begun to write when this returns, so that a random kill finds it at work.
     """
     context = warm_processes()
     begun = context.Event()
-    process = context.Process(target=write, args=(lake, events, epochs, failpoint, begun))
+    process = context.Process(
+        target=write, args=(root or lake / "root", lake / "told", events, epochs, failpoint, begun)
+    )
     process.start()
     assert begun.wait(60)
     return process
@@ -51,9 +57,9 @@ def race(lake: Path, events: int, epochs: int) -> None:
     sys.exit(min(lost, 99))
 
 
-def write(lake: Path, events: int, epochs: int, failpoint: str, begun: Event) -> None:
+def write(root: LakePath, told: Path, events: int, epochs: int, failpoint: str, begun: Event) -> None:
     """The writer's epochs, in its own process."""
     os.environ["STRANDLINE_FAILPOINT"] = failpoint
     commit.CHECKPOINT_INTERVAL = _CHECKPOINT_INTERVAL
     begun.set()
-    run(lake / "root", lake / "told", events, epochs)
+    run(root, told, events, epochs)

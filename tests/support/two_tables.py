@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,10 @@ from state_store.commits import CommitRecord, Head
 from state_store.delta import log, reader
 from state_store.delta.log_upkeep import flush_log
 from state_store.layout import Lake
-from state_store.lock import writer_lock
+from state_store.location import Location
+from state_store.lock import WriterLock, writer_lock
+from state_store.paths import LakePath
+from state_store.storage.lease import Lease, lease
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
 
@@ -65,7 +69,7 @@ def folded(rows: list[Row], into: dict[int, Row]) -> dict[int, Row]:
 class TwoTables:
     """The tables of one lake, and the writer of their epochs."""
 
-    def __init__(self, root: Path, report: Report = lambda _table, _head: None) -> None:
+    def __init__(self, root: LakePath, report: Report = lambda _table, _head: None) -> None:
         self.lake = Lake(root)
         self.events = ArrowTable(self.lake.table(EVENTS), EVENTS_SCHEMA, EVENTS_SPEC)
         self.latest = ArrowTable(self.lake.table(LATEST), LATEST_SCHEMA, LATEST_SPEC)
@@ -110,7 +114,14 @@ class TwoTables:
         self._report(LATEST, made)
 
 
-def run(root: Path, told: Path, events: int, epochs: int) -> None:
+@contextmanager
+def locked(path: LakePath) -> Iterator[WriterLock | Lease]:
+    """The writer's lock; on an object store a lease."""
+    with lease(path, "two tables") if isinstance(path, Location) else writer_lock(path, "two tables") as held:
+        yield held
+
+
+def run(root: LakePath, told: Path, events: int, epochs: int) -> None:
     """Write epochs under the writer's lock; each commit is noted in `told` as a line of JSON."""
     notes = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -118,7 +129,7 @@ def run(root: Path, told: Path, events: int, epochs: int) -> None:
         os.write(notes, f"{json.dumps([table, head.version, head.record.nonce])}\n".encode())
 
     lake = TwoTables(root, report)
-    with writer_lock(lake.lake.lock("two"), "two tables") as lock:
+    with locked(lake.lake.lock("two")) as lock:
         lake.ensure()
         for _ in range(epochs):
             lock.check()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import QueryBuilder
 
 from state_store import changelog
 from state_store.columns import STATE
@@ -17,7 +17,9 @@ from state_store.delta import log, reader
 from state_store.delta.deletion_vectors import vector_file
 from state_store.delta.snapshot import read_snapshot
 from state_store.digest import digest_of_table
+from state_store.paths import LakePath, files_in
 from tests.support.arrow_table import ArrowTable, Row
+from tests.support.lakes import below, delta_rs
 from tests.support.two_tables import EVENTS, TOPIC, TwoTables, event, folded
 
 Told = dict[str, dict[int, str]]
@@ -57,19 +59,19 @@ def assert_hold(lake: TwoTables, told: Told, *, every_version: bool = False) -> 
     return {name: head.record.rows for name, head in heads.items()}
 
 
-def orphans(table: ArrowTable) -> list[Path]:
+def orphans(table: ArrowTable) -> list[LakePath]:
     """Files below the table that no commit names: what clean-up would remove."""
     named = {path for version in range((log.newest_version(table.path) or 0) + 1) for path in _named(table, version)}
     logs = table.path / "_delta_log"
-    known = {log.hint_file(table.path), *logs.glob("*.json"), *logs.glob("*.checkpoint.parquet")}
-    return sorted(path for path in table.path.rglob("*") if path.is_file() and path not in named | known)
+    known = {log.hint_file(table.path), *files_in(logs, ".json"), *files_in(logs, ".checkpoint.parquet")}
+    return [path for name in below(table.path) if (path := table.path / name) not in named | known]
 
 
 def _assert_table(table: ArrowTable, head: Head, told: dict[int, str], *, every_version: bool) -> None:
     name = table.spec.name
     assert head.version >= max(told, default=0), f"'{name}' is at {head.version}, but {max(told)} was reported"
     assert head.record.epoch == head.version, f"'{name}' has skipped or doubled an epoch"
-    listed = sorted(int(path.stem) for path in (table.path / "_delta_log").glob("*.json"))
+    listed = sorted(int(path.stem) for path in files_in(table.path / "_delta_log", ".json"))
     assert listed == list(range(head.version + 1)), f"the versions of '{name}' are not dense: {listed}"
     for version in range(head.version + 1):
         record = log.read_commit(table.path, version).record
@@ -113,7 +115,7 @@ def _assert_fold(lake: TwoTables, version: int) -> None:
     assert len(lake.latest.stored(version)) == len(by_key), "a key stands twice"
 
 
-def _named(table: ArrowTable, version: int) -> set[Path]:
+def _named(table: ArrowTable, version: int) -> set[LakePath]:
     """The files that a commit adds to the table, with their vectors."""
     added = [action["add"] for action in log.read_actions(table.path, version) if "add" in action]
     vectors = [vector_file(table.path, body["deletionVector"]) for body in added if "deletionVector" in body]
@@ -122,7 +124,7 @@ def _named(table: ArrowTable, version: int) -> set[Path]:
 
 def _theirs(table: ArrowTable, version: int) -> Counter[tuple[Any, ...]]:
     names = ", ".join(table.spec.visible)
-    found = QueryBuilder().register("t", DeltaTable(table.path, version=version)).execute(f"SELECT {names} FROM t")
+    found = QueryBuilder().register("t", delta_rs(table.path, version)).execute(f"SELECT {names} FROM t")
     rows = pa.table(found.read_all()).to_pylist()
     assert read_snapshot(table.path, version).version == version
     return _visible(rows)

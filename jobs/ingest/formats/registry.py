@@ -22,12 +22,12 @@ from state_store.checksum import EMPTY, intact, sealed
 from state_store.errors import CorruptState
 from state_store.files import create, make_folder
 from state_store.layout import safe_name
+from state_store.paths import files_in
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jobs.model.settings import Settings
     from state_store.layout import Lake
+    from state_store.paths import LakePath
 
 NOT_FOUND = 404
 # A schema's own text cannot hold the mark: within JSON its quotes are escaped.
@@ -48,7 +48,7 @@ def open_registry(settings: Settings, lake: Lake) -> SchemaRegistryClient:
 class LocalRegistry(SchemaRegistryClient):
     """A registry in files, with the methods that confluent-kafka's (de)serializers call."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: LakePath) -> None:
         # The base class requires a URL; nothing ever calls it. Certificates for it would take 50 ms to load.
         super().__init__({"url": "http://localhost", "ssl.ca.location": False})
         self._ids = root / "ids"
@@ -88,7 +88,8 @@ class LocalRegistry(SchemaRegistryClient):
         raise _missing(f"subject {subject_name} has no such schema")
 
     def get_versions(self, subject_name: str, *_: object, **__: object) -> list[int]:
-        return sorted(int(path.stem) for path in (self._subjects / safe_name(subject_name)).glob("[0-9]*.json"))
+        found = files_in(self._subjects / safe_name(subject_name), ".json")
+        return sorted(int(path.stem) for path in found if path.stem.isdecimal())
 
     def get_version(
         self, subject_name: str, version: int | str = "latest", *_: object, **__: object
@@ -123,7 +124,7 @@ class LocalRegistry(SchemaRegistryClient):
         return Schema.from_dict(members)
 
 
-def _numbered(folder: Path, number: int) -> Path:
+def _numbered(folder: LakePath, number: int) -> LakePath:
     return folder / f"{number:08d}.json"
 
 
@@ -131,7 +132,7 @@ def _file_bytes(members: dict[str, Any]) -> bytes:
     return sealed(json.dumps({"crc": EMPTY, **members}).encode(), _CHECKSUM)
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: LakePath) -> dict[str, Any]:
     """The members of a file.
 
     Raises:
@@ -151,7 +152,7 @@ def _load(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def _identity(path: Path) -> int:
+def _identity(path: LakePath) -> int:
     """The id that a version of a subject has. Raises as `_load`."""
     found = _load(path).get("id")
     if not isinstance(found, int):
@@ -168,7 +169,7 @@ def _text(schema: Schema) -> str:
     return json.dumps(_members(schema), sort_keys=True)
 
 
-def _damaged(path: Path) -> CorruptState:
+def _damaged(path: LakePath) -> CorruptState:
     return CorruptState(
         "a file of the schema registry does not read back as it was written",
         where=str(path),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from state_store.paths import LakePath
 
 
-def damaged(path: Path) -> CorruptState:
+def damaged(path: LakePath) -> CorruptState:
     """The error for a file whose checksums or numbers do not fit."""
     return CorruptState(
         "a file of the local log does not read back as it was written",
@@ -19,7 +19,7 @@ def damaged(path: Path) -> CorruptState:
     )
 
 
-def missing(folder: Path, partition: int, offset: int) -> CorruptState:
+def missing(folder: LakePath, partition: int, offset: int) -> CorruptState:
     """The error for a record that no file holds, though later ones are there."""
     return CorruptState(
         f"the local log has no record at offset {offset} of partition {partition}",

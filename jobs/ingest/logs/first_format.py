@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from bisect import bisect_right
@@ -15,32 +14,33 @@ from typing import TYPE_CHECKING
 from jobs.ingest.logs import record_bytes
 from jobs.ingest.logs.damage import damaged, missing
 from jobs.ingest.logs.log import CHUNK, Records
+from state_store.paths import file_names, file_size, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from state_store.paths import LakePath
 
 _MAGIC = b"STL1"
 _HEADER = struct.Struct("<4sIQII")
 _CHECKED = _HEADER.size - 4
 
 
-def bases(folder: Path) -> list[int]:
+def bases(folder: LakePath) -> list[int]:
     """The base offsets of a partition's segments, sorted; none where there is no such folder."""
     try:
-        with os.scandir(folder) as entries:
-            return sorted(int(entry.name[:20]) for entry in entries if entry.name.endswith(".log"))
+        return sorted(int(name[:20]) for name in file_names(folder) if name.endswith(".log"))
     except FileNotFoundError:
         return []
 
 
-def end(folder: Path) -> int:
+def end(folder: LakePath) -> int:
     """The offset after a partition's last record. Raises CorruptState."""
     found = bases(folder)
     return found[-1] + _count(folder / _name(found[-1])) if found else 0
 
 
-def read(folder: Path, partition: int, start: int, until: int) -> Iterator[tuple[int, Records]]:
+def read(folder: LakePath, partition: int, start: int, until: int) -> Iterator[tuple[int, Records]]:
     """(bytes, records) of the offsets start <= offset < until, in order, at most `CHUNK` at a time.
 
     Raises:
@@ -55,7 +55,7 @@ def read(folder: Path, partition: int, start: int, until: int) -> Iterator[tuple
         held = _decode(path, partition, base)
         if base > position or base + len(held) <= position:
             break
-        size = path.stat().st_size // len(held)
+        size = file_size(path) // len(held)
         while position < min(until, base + len(held)):
             piece = held.cut(position - base, min(until - base, position - base + CHUNK, len(held)))
             position += len(piece)
@@ -64,14 +64,14 @@ def read(folder: Path, partition: int, start: int, until: int) -> Iterator[tuple
         raise missing(folder.parent, partition, position)
 
 
-def size(folder: Path, start: int, until: int) -> int:
+def size(folder: LakePath, start: int, until: int) -> int:
     """About how many bytes the records with start <= offset < until take. Raises CorruptState."""
     total = 0
     for base in bases(folder):
         path = folder / _name(base)
         count = _count(path)
         inside = max(0, min(until, base + count) - max(start, base))
-        total += path.stat().st_size * inside // count
+        total += file_size(path) * inside // count
     return total
 
 
@@ -79,12 +79,12 @@ def _name(base: int) -> str:
     return f"{base:020d}.log"
 
 
-def _count(path: Path) -> int:
-    with path.open("rb", buffering=0) as file:
+def _count(path: LakePath) -> int:
+    with open_file(path) as file:
         return _header(file.read(_HEADER.size), path)[0]
 
 
-def _decode(path: Path, partition: int, base: int) -> Records:
+def _decode(path: LakePath, partition: int, base: int) -> Records:
     data = path.read_bytes()
     count, length, checksum = _header(data[: _HEADER.size], path)
     body = data[_HEADER.size :]
@@ -95,7 +95,7 @@ def _decode(path: Path, partition: int, base: int) -> Records:
     return records
 
 
-def _header(data: bytes, path: Path) -> tuple[int, int, int]:
+def _header(data: bytes, path: LakePath) -> tuple[int, int, int]:
     if len(data) != _HEADER.size:
         raise damaged(path)
     magic, count, length, checksum, own = _HEADER.unpack(data)

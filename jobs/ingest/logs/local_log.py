@@ -21,6 +21,7 @@ from jobs.ingest.logs.segments import Segments
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.failpoints import failpoint
 from state_store.files import create, make_folder, sync_folder
+from state_store.paths import folders_in, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,8 +55,8 @@ class LocalLog:
         return (self._lake.topic(topic) / topic_file.NAME).exists()
 
     def topics(self) -> list[str]:
-        found = self._lake.topic("x").parent.glob(f"*/{topic_file.NAME}")
-        return sorted(topic_file.read(path).topic for path in found)
+        found = (folder / topic_file.NAME for folder in folders_in(self._lake.topic("x").parent))
+        return sorted(topic_file.read(path).topic for path in found if path.exists())
 
     def identity(self, topic: str) -> TopicIdentity:
         """The id in the topic's file. There are no leaders: the files are the only copy."""
@@ -162,7 +163,7 @@ def _pieces(segments: Segments, chain: Sequence[Header], offsets: range, partiti
         yield from first_format.read(segments.partition_folder(partition), partition, start, min(begin, end))
     for header in chain:
         path = segments.path(header.number)
-        with path.open("rb", buffering=0) as file:
+        with open_file(path) as file:
             for frame in segment.frames(file, path, header, partition):
                 if frame.base + frame.count <= start:
                     continue

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, BinaryIO
 from jobs.ingest.logs import record_bytes
 from jobs.ingest.logs.damage import damaged
 from jobs.ingest.logs.log import CHUNK
+from state_store.paths import open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from jobs.ingest.logs.log import Record
+    from state_store.paths import LakePath
 
 NONE = -1
 """The number before the first segment."""
@@ -135,7 +136,7 @@ def header_bytes(header: Header) -> bytes:
     return data + _CRC.pack(zlib.crc32(data))
 
 
-def read_header(path: Path, number: int, topic_id: str, partitions: int) -> Header:
+def read_header(path: LakePath, number: int, topic_id: str, partitions: int) -> Header:
     """The header of a segment.
 
     Raises:
@@ -143,7 +144,7 @@ def read_header(path: Path, number: int, topic_id: str, partitions: int) -> Head
         CorruptState: it is broken, or that of another segment or topic.
     """
     size = _header_bytes(partitions)
-    with path.open("rb", buffering=0) as file:
+    with open_file(path) as file:
         data = file.read(size)
     if len(data) != size or zlib.crc32(data[: -_CRC.size]) != _CRC.unpack_from(data, size - _CRC.size)[0]:
         raise damaged(path)
@@ -153,7 +154,7 @@ def read_header(path: Path, number: int, topic_id: str, partitions: int) -> Head
     return Header(number, topic_id, tuple(Part(*entry) for entry in entries))
 
 
-def frames(file: BinaryIO, path: Path, header: Header, partition: int) -> Iterator[Frame]:
+def frames(file: BinaryIO, path: LakePath, header: Header, partition: int) -> Iterator[Frame]:
     """The frames of a partition, by their heads alone.
 
     Raises:
@@ -175,7 +176,7 @@ def frames(file: BinaryIO, path: Path, header: Header, partition: int) -> Iterat
         raise damaged(path)
 
 
-def frame_bytes(file: BinaryIO, path: Path, frame: Frame) -> bytes:
+def frame_bytes(file: BinaryIO, path: LakePath, frame: Frame) -> bytes:
     """The bytes of the frame's records. Raises CorruptState."""
     file.seek(frame.position)
     data = file.read(frame.length)

@@ -8,18 +8,17 @@ end of its range by halving, and opens no segment of other partitions' records o
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from jobs.ingest.logs import first_format, segment
 from jobs.ingest.logs.damage import missing
 from jobs.ingest.logs.segment import NONE, Header, Part
+from state_store.paths import file_names, open_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jobs.ingest.logs.topic_file import TopicFile
+    from state_store.paths import LakePath
 
 _SUFFIX = ".log"
 _DIGITS = 20
@@ -28,21 +27,20 @@ _DIGITS = 20
 class Segments:
     """The files of a topic. An instance lasts for one call: it remembers what it has listed."""
 
-    def __init__(self, folder: Path, topic: TopicFile) -> None:
+    def __init__(self, folder: LakePath, topic: TopicFile) -> None:
         self._folder = folder
         self._topic = topic
 
-    def path(self, number: int) -> Path:
+    def path(self, number: int) -> LakePath:
         return self._folder / f"{number:0{_DIGITS}d}{_SUFFIX}"
 
-    def partition_folder(self, partition: int) -> Path:
+    def partition_folder(self, partition: int) -> LakePath:
         """The folder of the partition's segments of format 1; a topic of format 2 has none."""
         return self._folder / str(partition)
 
     def numbers(self) -> list[int]:
         """The numbers of the segments that are kept, sorted."""
-        with os.scandir(self._folder) as entries:
-            names = [entry.name for entry in entries if entry.name.endswith(_SUFFIX)]
+        names = [name for name in file_names(self._folder) if name.endswith(_SUFFIX)]
         return sorted(int(name[:_DIGITS]) for name in names if len(name) == _DIGITS + len(_SUFFIX))
 
     def header(self, number: int) -> Header:
@@ -111,7 +109,7 @@ class Segments:
         if offset >= part.end:
             return part.total
         total, path = part.total - part.length, self.path(number)
-        with path.open("rb", buffering=0) as file:
+        with open_file(path) as file:
             for frame in segment.frames(file, path, header, partition):
                 if offset <= frame.base:
                     break

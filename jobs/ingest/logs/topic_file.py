@@ -18,7 +18,7 @@ from state_store.errors import CorruptState
 from state_store.files import create
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from state_store.paths import LakePath
 
 NAME = "topic.json"
 _FORMAT = 2
@@ -34,13 +34,13 @@ class TopicFile:
     format: int = _FORMAT
 
 
-def write(folder: Path, topic: str, partitions: int) -> None:
+def write(folder: LakePath, topic: str, partitions: int) -> None:
     """Write the file of a new topic; of several processes that do, the first one's stays."""
     members = asdict(TopicFile(topic, partitions, uuid4().hex))
     create(folder / NAME, json.dumps({**members, "crc": _checksum(members)}).encode())
 
 
-def read(path: Path) -> TopicFile:
+def read(path: LakePath) -> TopicFile:
     """The topic that the file describes.
 
     Raises:

@@ -46,7 +46,9 @@ class DuckDbRuntime(Runtime[str]):
         self._spans = {span.relation.name: span for span in epoch.spans}
         self._engine = engine_of(self.dialect)
         path = context.lake.table(epoch.stage.table)
-        self._table = KernelTable(connection, self._kernel.recent, path, spec_of(epoch.stage), _SELF)
+        self._table = KernelTable(
+            connection, self._kernel.recent, self._kernel.local, path, spec_of(epoch.stage), _SELF
+        )
         self._before = self._table.read(None)
 
     def run(self, text: str, *, stored: bool = True) -> str:
@@ -78,7 +80,8 @@ class DuckDbRuntime(Runtime[str]):
     def _side(self, side: Side, each: Input) -> str:
         span = self._spans[each.relation.name]
         path, spec = self._context.lake.table(each.relation.name), spec_of_input(each.relation)
-        source = KernelTable(self._connection, self._kernel.recent, path, spec, f"{side}_{each.alias}_of")
+        name = f"{side}_{each.alias}_of"
+        source = KernelTable(self._connection, self._kernel.recent, self._kernel.local, path, spec, name)
         if side != "delta":
             return self._flat(source.read(span.upto if side == "new" else span.after).text, each.relation)
         changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)

@@ -20,12 +20,12 @@ from state_store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from jobs.ingest.logs.log import Log
     from jobs.operate.verify.findings import Outcome
     from jobs.operate.verify.opened import Opened
     from state_store.layout import Lake
+    from state_store.paths import LakePath
 
 _Offsets = dict[int, Any]
 """{partition: its offsets, sorted, as an array of int64}"""
@@ -83,7 +83,7 @@ def check_topic(table: Opened, source: Source, log: Log) -> Outcome:
     return passed(f"topic '{source.topic}' has id {found} still")
 
 
-def _offsets(path: Path, version: int) -> _Offsets:
+def _offsets(path: LakePath, version: int) -> _Offsets:
     rows = reader.read_rows(path, version, ["_partition", "_offset"])
     partitions, offsets = (rows[each].to_numpy() for each in ("_partition", "_offset"))
     # Rows of the queries that insert into a stream have partitions of their own.

@@ -10,13 +10,14 @@ from state_store.delta.deletion_vectors import deleted_rows, vector_file
 from state_store.delta.staging import checksum, stated_checksum
 from state_store.delta.statistics import row_count
 from state_store.errors import StoreError
+from state_store.paths import file_size, within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from jobs.operate.verify.findings import Outcome
     from jobs.operate.verify.opened import Opened
+    from state_store.paths import LakePath
 
 
 def check_files(table: Opened) -> Outcome:
@@ -30,7 +31,7 @@ def check_files(table: Opened) -> Outcome:
     if faults:
         file, fault = next(iter(faults.items()))
         what = f"{len(faults)} of {counted(len(files), 'file')} " + ("is" if len(faults) == 1 else "are")
-        return failed(f"{what} not as written: '{file.relative_to(table.path)}' {fault}", file)
+        return failed(f"{what} not as written: '{within(file, table.path)}' {fault}", file)
     untold = sum(stated_checksum(body) is None for body in files.values())
     if untold:
         return skipped(
@@ -56,10 +57,10 @@ def check_vectors(table: Opened) -> Outcome:
     return passed(f"{counted(len(vectors), 'vector')}, {counted(deleted, 'deleted row')}")
 
 
-def _fault(file: Path, body: Mapping[str, Any]) -> str:
+def _fault(file: LakePath, body: Mapping[str, Any]) -> str:
     """What is wrong with a data file; empty when nothing is."""
     try:
-        size = file.stat().st_size
+        size = file_size(file)
         if size != int(body["size"]):
             return f"has {size} bytes instead of {body['size']}"
         wanted = stated_checksum(body)
@@ -70,7 +71,7 @@ def _fault(file: Path, body: Mapping[str, Any]) -> str:
         return f"cannot be read: {error.strerror}"
 
 
-def _place(path: Path, descriptor: Mapping[str, Any]) -> Path:
+def _place(path: LakePath, descriptor: Mapping[str, Any]) -> LakePath:
     try:
         return vector_file(path, descriptor) or path
     except (ValueError, KeyError, TypeError):

@@ -11,21 +11,22 @@ from jobs.operate.verify.findings import counted, failed, passed, skipped
 from state_store.delta import log, reader
 from state_store.delta.checkpoint import live_actions
 from state_store.delta.snapshot import read_snapshot
+from state_store.paths import any_file
 from state_store.tablespec import CHECKPOINT_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from jobs.operate.verify.findings import Outcome
     from jobs.operate.verify.opened import Opened
     from state_store.delta.entry import Action
+    from state_store.paths import LakePath
 
 _FILE = ("size", "stats", "tags", "deletionVector")
 _TABLE = ("id", "schemaString", "configuration", "partitionColumns")
 
 
-def check_log(path: Path) -> Outcome:
+def check_log(path: LakePath) -> Outcome:
     """Every commit kept reads: its checksum, its record, its table; none is missing, none is another tool's that
     changed rows, unless the table was rebuilt since.
 
@@ -80,7 +81,7 @@ def check_checkpoint(table: Opened) -> Outcome:
     return passed(f"that of version {newest} says what the commits say")
 
 
-def oldest_base(path: Path, upto: int) -> int | None:
+def oldest_base(path: LakePath, upto: int) -> int | None:
     """The oldest version that can be replayed from: −1 (nothing), or that of a checkpoint; None when there is none."""
     first = next(iter(log.versions(path)), 0)
     if first == 0:
@@ -110,7 +111,7 @@ def _facts(steps: Iterable[Sequence[Action]]) -> dict[str, Any]:
     return facts
 
 
-def _no_commit(path: Path) -> Outcome:
-    if path.exists() and any(path.rglob("*.parquet")):
+def _no_commit(path: LakePath) -> Outcome:
+    if any_file(path, ".parquet"):
         return failed("there are files of rows, and no commit")
     return skipped("there is no table yet: its pipeline has not run")

@@ -9,11 +9,10 @@ from state_store.delta import log, reader
 from state_store.delta.snapshot import read_snapshot
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jobs.operate.verify.subjects import Subject
     from state_store.commits import CommitRecord, Head
     from state_store.delta.snapshot import Snapshot
+    from state_store.paths import LakePath
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Opened:
     snapshot: Snapshot
 
     @property
-    def path(self) -> Path:
+    def path(self) -> LakePath:
         return self.subject.path
 
     @property

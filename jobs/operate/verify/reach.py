@@ -17,10 +17,10 @@ from state_store.tablespec import RECOVERY_HORIZON_DAYS, RECOVERY_HORIZON_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
     from typing import Any
 
     from jobs.operate.verify.opened import Opened
+    from state_store.paths import LakePath
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def reach(table: Opened) -> Reach:
     base = oldest_base(table.path, table.version)
     if base is None:
         return Reach(fault=failed("the log reaches back to no version that is whole"))
-    removed: dict[Path, int] = {}
+    removed: dict[LakePath, int] = {}
     for version in range(table.version, base, -1):
         # A version's changes need the files that it removes, too.
         for file, at in _removals(table.path, version):
@@ -54,7 +54,7 @@ def reach(table: Opened) -> Reach:
     return Reach(base)
 
 
-def _changed(path: Path, version: int) -> Iterator[Path]:
+def _changed(path: LakePath, version: int) -> Iterator[LakePath]:
     """The files that the changes of a commit are read from."""
     commit = log.read_commit(path, version)
     if commit.change_files:
@@ -65,7 +65,7 @@ def _changed(path: Path, version: int) -> Iterator[Path]:
         yield from _vector(path, file.deletion_vector)
 
 
-def _removals(path: Path, version: int) -> Iterator[tuple[Path, int]]:
+def _removals(path: LakePath, version: int) -> Iterator[tuple[LakePath, int]]:
     """The files that a commit takes out of the table, compaction too, and when (milliseconds since the epoch)."""
     for action in log.read_actions(path, version):
         if "remove" in action:
@@ -75,7 +75,7 @@ def _removals(path: Path, version: int) -> Iterator[tuple[Path, int]]:
             yield from ((file, at) for file in _vector(path, body.get("deletionVector")))
 
 
-def _vector(path: Path, descriptor: Mapping[str, Any] | None) -> Iterator[Path]:
+def _vector(path: LakePath, descriptor: Mapping[str, Any] | None) -> Iterator[LakePath]:
     found = vector_file(path, descriptor) if descriptor is not None else None
     if found is not None:
         yield found

@@ -13,12 +13,13 @@ from jobs.model.errors import UnknownName
 from jobs.run.schedule import maintained, shared_tables
 from state_store.errors import StrandlineError
 from state_store.layout import Lake, name_of
+from state_store.paths import folders_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from jobs.catalog.catalog import Catalog
+    from state_store.paths import LakePath
 
 Role = Literal["event log", "dead letters", "rows", "stage", "unknown"]
 """`dead letters` are those of a source; rows that a view keeps aside are a `stage` of it."""
@@ -39,7 +40,7 @@ class Subject:
     """
 
     table: str
-    path: Path
+    path: LakePath
     owner: str
     definition: Source | View | None
     role: Role
@@ -90,9 +91,7 @@ def _all(catalog: Catalog, lake: Lake) -> list[Subject]:
 
 def _there(lake: Lake) -> list[str]:
     """The names of the tables that have a folder."""
-    if not lake.tables.exists():
-        return []
-    return sorted(name_of(path.name) for path in lake.tables.iterdir() if not path.name.startswith("."))
+    return sorted(name_of(path.name) for path in folders_in(lake.tables))
 
 
 def _going(lake: Lake, there: Sequence[str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from pydantic import ValidationError
 
 from jobs.model.settings import load_settings
 from state_store.errors import SettingsError
+from state_store.layout import Lake
+from state_store.location import Location
 
 
 def test_environment_wins_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +30,20 @@ def test_the_lake_may_be_a_file_url(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_settings().lake == Path("/data/a lake")
 
 
+def test_the_lake_may_be_on_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_LAKE", "s3://bucket/a/lake")
+    monkeypatch.setenv("STRANDLINE_STORAGE__REGION", "eu-west-1")
+    monkeypatch.setenv("STRANDLINE_STORAGE__SECRET_ACCESS_KEY", "a secret")
+    monkeypatch.setenv("STRANDLINE_STORAGE__ACCESS_KEY_ID", "a key")
+    settings = load_settings()
+    assert isinstance(settings.lake, Location)
+    assert str(settings.lake) == "s3://bucket/a/lake"
+    assert str(Lake(settings.lake).table("t")) == "s3://bucket/a/lake/tables/t"
+    assert "a secret" not in repr(settings)
+    # As plans go to the workers of a session.
+    assert pickle.loads(pickle.dumps(settings)) == settings
+
+
 def test_the_lake_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A path relative to the working directory would change its meaning in a child process."""
     monkeypatch.chdir(tmp_path)
@@ -41,7 +58,7 @@ def test_the_lake_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("STRANDLINE_INGEST__MAX_BYTES_PER_EPOCH", "0", "ingest.max_bytes_per_epoch"),
         ("STRANDLINE_INGEST__MAX_SECONDS_AHEAD", "-1", "ingest.max_seconds_ahead"),
         ("STRANDLINE_KAFKA__SECURITY_PROTOCOL", "TELNET", "kafka.security_protocol"),
-        ("STRANDLINE_LAKE", "s3://bucket/lake", "lake on an object store is not possible yet"),
+        ("STRANDLINE_LAKE", "s3://", "'s3://' must be followed by a bucket's name"),
         ("STRANDLINE_LAKE", "hdfs://host/lake", "'hdfs:' is no kind of storage"),
     ],
 )

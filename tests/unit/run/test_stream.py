@@ -19,7 +19,9 @@ from state_store.lock import writer_lock
 @pytest.fixture
 def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
     with writer_lock(lake.lock("p"), "run/1") as lock:
-        yield PipelineStream(Session(settings.spark, lock), RunContext(None, lake, "p/1"), settings, "p", [], [], lock)
+        yield PipelineStream(
+            Session(settings.spark, lake, lock), RunContext(None, lake, "p/1"), settings, "p", [], [], lock
+        )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from state_store.errors import WriterBusy
 from state_store.lock import writer_lock
 from tests.campaigns.kills import FAILPOINTS, RANDOM, campaign
 from tests.support.killed_writer import racing, started
+from tests.support.s3_server import S3Server
 from tests.support.two_tables import TwoTables
 from tests.support.two_tables_hold import assert_hold, orphans, told_in
 
@@ -27,8 +28,10 @@ def test_every_failpoint_of_the_commit_path_is_in_the_campaign() -> None:
         for line in path.read_text().splitlines()
         if 'failpoint("' in line and "grep" not in line and "replicas" not in path.parts
     }
-    # Compaction, clean-up and replicas are killed by tests of their own: test_compaction, test_cleanup, replicas.
-    assert named - {"after-compaction-staged", "inside-cleanup"} == set(FAILPOINTS)
+    # Compaction, clean-up, whole folders and replicas are killed by tests of their own: test_compaction, test_cleanup,
+    # test_object_store, replicas.
+    others = {"after-compaction-staged", "inside-cleanup", "inside-copy", "inside-removal"}
+    assert named - others == set(FAILPOINTS)
 
 
 @pytest.mark.kill
@@ -36,6 +39,13 @@ def test_a_writer_killed_anywhere_loses_nothing(tmp_path: Path) -> None:
     result = campaign(tmp_path, seed=7, kills=[*FAILPOINTS, *[RANDOM] * 4])
     assert set(result.kills) == {*FAILPOINTS, RANDOM}
     assert result.reported <= result.versions
+
+
+@pytest.mark.kill
+def test_a_writer_killed_anywhere_loses_nothing_on_an_object_store(tmp_path: Path, s3_server: S3Server) -> None:
+    """A few; `python -m tests.campaigns.kills --s3` does all of them."""
+    result = campaign(tmp_path, 7, ["after-link", "before-checkpoint", "before-link", RANDOM], s3_server)
+    assert result.kills.total() == 4
 
 
 @pytest.mark.kill

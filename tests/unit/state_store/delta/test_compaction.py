@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import signal
@@ -13,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from pyroaring import BitMap64
 
 from state_store.commits import CommitRecord, Head, TableVersion
@@ -25,15 +25,17 @@ from state_store.delta.file_upkeep import EVERY, maintain_files
 from state_store.delta.snapshot import Snapshot, read_snapshot
 from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, CorruptState
+from state_store.paths import LakePath
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
+from tests.support.lakes import below, delta_rs, overwrite
 from tests.support.warm_process import exit_code
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])
 SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
 
 
-def made(folder: Path, schema: pa.Schema = SCHEMA, spec: TableSpec = SPEC) -> ArrowTable:
+def made(folder: LakePath, schema: pa.Schema = SCHEMA, spec: TableSpec = SPEC) -> ArrowTable:
     table = ArrowTable(folder / spec.name, schema, spec)
     table.create(CommitRecord(epoch=0, vector={"log": TableVersion(3, "a table", "a commit")}))
     return table
@@ -122,8 +124,8 @@ def test_a_worn_file_is_written_again_alone() -> None:
     assert plan.reason == "10,000 of 15,000 rows are deleted; 1,000,000 of 1,100,000 rows are deleted"
 
 
-def test_the_rows_and_the_record_stay_and_the_feed_is_empty(tmp_path: Path) -> None:
-    table = made(tmp_path)
+def test_the_rows_and_the_record_stay_and_the_feed_is_empty(folder: LakePath) -> None:
+    table = made(folder)
     for first in reversed(range(0, 90, 10)):
         table.apply(rows(range(first, first + 10)))
     before = table.apply(rows(range(200, 203)), lambda row: row["k"] % 7 == 0)
@@ -141,46 +143,46 @@ def test_the_rows_and_the_record_stay_and_the_feed_is_empty(tmp_path: Path) -> N
     assert str(digest_of_table(reader.scan(table.path))) == after.record.digest
     assert not log.read_commit(table.path, after.version).changes_rows
     assert reader.read_changes(table.path, before.version).num_rows == 0
-    theirs = DeltaTable(table.path)
+    theirs = delta_rs(table.path)
     assert pa.table(theirs.load_cdf(after.version, after.version).read_all()).num_rows == 0
     assert theirs.transaction_version("strandline/t") == before.record.epoch
     assert table.apply(rows(range(300, 301))).record.epoch == before.record.epoch + 1
 
 
-def test_a_plan_of_positions_in_a_file_that_was_replaced_is_refused(tmp_path: Path) -> None:
+def test_a_plan_of_positions_in_a_file_that_was_replaced_is_refused(folder: LakePath) -> None:
     """The rows that it meant stand elsewhere: the same positions in the new file are other rows."""
-    table = made(tmp_path)
+    table = made(folder)
     for first in reversed(range(FANOUT)):
         table.apply(rows(range(first, first + 1)))
     planned = head_of(table)
     name = next(iter(read_snapshot(table.path, planned.version).files))
     record, gone = replace(planned.record, epoch=planned.record.epoch + 1), Rows(None, {name: BitMap64([0])})
     after = compacted(table)
-    files = sorted(table.path.rglob("*"))
+    files = below(table.path)
     for head in (planned, after):
         with pytest.raises(CommitConflict, match="since version"):
             commit(table.path, head, record, gone)
-    assert sorted(table.path.rglob("*")) == files
+    assert below(table.path) == files
     assert [row["k"] for row in table.stored(after.version)] == list(range(FANOUT))
 
 
-def test_a_compaction_that_came_too_late_leaves_nothing(tmp_path: Path) -> None:
-    table = made(tmp_path)
+def test_a_compaction_that_came_too_late_leaves_nothing(folder: LakePath) -> None:
+    table = made(folder)
     for first in range(FANOUT):
         table.apply(rows(range(first, first + 1)))
     head = head_of(table)
     snapshot = read_snapshot(table.path, head.version)
     table.apply(gone=lambda row: row["k"] == 3)
-    files = sorted(table.path.rglob("*"))
+    files = below(table.path)
     with pytest.raises(CommitConflict):
         compact(table.path, SPEC, head, snapshot, plan_compaction(snapshot))
-    assert sorted(table.path.rglob("*")) == files
+    assert below(table.path) == files
 
 
-def test_an_event_log_keeps_its_order(tmp_path: Path) -> None:
+def test_an_event_log_keeps_its_order(folder: LakePath) -> None:
     schema = pa.schema([("v", pa.string()), ("_partition", pa.int32()), ("_offset", pa.int64())])
     spec = TableSpec("log", (("v", "STRING"), ("_partition", "INT"), ("_offset", "BIGINT")), "append")
-    table = made(tmp_path, schema, spec)
+    table = made(folder, schema, spec)
     for first in range(0, 40, 4):
         events = [{"v": "x", "_partition": p, "_offset": first + n} for p in (1, 0) for n in range(4)]
         table.apply(events)
@@ -193,9 +195,9 @@ def test_an_event_log_keeps_its_order(tmp_path: Path) -> None:
     assert json.loads(body["stats"])["maxValues"] == {"v": "x", "_partition": 1, "_offset": 39}
 
 
-def test_an_append_table_without_offsets_keeps_the_order_of_its_files(tmp_path: Path) -> None:
+def test_an_append_table_without_offsets_keeps_the_order_of_its_files(folder: LakePath) -> None:
     spec = TableSpec("log", (("v", "STRING"),), "append")
-    table = made(tmp_path, pa.schema([("v", pa.string())]), spec)
+    table = made(folder, pa.schema([("v", pa.string())]), spec)
     names = [f"{n * 7 % 10}" for n in range(10)]
     for name in names:
         table.apply([{"v": name}])
@@ -215,22 +217,24 @@ def test_a_large_file_is_written_again_in_row_groups(tmp_path: Path, monkeypatch
     assert [row["k"] for row in table.stored(after.version)] == list(range(0, REWRITE_ROWS, 4))
 
 
-def test_a_broken_file_is_not_merged(tmp_path: Path) -> None:
-    table = made(tmp_path)
+def test_a_broken_file_is_not_merged(folder: LakePath) -> None:
+    table = made(folder)
     for first in range(FANOUT):
         table.apply(rows(range(first, first + 3)))
     name = next(iter(read_snapshot(table.path, FANOUT).files))
-    pq.write_table(pa.Table.from_pylist(rows(range(2)), SCHEMA), table.path / name)
-    files = sorted(table.path.rglob("*"))
+    other = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows(range(2)), SCHEMA), other)
+    overwrite(table.path / name, other.getvalue())
+    files = below(table.path)
     with pytest.raises(CorruptState, match="fails its checksum"):
         compacted(table)
-    assert sorted(table.path.rglob("*")) == files
+    assert below(table.path) == files
 
 
 def test_the_writer_looks_every_so_many_versions_and_goes_on_when_it_fails(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    folder: LakePath, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table = made(tmp_path)
+    table = made(folder)
     done = Counter[bool]()
     for first in range(EVERY):
         head = table.apply(rows(range(first, first + 1)))
@@ -241,7 +245,7 @@ def test_the_writer_looks_every_so_many_versions_and_goes_on_when_it_fails(
     for first in range(100, 100 + EVERY - 1):
         head = table.apply(rows(range(first, first + 1)))
     name = list(read_snapshot(table.path, head.version).files)[-1]
-    (table.path / name).write_bytes(b"not Parquet")
+    overwrite(table.path / name, b"not Parquet")
     with caplog.at_level(logging.WARNING, "strandline.store"):
         assert maintain_files(table.path, SPEC, head) is None
     assert "no compaction of 't' at version 32" in caplog.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import QueryBuilder
 
 from state_store import changelog
 from state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
@@ -14,14 +14,18 @@ from state_store.delta import reader
 from state_store.delta.ddl import schema_json
 from state_store.delta.schema import arrow_schema
 from state_store.digest import digest_of_table
+from state_store.kernel.local_files import LocalFiles
 from state_store.kernel.recent import RecentChanges
 from state_store.kernel.table import KernelTable
 from state_store.tablespec import TableSpec
+from tests.support.lakes import delta_rs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import duckdb
+
+    from state_store.paths import LakePath
 
 SPEC = TableSpec(
     "t",
@@ -39,9 +43,10 @@ Row = tuple[int | None, dict[str, int] | None, int]
 class Model:
     """A table beside the dictionary that it must equal."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: LakePath, copies: Path) -> None:
         self.connection = connection
-        self.table = KernelTable(connection, RecentChanges(), path, SPEC, "t")
+        self.copies = copies
+        self.table = KernelTable(connection, RecentChanges(), LocalFiles(copies), path, SPEC, "t")
         self.head = self.table.ensure(CommitRecord(epoch=0, vector={"log": TableVersion(0)}, writer="test"))
         self.rows: dict[Key, Row] = {}
 
@@ -67,7 +72,7 @@ class Model:
         assert str(digest_of_table(rows.to_batches())) == self.head.record.digest
         folded = changelog.fold(reader.read_changes(path))
         assert digest_of_table(folded.to_batches()) == digest_of_table(rows.to_batches())
-        by_delta_rs = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT count(*) AS n FROM t").read_all()
+        by_delta_rs = QueryBuilder().register("t", delta_rs(path)).execute("SELECT count(*) AS n FROM t").read_all()
         assert by_delta_rs["n"][0].as_py() == len(self.rows)
 
     def _expected(self) -> list[tuple[object, ...]]:

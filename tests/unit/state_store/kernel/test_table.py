@@ -15,8 +15,10 @@ from state_store.commits import CommitRecord, TableVersion
 from state_store.delta import reader
 from state_store.errors import CorruptState, NegativeWeight, VectorMismatch, VersionGone
 from state_store.kernel.kernel import Kernel
+from state_store.kernel.local_files import LocalFiles
 from state_store.kernel.recent import RecentChanges
 from state_store.kernel.table import KernelTable
+from state_store.paths import LakePath
 from state_store.tablespec import TableSpec
 from tests.unit.state_store.kernel.table_model import Key, Model, Row
 
@@ -30,9 +32,9 @@ def kernel() -> Iterator[Kernel]:
 
 
 @pytest.fixture
-def model(kernel: Kernel, tmp_path: Path) -> Iterator[Model]:
+def model(kernel: Kernel, folder: LakePath, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     with kernel.connection() as connection:
-        model = Model(connection, tmp_path / "t")
+        model = Model(connection, folder / "t", tmp_path_factory.mktemp("copies"))
         model.apply(
             {(1, "a"): (1, {"x": 1}, 1), (1, "b"): (2, None, 1), (None, "a"): (3, {}, 1), (2, None): (4, None, 1)}
         )
@@ -112,7 +114,8 @@ def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> No
     before = model.head.version
     model.apply({(1, "a"): (9, {"y": 1}, 2), (1, "b"): None})
     model.apply({(1, "a"): (10, None, 3), (6, "c"): (1, None, 1)})
-    afresh = KernelTable(model.connection, RecentChanges(), model.table.path, model.table.spec, "again")
+    files = LocalFiles(model.copies)
+    afresh = KernelTable(model.connection, RecentChanges(), files, model.table.path, model.table.spec, "again")
     listed = "k, v, tags, __state, __weight, _commit_version"
     for after in (None, before, before + 1):
         kept, read = (
@@ -124,9 +127,9 @@ def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> No
         afresh.changes(model.head.version + 1, model.head.version)
 
 
-def test_a_log_grows_and_gives_each_commit_back(kernel: Kernel, tmp_path: Path) -> None:
+def test_a_log_grows_and_gives_each_commit_back(kernel: Kernel, folder: LakePath, tmp_path: Path) -> None:
     with kernel.connection() as connection:
-        table = KernelTable(connection, RecentChanges(), tmp_path / "log", LOG, "log")
+        table = KernelTable(connection, RecentChanges(), LocalFiles(tmp_path), folder / "log", LOG, "log")
         table.ensure(CommitRecord(epoch=0))
         rows = "SELECT i::BIGINT AS id, 'n' || i AS note, to_timestamp(i) AS at FROM range({}, {}) t(i)"
         for epoch, (first, last) in enumerate([(0, 3), (3, 500_000), (500_000, 500_000), (500_000, 500_002)]):
@@ -156,7 +159,7 @@ _ROWS = st.one_of(
 def test_random_epochs_equal_the_dictionary(kernel: Kernel, epochs: list[dict[Key, Row | None]]) -> None:
     """Twenty epochs: compaction, which comes by itself, is among them."""
     with kernel.connection() as connection, TemporaryDirectory() as folder:
-        model = Model(connection, Path(folder) / "t")
+        model = Model(connection, Path(folder) / "t", Path(folder))
         for changes in epochs:
             model.apply(changes)
             # After a compaction the head is its commit.

@@ -8,10 +8,10 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from state_store.storage.base import Storage
-from state_store.storage.location import Location
+from state_store.location import Location
 from state_store.storage.open import open_storage
 from state_store.storage.options import StorageOptions
+from state_store.storage_verbs import Storage
 
 _ROOT = Path(__file__).parents[4]
 

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from state_store.errors import KeyRefused, ObjectMissing
-from state_store.storage.base import Storage
+from state_store.storage_verbs import Storage
 
 
 def _fill(storage: Storage, *keys: str) -> None:

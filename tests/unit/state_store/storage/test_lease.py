@@ -15,10 +15,10 @@ from threading import Event
 import pytest
 
 from state_store.errors import Action, CorruptState, LockLost, StorageUnavailable, WriterBusy
+from state_store.location import Location
 from state_store.storage.disk import DiskStorage
 from state_store.storage.lease import Lease, lease
 from state_store.storage.lease_record import LeaseRecord, read_lease
-from state_store.storage.location import Location
 from tests.unit.state_store.storage.places import Place
 
 _HOLD = """
@@ -81,7 +81,7 @@ def test_a_second_writer_is_told_who_holds_it(place: Place) -> None:
         begin = time.monotonic()
         with pytest.raises(WriterBusy) as error, lease(place.location("tickets.lock"), "me", 1.2):
             pytest.fail("two writers hold the lease")
-        assert f"'tickets.lock' is being written by process {child.pid} on {socket.gethostname()}" in str(error.value)
+        assert f"'tickets' is being written by process {child.pid} on {socket.gethostname()}" in str(error.value)
         assert time.monotonic() - begin < 1.2, "a living holder is noticed by its first renewal"
         assert error.value.action is Action.RETRY
         said, _ = child.communicate("go\n", timeout=10)

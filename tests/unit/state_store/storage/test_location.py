@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from state_store.errors import KeyRefused
+from state_store.location import Location
 from state_store.storage.disk import DiskStorage
-from state_store.storage.location import Location
 from tests.unit.state_store.storage.places import Place
 
 
@@ -35,7 +35,7 @@ def test_every_verb(place: Place) -> None:
     assert one.create(b"first")
     assert not one.create(b"second")
     two.replace(b"two")
-    assert (one.read(), one.read_range(1, 3), one.size(), one.exists()) == (b"first", b"irs", 5, True)
+    assert (one.read_bytes(), one.read_range(1, 3), one.size(), one.exists()) == (b"first", b"irs", 5, True)
     data, etag = one.read_with_etag()
     assert data == b"first"
     assert one.update(b"changed", etag)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from state_store.storage.base import Storage
+from state_store.storage_verbs import Storage
 from tests.unit.state_store.storage.places import Place
 
 _CREATE_AND_COUNT = """

@@ -10,11 +10,21 @@ was removed is not begun again by a late writer. An object store has only keys, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object as a listing shows it: its size in bytes, and its last change in milliseconds since the epoch."""
+
+    key: str
+    size: int
+    modified: int
 
 
 class Storage(ABC):
@@ -102,6 +112,10 @@ class Storage(ABC):
             after: list only keys greater than this one; it need not be there.
             recursive: the keys in the folders of the folder, too.
         """
+
+    @abstractmethod
+    def entries(self, folder: str) -> Iterator[Entry]:
+        """What `list` gives for a folder and all in it, with sizes and times: those of the storage's own clock."""
 
     @abstractmethod
     def folders(self, folder: str) -> Iterator[str]:

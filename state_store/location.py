@@ -1,6 +1,7 @@
 """A location: one name in a storage, as `pathlib.Path` is one name on a disk.
 
-It may name an object, a folder, or nothing yet. Two locations are equal when storage and key are.
+It may name an object, a folder, or nothing yet. Two locations are equal when storage and key are. What both can do has
+the same name in both, so that code over files is code over objects: see `state_store.paths`.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from state_store.storage.keys import checked_key, joined
+from state_store.keys import checked_key, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from state_store.storage.base import Storage
+    from state_store.storage_verbs import Entry, Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,12 @@ class Location:
         return self.key.rpartition("/")[2]
 
     @property
+    def stem(self) -> str:
+        """The name without its last suffix."""
+        head, dot, _ = self.name.rpartition(".")
+        return head if dot and head else self.name
+
+    @property
     def parent(self) -> Location:
         """The folder that it is in; the root is in itself."""
         return Location(self.storage, self.key.rpartition("/")[0])
@@ -58,7 +65,11 @@ class Location:
         """The path on this machine's disk, if that is where it lies."""
         return self.storage.local_path(self.key)
 
-    def read(self) -> bytes:
+    def with_name(self, name: str) -> Location:
+        """The location of that name in the same folder."""
+        return self.parent / name
+
+    def read_bytes(self) -> bytes:
         """The whole content."""
         return self.storage.get(self.key)
 
@@ -98,6 +109,10 @@ class Location:
         """The objects in this folder, in order; with `after` only those past that name, relative to the folder."""
         past = None if after is None else joined(self.key, after)
         return (Location(self.storage, key) for key in self.storage.list(self.key, past, recursive=recursive))
+
+    def entries(self) -> Iterator[tuple[Location, Entry]]:
+        """The objects in this folder and all in it, in order, with their sizes and times."""
+        return ((Location(self.storage, each.key), each) for each in self.storage.entries(self.key))
 
     def folders(self) -> Iterator[Location]:
         """The folders in this folder, in order."""

@@ -1,0 +1,93 @@
+"""Data files on this machine's disk, checked: what DuckDB reads.
+
+A file of a lake on a disk is read where it lies. One of an object store is copied, once: a data file never changes. The
+copies are bounded, and the ones not used for longest go first.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import xxhash
+
+from state_store.delta.data_files import content_of, verify
+
+if TYPE_CHECKING:
+    from state_store.paths import LakePath
+
+_MOST_BYTES: Final = 8 << 30
+"""All copies: the files of some ten views of ten million rows. What does not fit is fetched again."""
+_IN_USE_SECONDS: Final = 3600.0
+"""A copy that was asked for so recently stays, whatever it takes: the text that names it may still be running. Epochs
+run for seconds, the computation of a view over all history for minutes."""
+
+
+@dataclass
+class _Copy:
+    size: int
+    used: float
+
+
+class LocalFiles:
+    """The data files of any tables, for one process. Safe for several threads.
+
+    Args:
+        folder: for the copies; made with the first of them.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int = _MOST_BYTES, in_use_seconds: float = _IN_USE_SECONDS) -> None:
+        self._folder = folder
+        self._most = most_bytes
+        self._in_use = in_use_seconds
+        self._lock = Lock()
+        self._copies: OrderedDict[str, _Copy] = OrderedDict()
+
+    def path_of(self, table: LakePath, file: LakePath, stated: str | None) -> Path:
+        """Where the file can be read, once it is known to be as it was written.
+
+        Args:
+            stated: its checksum; without one it is only looked for.
+
+        Raises:
+            VersionGone: it is not there.
+            CorruptState: it is not as it was written.
+        """
+        if isinstance(file, Path):
+            verify(table, file, stated)
+            return file
+        name = f"{xxhash.xxh3_128_hexdigest(f'{file.url} {stated}'.encode())}.parquet"
+        copy = self._folder / name
+        if not self._known(name):
+            data = content_of(table, file, stated)
+            being_written = copy.with_suffix(f".{uuid4().hex}")
+            self._folder.mkdir(parents=True, exist_ok=True)
+            being_written.write_bytes(data)
+            os.replace(being_written, copy)
+            self._keep(name, len(data))
+        return copy
+
+    def _known(self, name: str) -> bool:
+        with self._lock:
+            found = self._copies.get(name)
+            if found is None:
+                return False
+            found.used = time.monotonic()
+            self._copies.move_to_end(name)
+            return True
+
+    def _keep(self, name: str, size: int) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self._copies[name] = _Copy(size, now)
+            total = sum(each.size for each in self._copies.values())
+            while total > self._most and now - next(iter(self._copies.values())).used > self._in_use:
+                oldest, gone = self._copies.popitem(last=False)
+                (self._folder / oldest).unlink(missing_ok=True)
+                total -= gone.size

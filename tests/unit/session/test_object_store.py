@@ -1,0 +1,215 @@
+"""A lake on an object store by the words that users type: all but taking in events, without a JVM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import Source
+from jobs.model.settings import Settings, StorageSettings, load_settings
+from jobs.operate.verify.verify import verify
+from jobs.run.orphans import sole_writer
+from jobs.run.pipeline import drain
+from jobs.serve.results import LiveRows, Rows
+from jobs.session.apply import apply
+from jobs.session.interpreter import Interpreter
+from jobs.session.status import status
+from state_store.delta import log
+from state_store.errors import LockLost, SettingsError, WriterBusy
+from state_store.layout import Lake
+from state_store.location import Location
+from state_store.storage.lease import Lease, lease
+from tests.support.lakes import below, overwrite, s3_environment, s3_folder
+from tests.support.s3_server import S3Server
+from tests.unit.operate.verify.lakes import DEFINITIONS, MadeLake, healthy
+
+_ROOT = Path(__file__).parents[3]
+
+
+def on_s3(server: S3Server) -> Settings:
+    """The settings of a lake of its own."""
+    options = server.options()
+    storage = StorageSettings(
+        endpoint=options.endpoint,
+        region=options.region,
+        access_key_id=options.access_key_id,
+        secret_access_key=options.secret_access_key,
+        allow_http=True,
+    )
+    return load_settings(lake=str(s3_folder(server)), storage=storage)
+
+
+@pytest.fixture
+def settings(s3_server: S3Server) -> Settings:
+    return on_s3(s3_server)
+
+
+@pytest.fixture(scope="module")
+def made(s3_server: S3Server) -> MadeLake:
+    """A lake as its pipeline leaves it; its tests change nothing."""
+    return healthy(on_s3(s3_server))
+
+
+def rows(settings: Settings, text: str) -> list[tuple[object, ...]]:
+    (found,) = Interpreter(settings).run(text)
+    assert isinstance(found, Rows)
+    return [tuple(row) for row in found.rows]
+
+
+def environment(server: S3Server, settings: Settings, **more: str) -> dict[str, str]:
+    return {**os.environ, **s3_environment(server, settings.lake), "PYTHONPATH": str(_ROOT), **more}
+
+
+def test_a_file_is_applied_and_applied_again(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "shop.sql"
+    file.write_text(DEFINITIONS)
+    assert {change.outcome for change in apply(file, settings).changes} == {"created"}
+    assert {change.outcome for change in apply(file, settings).changes} == {"unchanged"}
+    file.write_text(f"{DEFINITIONS} CREATE STREAM visits (page INT) WITH (KAFKA_TOPIC = 'other');")
+    before = below(settings.lake)
+    with pytest.raises(Exception, match="visits"):
+        apply(file, settings)
+    assert below(settings.lake) == before
+
+
+def test_inserted_rows_are_in_the_topic(settings: Settings) -> None:
+    list(Interpreter(settings).run(DEFINITIONS))
+    list(Interpreter(settings).run("INSERT INTO visits (page, seconds) VALUES ('a', 1.5), ('b', 2.5);"))
+    assert sorted(rows(settings, "SHOW TOPICS;")) == [("clicks", 2, 2), ("pages", 1, 0)]
+    lags = {row[1]: row[6] for row in status(settings).rows}
+    assert (lags["visits"], lags["totals"]) == (2, 0)
+    assert rows(settings, "SELECT * FROM totals;") == []
+
+
+def test_tables_are_pulled_pushed_and_described(made: MadeLake) -> None:
+    assert rows(made.settings, "SELECT owner, n FROM owned;") == [("Ann", 5)]
+    assert rows(made.settings, "SELECT n FROM totals WHERE page = 'a';") == [(3,)]
+    (live,) = Interpreter(made.settings).run("SELECT page, n FROM totals EMIT CHANGES LIMIT 3;")
+    assert isinstance(live, LiveRows)
+    assert sorted(str(row) for row in live.rows) == ["('a', 3)", "('b', 2)", "('d', 1)"]
+    (described,) = Interpreter(made.settings).run("DESCRIBE totals EXTENDED;")
+    assert f"{made.lake.root}/tables/totals" in str(described)
+
+
+def test_a_healthy_lake_is_verified_and_a_damaged_object_is_named(made: MadeLake) -> None:
+    assert [check for check in verify(made.settings, deep=True) if check.ok is not True] == []
+    file = log.commit_file(made.lake.table("totals"), 1)
+    whole = file.read_bytes()
+    overwrite(file, whole.replace(b"WRITE", b"WRITF", 1))
+    try:
+        failed = {check.table: check.where for check in verify(made.settings) if check.ok is False}
+    finally:
+        overwrite(file, whole)
+    assert failed["totals"] == str(file)
+
+
+_SHORT_LEASE = """
+from functools import partial
+from jobs.catalog import lock
+from jobs.cli.main import main
+from jobs.run import orphans
+
+lock.lease = orphans.lease = partial(lock.lease, seconds=2.0)
+main()
+"""
+
+
+def test_a_drop_that_is_killed_is_ended_by_the_next_change(s3_server: S3Server) -> None:
+    settings = on_s3(s3_server)
+    made = healthy(settings)
+    command = [sys.executable, "-c", _SHORT_LEASE, "sql", "-e", "DROP TABLE spread;"]
+    stop = environment(s3_server, settings, STRANDLINE_FAILPOINT="inside-removal:3")
+    ended = subprocess.run(command, env=stop, cwd=_ROOT, check=False, timeout=120)
+    assert ended.returncode == -signal.SIGKILL
+    catalog = Catalog(made.lake)
+    assert catalog.find("spread") is None
+    assert any(name.startswith("tables/spread") for name in below(made.lake.root))
+    # The lease of the one that was killed is waited for.
+    assert catalog.finish_drops() == ("spread",)
+    assert not any("spread" in name for name in below(made.lake.root) if name.startswith(("tables", "catalog")))
+    assert rows(settings, "SELECT owner FROM owned;") == [("Ann",)]
+
+
+def test_changes_of_the_catalog_wait_for_one_another(settings: Settings) -> None:
+    lake = Lake(settings.lake)
+    assert isinstance(lake.catalog, Location)
+    began, done = threading.Event(), threading.Event()
+
+    def change() -> None:
+        began.set()
+        list(Interpreter(settings).run("CREATE STREAM s (id INT) WITH (KAFKA_TOPIC = 's');"))
+        done.set()
+
+    with lease(lake.catalog / "catalog.lease", "another change", 2.0):
+        other = threading.Thread(target=change)
+        other.start()
+        began.wait()
+        assert not done.wait(1.0)
+    other.join()
+    assert Catalog(lake).names() == ("s",)
+
+
+def test_a_change_that_stood_still_for_too_long_writes_nothing(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another has taken the lease meanwhile, and may have changed what this one looked at."""
+    monkeypatch.setattr("jobs.catalog.lock.lease", partial(lease, seconds=0.5))
+    monkeypatch.setattr(Lease, "keep", lambda self: None)  # nothing renews it, as in a process that is stopped
+    catalog = Catalog(Lake(settings.lake))
+    reload = Catalog.reload
+
+    def stand_still(self: Catalog) -> None:
+        reload(self)
+        time.sleep(0.6)
+
+    monkeypatch.setattr(Catalog, "reload", stand_still)
+    with pytest.raises(LockLost, match="'catalog' is no longer held"):
+        catalog.add(Source("s", "stream", (), "s", "KAFKA", "JSON", "p", "…"))
+    assert [name for name in below(settings.lake) if name.endswith(".json")] == []
+
+
+def test_a_pipeline_has_one_writer(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.run.orphans.lease", partial(lease, seconds=1.0))
+    lake = Lake(settings.lake)
+    with sole_writer(lake, "shop", "run shop.sql") as held:
+        assert isinstance(held, Lease)
+        held.check()
+        with pytest.raises(WriterBusy, match="'shop' is being written by process"), sole_writer(lake, "shop", "other"):
+            pass
+
+
+def test_views_are_refreshed_by_the_kernel_and_events_wait(s3_server: S3Server) -> None:
+    """What is in the event log already needs no JVM; what is in the topic alone needs one, and none is started."""
+    settings = on_s3(s3_server)
+    made = MadeLake(settings)
+    made.visits([(0, "a", 1.0), (1, "a", 2.0), (1, "e", 2.0)], {0: 1, 1: 2})
+    made.pages([("a", "Ann"), ("e", "Eve")], 2)
+    report = drain(settings, "shop")
+    assert {each.name: each.inserted for each in report.tables}["totals"] == 2
+    assert sorted(rows(settings, "SELECT owner, n FROM owned;")) == [("Ann", 2), ("Eve", 1)]
+    assert [check for check in verify(settings, deep=True) if check.ok is not True] == []
+    list(Interpreter(settings).run("INSERT INTO visits (page, seconds) VALUES ('a', 1.5);"))
+    with pytest.raises(SettingsError, match="taking in new events is not possible"):
+        drain(settings, "shop")
+    assert rows(settings, "SELECT n FROM totals WHERE page = 'a';") == [(2,)]
+    script = "from jobs.cli.main import main; main()"
+    run = subprocess.run(
+        [sys.executable, "-c", script, "run", "shop"],
+        env=environment(s3_server, settings, JAVA_HOME="/nowhere"),
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode == 2
+    assert "taking in new events is not possible" in run.stdout + run.stderr

@@ -1,0 +1,66 @@
+"""Data files for DuckDB: checked on both kinds of storage, copied from an object store once, and not for ever."""
+
+from __future__ import annotations
+
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from state_store.errors import CorruptState, VersionGone
+from state_store.kernel.local_files import LocalFiles
+from state_store.paths import LakePath
+from tests.support.lakes import overwrite, s3_folder
+from tests.support.s3_server import S3Server
+
+
+@pytest.fixture
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("copies")
+
+
+def put(table: LakePath, name: str, data: bytes) -> tuple[LakePath, str]:
+    """A data file, and its checksum."""
+    if isinstance(table, Path):
+        table.mkdir(exist_ok=True)
+    overwrite(table / name, data)
+    return table / name, f"{zlib.crc32(data):08x}"
+
+
+def test_a_file_is_checked_before_it_is_read(folder: LakePath, copies: Path) -> None:
+    table, files = folder / "t", LocalFiles(copies)
+    file, stated = put(table, "a.parquet", b"rows")
+    assert files.path_of(table, file, stated).read_bytes() == b"rows"
+    assert files.path_of(table, file, None).read_bytes() == b"rows"
+    with pytest.raises(CorruptState, match="'t' fails its checksum"):
+        LocalFiles(copies).path_of(table, file, "00000000")
+    with pytest.raises(VersionGone, match="'t'"):
+        files.path_of(table, table / "b.parquet", stated)
+
+
+def test_a_file_of_a_disk_is_read_where_it_lies(tmp_path: Path, copies: Path) -> None:
+    file, stated = put(tmp_path / "t", "a.parquet", b"rows")
+    assert LocalFiles(copies).path_of(tmp_path / "t", file, stated) == file
+    assert list(copies.iterdir()) == []
+
+
+def test_an_object_is_copied_once_for_all_threads(s3_server: S3Server, copies: Path) -> None:
+    table, files = s3_folder(s3_server) / "t", LocalFiles(copies)
+    made = [put(table, f"{n}.parquet", b"%d" % n) for n in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda each: files.path_of(table, *each).read_bytes(), made * 5))
+    assert found == [b"0", b"1", b"2", b"3"] * 5
+    assert len(list(copies.iterdir())) == 4
+    table.storage.delete(made[0][0].key)  # type: ignore[union-attr]
+    assert files.path_of(table, *made[0]).read_bytes() == b"0"
+
+
+def test_copies_that_nobody_uses_make_room(s3_server: S3Server, copies: Path) -> None:
+    table = s3_folder(s3_server) / "t"
+    made = [put(table, f"{n}.parquet", bytes(100)) for n in range(5)]
+    for in_use, kept in ((0.0, 2), (60.0, 5)):
+        files = LocalFiles(copies, most_bytes=250, in_use_seconds=in_use)
+        for each in made:
+            assert files.path_of(table, *each).exists()
+        assert len(list(copies.iterdir())) == kept
