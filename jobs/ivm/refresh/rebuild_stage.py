@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input, next_record
+from jobs.ivm.refresh.late import with_late_rows
 from jobs.ivm.refresh.on_spark import SparkRuntime, table_of
 from jobs.ivm.refresh.refresh import refresh_stage
 from jobs.ivm.refresh.runtime import maintain
@@ -52,9 +53,11 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
         return refresh_stage(context, heads, stage, owner)
     epoch = _epoch(context, heads, stage, owner, head)
     text = maintenance(stage, SparkRuntime.dialect, None)
-    committed = maintain(SparkRuntime(context, epoch), stage, text, epoch.record, anew=True)
+    runtime = SparkRuntime(context, epoch)
+    record = with_late_rows(runtime, stage, epoch.record, epoch.moved)
+    committed = maintain(runtime, stage, text, record, anew=True)
     if committed is None:
-        committed = table_of(context, stage).advance(epoch.record, after=head)
+        committed = table_of(context, stage).advance(record, after=head)
     heads.moved(stage.table, committed)
     return replace(epoch.done("rebuild", epoch.record.reason, committed), seconds=time.monotonic() - began)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_input, planned, spans_of
 from jobs.ivm.refresh.faults import typed_fault
+from jobs.ivm.refresh.late import with_late_rows
 from jobs.ivm.refresh.on_spark import SparkRuntime, table_of
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
@@ -98,15 +99,15 @@ def _ensured(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> H
 
 
 def _run(context: RunContext, heads: Heads, epoch: Epoch) -> StageResult:
-    """Compute the epoch and commit it; no commit when no row changes and the vector is not far behind."""
-    record, stage = epoch.record, epoch.stage
+    """Compute the epoch and commit it; no commit when no row changes or is late, and the vector is not far behind."""
+    stage = epoch.stage
     for span in epoch.spans:
         flush_log(context.lake.table(span.relation.name))
-    committed = _committed(context, epoch)
+    record, committed = _committed(context, epoch)
     mode: Mode = "full" if record.mode == "full" else "delta"
     if committed is not None:
         failpoint("after-refresh-commit")
-    elif not epoch.first and epoch.lag <= _MAX_LAG:
+    elif not epoch.first and epoch.lag <= _MAX_LAG and record.late == epoch.head.record.late:
         return epoch.done("none", f"{record.reason}: no row changes", None)
     else:
         record = replace(record, mode="advance", reason=f"{record.reason}: no row changes, only the vector moves")
@@ -115,10 +116,13 @@ def _run(context: RunContext, heads: Heads, epoch: Epoch) -> StageResult:
     return epoch.done(mode, record.reason, committed)
 
 
-def _committed(context: RunContext, epoch: Epoch) -> Head | None:
+def _committed(context: RunContext, epoch: Epoch) -> tuple[CommitRecord, Head | None]:
+    """The record with what the rows say, and the commit, if there was one to make."""
     text = maintenance(epoch.stage, SparkRuntime.dialect, epoch.moved)
     try:
-        return maintain(SparkRuntime(context, epoch), epoch.stage, text, epoch.record, anew=epoch.anew)
+        runtime = SparkRuntime(context, epoch)
+        record = with_late_rows(runtime, epoch.stage, epoch.record, epoch.moved)
+        return record, maintain(runtime, epoch.stage, text, record, anew=epoch.anew)
     except Exception as error:
         typed = typed_fault(epoch, str(error))
         if typed is None:
