@@ -13,6 +13,7 @@ from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SourceError
 from jobs.serve.results import Rows
 from state_store.delta import reader
+from state_store.errors import CorruptState
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Log) -> Ite
             return
         case View():
             behind = _versions_behind(definition.name, definition.inputs, lake)
-            late = late_in(lake, plan(definition, catalog).stages)
+            late = _late(definition, catalog, lake)
             yield _row(definition, definition.name, "view", lake, behind, late)
         case Source(kind="table"):
             event_log = tables.event_log(definition)
@@ -78,6 +79,14 @@ def _row(
     if head is None:
         return (definition.pipeline, table, role, None, None, None, *lag, late)
     return (definition.pipeline, table, role, head.version, head.record.epoch, head.record.rows, *lag, late)
+
+
+def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
+    try:
+        stages = plan(view, catalog).stages
+    except CorruptState:
+        return None  # the definition of something that the view reads is broken, and has a row of its own
+    return late_in(lake, stages)
 
 
 def _events_behind(source: Source, table: str, lake: Lake, log: Log) -> tuple[int | None, str]:
