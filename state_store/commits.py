@@ -22,7 +22,7 @@ REBUILD: Final = "rebuild"
 
 _MARK: Final = "strandline"
 
-_OPTIONAL: Final = ("late",)
+_OPTIONAL: Final = ("late", "leader_epochs")
 """The fields that came to format 2 later: written only where they say something, so that a reader from before them
 still reads every other table."""
 
@@ -57,6 +57,8 @@ class CommitRecord:
         offsets: {topic: {partition: next offset}} the rows reflect, after this commit (event logs only).
         stream_times: {topic: {partition: microseconds}}: the largest event time seen, per partition (event logs only).
         topics: {topic: id of the topic the offsets are of}, where the id is known (event logs only).
+        leader_epochs: {topic: {partition: [offset, term]}}: the last record read of each partition, and the term of the
+            leader that took it in, where that is known (event logs only).
         fingerprint: hash of the definition that produced the rows.
         writer: the process that wrote it: `pipeline/incarnation`.
         mode: the way it was made: `create`, `ingest`, `delta`, `full`, `advance`, `rebuild`.
@@ -75,6 +77,7 @@ class CommitRecord:
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     stream_times: dict[str, dict[str, int]] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
+    leader_epochs: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     fingerprint: str = ""
     writer: str = ""
     mode: str = "create"
