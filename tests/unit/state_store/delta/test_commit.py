@@ -22,21 +22,8 @@ from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_rows
 from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, CorruptState
-from state_store.tablespec import TableSpec
-from tests.support.arrow_table import ArrowTable, Row
-
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])
-SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
-
-
-def made(folder: Path) -> ArrowTable:
-    table = ArrowTable(folder / "t", SCHEMA, SPEC)
-    table.create(CommitRecord(epoch=0))
-    return table
-
-
-def rows(keys: range, v: str = "x") -> list[Row]:
-    return [{"k": k, "v": v, "__state": {"__n": k}} for k in keys]
+from tests.support.arrow_table import ArrowTable
+from tests.support.keyed_table import SCHEMA, made, rows
 
 
 def visible(found: Any) -> Counter[tuple[Any, ...]]:

@@ -19,7 +19,7 @@ import pytest
 from deltalake import DeltaTable
 from pyroaring import BitMap64
 
-from state_store.commits import CommitRecord, Head, TableVersion
+from state_store.commits import Head
 from state_store.delta import compaction, log, reader
 from state_store.delta.commit import Rows, commit
 from state_store.delta.compaction import compact
@@ -29,26 +29,8 @@ from state_store.delta.snapshot import Snapshot, read_snapshot
 from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, CorruptState
 from state_store.tablespec import TableSpec
-from tests.support.arrow_table import ArrowTable, Row
-
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])
-SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
-
-
-def made(folder: Path, schema: pa.Schema = SCHEMA, spec: TableSpec = SPEC) -> ArrowTable:
-    table = ArrowTable(folder / spec.name, schema, spec)
-    table.create(CommitRecord(epoch=0, vector={"log": TableVersion(3, "a table", "a commit")}))
-    return table
-
-
-def rows(keys: range, v: str = "x") -> list[Row]:
-    return [{"k": k, "v": v, "__state": {"__n": k}} for k in keys]
-
-
-def head_of(table: ArrowTable) -> Head:
-    head = reader.head(table.path)
-    assert head is not None
-    return head
+from tests.support.arrow_table import ArrowTable
+from tests.support.keyed_table import SCHEMA, SPEC, head_of, made, rows
 
 
 def compacted(table: ArrowTable) -> Head:
@@ -255,7 +237,7 @@ import sys
 from pathlib import Path
 from state_store.delta import reader
 from state_store.delta.file_upkeep import maintain_files
-from tests.unit.state_store.delta.test_compaction import SPEC
+from tests.support.keyed_table import SPEC
 path = Path(sys.argv[1])
 maintain_files(path, SPEC, reader.head(path))
 """

@@ -22,8 +22,8 @@ from state_store.delta.file_upkeep import EVERY
 from state_store.delta.log_upkeep import make_checkpoint
 from state_store.delta.snapshot import read_snapshot
 from tests.support.arrow_table import ArrowTable
+from tests.support.keyed_table import head_of, made, rows
 from tests.support.long_life import LongLife
-from tests.unit.state_store.delta.test_compaction import head_of, made, rows
 
 
 def test_six_hundred_commits_leave_a_few_files(tmp_path: Path) -> None:
