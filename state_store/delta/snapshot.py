@@ -14,7 +14,7 @@ from state_store.delta import log
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from state_store.delta.entry import Action
@@ -58,9 +58,26 @@ def read_snapshot(path: Path, version: int) -> Snapshot:
         CorruptState: a commit since the last checkpoint is broken.
     """
     first, state = _from_checkpoint(path, version)
+    return _after(path, version, state, (log.read_actions(path, number) for number in range(first + 1, version + 1)))
+
+
+def moved_on(path: Path, before: Snapshot, commits: Sequence[Sequence[Action]]) -> Snapshot:
+    """The table after some more commits.
+
+    Args:
+        commits: the actions of each version after `before`.
+
+    Raises:
+        CorruptState: one of the commits is broken.
+    """
+    state = _State(before.metadata, before.protocol, dict(before.files), dict(before.transactions))
+    return _after(path, before.version + len(commits), state, commits)
+
+
+def _after(path: Path, version: int, state: _State, commits: Iterable[Sequence[Action]]) -> Snapshot:
     try:
-        for number in range(first + 1, version + 1):
-            state.take(log.read_actions(path, number))
+        for actions in commits:
+            state.take(actions)
     except (KeyError, TypeError, AttributeError) as error:
         raise CorruptState(f"a commit of '{path.name}' does not read back", where=str(path)) from error
     if "id" not in state.metadata:
