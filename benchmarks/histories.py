@@ -128,7 +128,7 @@ def refresh(spark: SparkSession, history: History, level: list[Maintained]) -> f
         StrandlineError: one of them failed.
     """
     began = time.monotonic()
-    outcome = refresh_all(RunContext(spark, history.lake, f"{PIPELINE}/1"), [level], frozenset())
+    outcome = refresh_all(RunContext(lambda: spark, history.lake, f"{PIPELINE}/1"), [level], frozenset())
     for failure in outcome.failures.values():
         raise failure
     return time.monotonic() - began

@@ -18,6 +18,8 @@ Dialect = Literal["spark", "duckdb"]
 
 NEGATIVE_WEIGHT = "strandline: negative weight"
 """The message with which a rule's SQL fails when a row is retracted that is not there; `refresh` looks for it."""
+DIVISION_BY_ZERO = "[DIVIDE_BY_ZERO] Division by zero"
+"""The message with which a division fails where the engine itself would not."""
 
 
 def filtered(aggregate: str, *conditions: str | None) -> str:

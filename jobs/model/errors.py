@@ -205,6 +205,13 @@ class RowFailed(PipelineError):
     code = "pipeline.row_failed"
 
 
+class EngineRefused(PipelineError):
+    """The engine cannot run a rule at all: it lacks a function, or the memory. Stop: nothing is stored; let the other
+    engine run it."""
+
+    code = "pipeline.engine_refused"
+
+
 class FunctionFailed(PipelineError):
     """The Python of a function raised, or gave a value not of its type. Stop: the view is at its last commit."""
 

@@ -31,5 +31,10 @@ class Relation:
     hidden: tuple[tuple[str, SqlType], ...] = ()
     identity: tuple[str, ...] = ("_partition", "_offset")
 
+    @property
+    def told_apart_by(self) -> tuple[str, ...]:
+        """The columns that tell one row from another; a keyed relation without any has one row at most."""
+        return self.key if self.storage == "keyed" else self.identity
+
     def type_of(self, column: str) -> SqlType:
         return dict((*self.columns, *self.hidden))[column]

@@ -18,6 +18,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from jobs.model.engines import EngineChoice
 from state_store.errors import SettingsError
 from state_store.storage.open import disk_folder
 from state_store.storage.options import StorageOptions
@@ -105,6 +106,11 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="STRANDLINE_", env_nested_delimiter="__", frozen=True, extra="ignore")
 
     lake: Path = Path("lake")
+    engine: EngineChoice = "auto"
+    kernel: Literal["tasks", "driver"] = "tasks"
+    # What does not fit goes to a temporary folder: less memory is slower, not less.
+    kernel_memory_mb: int = Field(default=2048, ge=128)
+    kernel_threads: int | None = Field(default=None, ge=1, description="default: the machine's cores")
     kafka: KafkaSettings = KafkaSettings()
     registry: RegistrySettings = RegistrySettings()
     storage: StorageSettings = StorageSettings()

@@ -13,8 +13,9 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport
-from jobs.run.orphans import noted_jvm, sole_writer
+from jobs.run.orphans import sole_writer
 from jobs.run.schedule import stages_of
+from jobs.run.session import Session
 from state_store.errors import StoreError
 from state_store.layout import Lake
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from jobs.model.settings import Settings
     from jobs.run.stream import PipelineStream
+    from state_store.kernel.kernel import Kernel
 
 
 def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> RunReport:
@@ -58,7 +60,10 @@ def follow(settings: Settings, name: str, stop: Event) -> RunReport:
 
 @contextmanager
 def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterator[tuple[PipelineStream, float]]:
-    """The pipeline in a session, and the moment of its start (monotonic seconds), under its lock. Raises as `drain`."""
+    """The pipeline and its engines under its lock, and the moment of its start (monotonic seconds).
+
+    Raises: as `drain`.
+    """
     began = time.monotonic()
     lake = Lake(settings.lake)
     _loaded(name, lake)  # no lock is made for a pipeline that is not there
@@ -70,16 +75,14 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
         from jobs.run.schedule import maintained
 
         levels = maintained(definitions, catalog)
-        with _session(settings, spark) as session, noted_jvm(session, lock):
+        with Session(settings.spark, lock, spark) as session, _kernel(settings) as kernel:
             from jobs.functions.python.register import Library
-            from jobs.ingest import source
             from jobs.ivm.refresh.context import RunContext
             from jobs.run.stream import PipelineStream
 
-            source.register(session)
             functions = Library(catalog.functions.values(), settings.functions.modules)
-            context = RunContext(session, lake, writer, functions)
-            yield PipelineStream(context, settings, name, definitions, levels, lock), began
+            context = RunContext(session, lake, writer, functions, kernel, settings.engine)
+            yield PipelineStream(session, context, settings, name, definitions, levels, lock), began
 
 
 def _loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
@@ -95,14 +98,15 @@ def _loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
 
 
 @contextmanager
-def _session(settings: Settings, spark: SparkSession | None) -> Iterator[SparkSession]:
-    if spark is not None:
-        yield spark
+def _kernel(settings: Settings) -> Iterator[Kernel | None]:
+    """The kernel of this process; None when Spark computes everything."""
+    if settings.engine == "spark":
+        yield None
         return
-    from jobs.run.spark import spark_session
+    from state_store.kernel.kernel import Kernel
 
-    with spark_session(settings.spark) as session:
-        yield session
+    with Kernel(f"{settings.kernel_memory_mb}MB", settings.kernel_threads or os.cpu_count() or 2) as kernel:
+        yield kernel
 
 
 @contextmanager

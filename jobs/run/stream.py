@@ -14,14 +14,17 @@ import logging
 import shutil
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from jobs.ingest import event_logs, source
 from jobs.ingest.identity import current_ids
 from jobs.ingest.logs.open import open_log
+from jobs.ingest.offsets import start_offsets
 from jobs.model import tables
 from jobs.model.definitions import Definition, Source
+from jobs.run.refresh_tasks import RefreshTasks
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import Maintained, read_from_outside
 from jobs.run.tallies import Tallies
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from jobs.ivm.refresh.context import RunContext
     from jobs.model.settings import Settings
+    from jobs.run.session import Session
     from state_store.errors import StrandlineError
     from state_store.layout import Lake
     from state_store.lock import WriterLock
@@ -47,6 +51,7 @@ log = logging.getLogger("strandline")
 class PipelineStream:
     """A pipeline at work in one Spark session. Not safe for two threads; one writer process per pipeline."""
 
+    session: Session
     context: RunContext
     settings: Settings
     pipeline: str
@@ -72,7 +77,7 @@ class PipelineStream:
     def drain(self) -> None:
         """Take in what the topics hold now and refresh every view."""
         self.refresh()
-        if self.sources:
+        if self._behind():
             query = self._start(available_now=True)
             query.awaitTermination()
 
@@ -100,12 +105,18 @@ class PipelineStream:
         """One refresh of all views from their recorded vectors to the present heads. Raises LockLost."""
         self.lock.check()
         stopped = frozenset(self.failures)
-        done = refresh_all(self.context, self.levels, stopped)
+        # Without a session the kernel of this process is faster than a JVM starts.
+        in_tasks = self.settings.engine != "spark" and self.settings.kernel == "tasks" and self.session.started
+        done = self._tasks.refresh(stopped) if in_tasks else refresh_all(self.context, self.levels, stopped)
         for result in done.stages:
             self.tallies.add(result.table, result.inserted, result.deleted, result.seconds)
         for view, error in done.failures.items():
             log.error("view '%s' stopped: %s", view, error)
             self.failures[view] = error
+
+    @cached_property
+    def _tasks(self) -> RefreshTasks:
+        return RefreshTasks(self.session(), self.context, self.settings, self.levels)
 
     def _micro_batch(self, rows: DataFrame, _batch_id: int) -> None:
         with self._one_at_a_time:
@@ -134,13 +145,27 @@ class PipelineStream:
         checkpoint = self.lake.checkpoint(self.pipeline)
         shutil.rmtree(checkpoint, ignore_errors=True)
         self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
-        start = {s.name: event_logs.committed_offsets(s, self.lake) for s in self.sources}
-        frame = source.read_stream(self.context.spark, self.settings, self.lake, self.sources, start, self.topic_ids)
+        start = self._committed()
+        frame = source.read_stream(self.session(), self.settings, self.lake, self.sources, start, self.topic_ids)
         query = frame.writeStream.queryName(self.pipeline).foreachBatch(self._micro_batch)
         query = query.option("checkpointLocation", str(checkpoint))
         if available_now:
             return query.trigger(availableNow=True).start()
         return query.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
+
+    def _committed(self) -> dict[str, dict[str, int]]:
+        return {source.name: event_logs.committed_offsets(source, self.lake) for source in self.sources}
+
+    def _behind(self) -> bool:
+        """True if a topic holds records that are not in the lake. Raises what `_start` would of the topics."""
+        log = open_log(self.settings, self.lake)
+        current_ids(self.sources, self.lake, log)
+        start = start_offsets(self.sources, self._committed(), log)
+        return any(
+            offset < log.end_offsets(topic)[int(partition)]
+            for topic, partitions in start.items()
+            for partition, offset in partitions.items()
+        )
 
     def _foreign_heads(self) -> dict[str, int]:
         own = {name for source in self.sources for name in tables.own_tables(source)}

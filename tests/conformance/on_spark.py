@@ -117,7 +117,9 @@ class _Chunk:
                 if epoch < len(run.batches):
                     for log, rows in run.inputs.rows(run.batches[epoch]).items():
                         self._append(log, rows)
-            failures = refresh_all(RunContext(self._spark, self._lake, _WRITER), levels, frozenset(stopped)).failures
+            failures = refresh_all(
+                RunContext(lambda: self._spark, self._lake, _WRITER), levels, frozenset(stopped)
+            ).failures
             stopped |= set(failures)
             for place, run in runs.items():
                 self._look(place, run, epoch, failures)

@@ -1,4 +1,4 @@
-"""A keyed table that holds four rows."""
+"""A keyed table that holds four rows, and a bench for refreshes by each engine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobs.ivm.refresh.context import RunContext
+from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
+from tests.spark.refresh_bench import Bench
 from tests.spark.table_model import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 
@@ -18,3 +23,13 @@ def model(spark: SparkSession, lake: Lake) -> Model:
     model = Model(spark, lake)
     model.apply({(1, "a"): (1, {"x": 1}, 1), (1, "b"): (2, None, 1), (None, "a"): (3, {}, 1), (2, None): (4, None, 1)})
     return model
+
+
+@pytest.fixture(params=["kernel", "spark"])
+def bench(request: pytest.FixtureRequest, lake: Lake) -> Iterator[Bench]:
+    if request.param == "spark":
+        spark = request.getfixturevalue("spark")
+        yield Bench(RunContext(lambda: spark, lake, "tests/1"))
+        return
+    with Kernel("1GB", 2) as kernel:
+        yield Bench(RunContext(None, lake, "tests/1", kernel=kernel))

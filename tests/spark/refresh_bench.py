@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -21,13 +21,12 @@ from jobs.model.stage_columns import spec_of_input, visible_columns
 from jobs.model.view_options import ErrorPolicy
 from state_store.commits import CommitRecord
 from state_store.delta import reader
-from state_store.layout import Lake
-from state_store.spark.table import Table
+from state_store.delta.commit import Rows
+from state_store.delta.staging import stage_rows
+from state_store.delta.stored_table import StoredTable
+from state_store.digest import Digest, digest_of_table
 from tests.support.aggregate_cases import BEGIN
 from tests.support.rule_harness import append_log, multiset, output
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 EVENTS = append_log([("id", t.INT), ("k", t.VARCHAR), ("v", t.BIGINT), ("_tombstone", t.BOOLEAN)], "t__log")
 VISIBLE = (output("id", "id", t.INT), output("k", "k", t.VARCHAR), output("v", "v", t.BIGINT))
@@ -38,22 +37,23 @@ TABLE = Relation("t", tuple((column.name, column.type) for column in VISIBLE), "
 class Bench:
     """A lake with event logs that a test appends to, and the stages over them."""
 
-    def __init__(self, spark: SparkSession, lake: Lake) -> None:
-        self.spark = spark
-        self.lake = lake
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
+        self.lake = context.lake
         self.offset = 0
 
     def append(self, log: Relation, rows: Iterable[Mapping[str, Any]]) -> None:
         """One commit of events to an event log; the order columns are filled in where they are missing."""
-        table = Table(self.spark, self.lake.table(log.name), spec_of_input(log))
+        table = StoredTable(self.lake.table(log.name), spec_of_input(log))
         head = table.ensure(CommitRecord(epoch=0))
         values = []
         for row in rows:
             self.offset += 1
-            event = {"_partition": 0, "_offset": self.offset, "_stream_time": BEGIN, **row}
-            values.append(tuple(event.get(name) for name, _ in log.columns))
-        frame = self.spark.createDataFrame(values, table.spec.ddl)
-        table.append(frame, CommitRecord(epoch=head.record.epoch + 1, mode="ingest"))
+            values.append({"_partition": 0, "_offset": self.offset, "_stream_time": BEGIN, **row})
+        given = pa.Table.from_pylist(values, pa.schema([(name, sql_type.arrow()) for name, sql_type in log.columns]))
+        digest = Digest.parse(head.record.digest) + digest_of_table(given.to_batches())
+        record = CommitRecord(epoch=head.record.epoch + 1, mode="ingest", inserted=len(values), digest=str(digest))
+        table.commit(head, record, Rows(stage_rows(given, table.path, record.epoch, table.spec.indexed)))
 
     def refresh(self, stage: Stage, **options: Any) -> StageResult:
         owner = Owner(options.pop("fingerprint", "f1"), options.pop("vector_prefix", None))
@@ -63,10 +63,6 @@ class Bench:
         """A refresh under the view's ERRORS policy."""
         heads = Heads(self.lake)
         return refresh_decided(self.context, heads, decide(stage, policy, letters, heads), Owner("f1"))
-
-    @property
-    def context(self) -> RunContext:
-        return RunContext(self.spark, self.lake, "tests/1")
 
     def versions(self, name: str) -> int:
         head = reader.head(self.lake.table(name))

@@ -19,9 +19,7 @@ from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta
 from tests.support.rule_harness import Output, call, core, mapped, output
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from state_store.layout import Lake
+    pass
 
 RATIO = Output("q", infer(parse_expression("CAST(k AS BIGINT) / v"), Scope(TABLE, ("t",))).expression, t.BIGINT)
 
@@ -40,8 +38,7 @@ def stage() -> AggregateStage:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, lake: Lake) -> Bench:
-    bench = Bench(spark, lake)
+def bench(bench: Bench) -> Bench:
     bench.append(EVENTS, [event(1, "10", 2), event(2, "x", 1), event(3, "5", 0)])
     bench.refresh(KEYED)
     return bench

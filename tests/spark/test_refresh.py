@@ -22,22 +22,16 @@ from jobs.model.stage import AggregateStage, Core, Input, MapStage, Output
 from jobs.model.stage_columns import spec_of_input
 from state_store.commits import CommitRecord, TableVersion
 from state_store.delta import reader
+from state_store.delta.stored_table import StoredTable
 from state_store.errors import NegativeWeight
-from state_store.layout import Lake
-from state_store.spark.table import Table
 from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 from tests.support.aggregate_cases import BEGIN, CALLS, LOG, grouped
 from tests.support.rule_harness import call, core, mapped, output, parse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 BY_K = Relation("by_k", (("k", t.VARCHAR), ("top", t.BIGINT)), "keyed", ("k",))
-
-
-@pytest.fixture
-def bench(spark: SparkSession, lake: Lake) -> Bench:
-    return Bench(spark, lake)
 
 
 def events(chance: random.Random, count: int) -> list[dict[str, Any]]:
@@ -153,9 +147,9 @@ def test_queries_that_feed_one_stream_keep_a_vector_entry_each(bench: Bench) -> 
     positive, negative = (mapped(LOG, f"v {sign} 0", outputs, table="both") for sign in "><")
     bench.append(LOG, [{"v": 1}, {"v": -1}])
     path = bench.lake.table("both")
-    Table(
-        bench.spark, path, spec_of_input(Relation("both", tuple((o.name, o.type) for o in outputs), "append"))
-    ).ensure(CommitRecord(epoch=0, fingerprint="stream", offsets={"topic": {"0": 5}}))
+    StoredTable(path, spec_of_input(Relation("both", tuple((o.name, o.type) for o in outputs), "append"))).ensure(
+        CommitRecord(epoch=0, fingerprint="stream", offsets={"topic": {"0": 5}})
+    )
     for _ in range(2):
         bench.refresh(positive, vector_prefix="one")
         bench.refresh(negative, vector_prefix="two")
@@ -187,7 +181,7 @@ def test_a_row_taken_away_that_is_not_there_stops_the_view_and_stores_nothing(be
     bench.append(EVENTS, [{"id": 1, "_tombstone": True}])
     bench.refresh(KEYED)
     bench.refresh(stage, upto={"t": 0})
-    Table(bench.spark, bench.lake.table("by_k"), spec_of_input(Relation("by_k", (), "append"))).advance(
+    StoredTable(bench.lake.table("by_k"), spec_of_input(Relation("by_k", (), "append"))).advance(
         CommitRecord(
             epoch=reader.head(bench.lake.table("by_k")).record.epoch + 1,
             vector={"t": TableVersion(there)},

@@ -21,9 +21,9 @@ import duckdb
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.ivm.plan.plan import plan
+from jobs.ivm.refresh.in_memory import MemoryRuntime, stored_path
 from jobs.ivm.refresh.late import with_late_rows
 from jobs.ivm.refresh.memory_tables import FROM, TO, MemoryTable, quoted
-from jobs.ivm.refresh.on_duckdb import DuckDbRuntime, stored_path
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
@@ -203,7 +203,7 @@ class DuckLake:
             def side(which: str, each: Input) -> str:
                 return self._side(which, each.relation, since)
 
-            runtime = DuckDbRuntime(kept.stage, self.stores[kept.stage.table], side, since)
+            runtime = MemoryRuntime(kept.stage, self.stores[kept.stage.table], side, since)
             record = with_late_rows(runtime, kept.stage, CommitRecord(epoch=self.epoch, late=kept.late), changed)
             maintain(runtime, kept.stage, kept.rule(changed), record)
             kept.late = record.late

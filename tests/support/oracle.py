@@ -138,9 +138,11 @@ def flat_vector(lake: Lake, vector: Mapping[str, int]) -> dict[str, int]:
         if "__stage_" in name or name.startswith("shared__"):
             head = reader.head(lake.table(name))
             assert head is not None
-            flat |= flat_vector(lake, head.record.versions)
+            found = flat_vector(lake, head.record.versions)
         else:
-            flat[name] = version
+            found = {name: version}
+        # A stage whose rows do not change makes no commit, so its vector may be behind: the newest one said counts.
+        flat |= {each: max(at, flat.get(each, at)) for each, at in found.items()}
     return flat
 
 

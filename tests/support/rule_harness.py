@@ -15,8 +15,8 @@ from sqlglot import exp
 
 from jobs.engines.engine import engine_of
 from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.ivm.refresh.in_memory import MemoryRuntime
 from jobs.ivm.refresh.memory_tables import ALWAYS, MemoryTable
-from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.consolidate import consolidated
 from jobs.ivm.rules.maintenance import maintenance
@@ -103,7 +103,7 @@ def _placed(expression: exp.Expression) -> exp.Expression:
 class RuleBench:
     """A stage, the rows of its inputs, and its stored table, all in one DuckDB.
 
-    `epoch` runs the rule over changes as a refresh does (`jobs.ivm.refresh.on_duckdb`), which checks that each key is
+    `epoch` runs the rule over changes as a refresh does (`jobs.ivm.refresh.in_memory`), which checks that each key is
     settled once and that `__old` is what is stored.
 
     Tables: `new_<alias>` and `old_<alias>` as in the rule; `history` all changes of the first input ever; `self_old`
@@ -141,7 +141,7 @@ class RuleBench:
         moved = None if self.initial else [alias for alias in self.inputs if alias in given]
         self.initial = False
         since, self.epochs = self.epochs, self.epochs + 1
-        runtime = DuckDbRuntime(self.stage, self.table, _table_of_side, since)
+        runtime = MemoryRuntime(self.stage, self.table, _table_of_side, since)
         maintain(runtime, self.stage, self.rule(moved), CommitRecord(epoch=self.epochs))
 
     def rule(self, moved: Sequence[str] | None) -> str:

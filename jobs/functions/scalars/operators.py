@@ -5,6 +5,9 @@ They are not meant for users, who write `+` and `/`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from jobs.engines.engine import DIVISION_BY_ZERO
 from jobs.functions.scalars.contract import Scalar, Types
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import SqlType
@@ -14,8 +17,22 @@ def _made(name: str, types: Types) -> tuple[Types, SqlType]:
     raise TypeMismatch(f"{name} is what an operator becomes; write the operator", hint="a / b, a + b")
 
 
+# Written twice, a long operand would be written four times in the next division around it.
+_SHORT = 100
+
+
+def _divided(arguments: Sequence[str]) -> str:
+    """DuckDB's division fails on no number: x / 0 is infinite there."""
+    dividend, divisor = arguments
+    if len(dividend) + len(divisor) > _SHORT:
+        pair = f"struct_pack(a := {dividend}, b := {divisor})"
+        return f"list_transform([{pair}], lambda __q: {_divided(('(__q).a', '(__q).b'))})[1]"
+    failing = f"({divisor}) = 0 AND ({dividend}) IS NOT NULL"
+    return f"CASE WHEN {failing} THEN error('{DIVISION_BY_ZERO}') ELSE ({dividend}) / ({divisor}) END"
+
+
 FAILING = (
-    Scalar("EXACT_DIVIDE", _made, "(({0}) / ({1}))", hidden=True),
+    Scalar("EXACT_DIVIDE", _made, "(({0}) / ({1}))", _divided, hidden=True),
     Scalar("EXACT_MOD", _made, "(({0}) % ({1}))", hidden=True),
     Scalar("EXACT_DIV", _made, "(({0}) div ({1}))", "(({0}) // ({1}))", hidden=True),
     # A row that fails, for the dead letters.

@@ -8,28 +8,35 @@ from typing import TYPE_CHECKING
 from state_store.delta import reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import SparkSession
 
     from jobs.functions.python.register import Library
+    from jobs.model.engines import EngineChoice
     from state_store.commits import Head, TableVersion
+    from state_store.kernel.kernel import Kernel
     from state_store.layout import Lake
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """A run's surroundings.
+    """A run's surroundings. It has at least one engine.
 
     Attributes:
+        session: gives the Spark session, which it starts when it must; None: there is none to be had here.
         writer: `pipeline/incarnation`, for the commits' records.
         functions: those that users wrote, when the views may call them.
+        kernel: the DuckDB of this process; None: there is none here.
+        engine: which of them is wanted.
     """
 
-    spark: SparkSession
+    session: Callable[[], SparkSession] | None
     lake: Lake
     writer: str
     functions: Library | None = None
+    kernel: Kernel | None = None
+    engine: EngineChoice = "auto"
 
 
 @dataclass(frozen=True)

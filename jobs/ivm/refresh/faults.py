@@ -13,10 +13,11 @@ from state_store.errors import NegativeWeight, StrandlineError
 if TYPE_CHECKING:
     from jobs.ivm.refresh.epoch import Epoch
 
-# Spark's conditions for an expression that has no value for a row, with their first line.
+# Spark's conditions for an expression that has no value for a row, and DuckDB's, with their first line.
 _FAILS_ON_A_ROW = re.compile(
     r"\[(?:ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_INVALID_INPUT"
     r"|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION)[A-Z_.]*\][^\n]*"
+    r"|(?:Out of Range Error|Conversion Error|Invalid Input Error: Division by zero)[^\n]*"
 )
 
 
@@ -35,7 +36,7 @@ def typed_fault(epoch: Epoch, text: str) -> StrandlineError | None:
     if found is None:
         return file_fault(text, [*(span.relation.name for span in epoch.spans), epoch.stage.table])
     return RowFailed(
-        # Spark goes on with advice on its own settings.
+        # Both go on with advice on their own settings.
         f"an expression of '{epoch.stage.table}' fails on a row: {found.group().split('. ')[0]}",
         where=where,
         hint="leave such rows out with WHERE, or TRY_CAST and NULLIF; ERRORS = 'dead_letter' keeps them aside",

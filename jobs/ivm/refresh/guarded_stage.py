@@ -133,7 +133,7 @@ def _dead_letters(stage: BodyStage, letters: str) -> MapStage:
             Output(f"__i{number}_{at}_{name}", _column(each.alias, name), each.relation.type_of(name))
             for at, each in enumerate(core.inputs)
             if each.join not in ("semi", "anti") and not grows
-            for name in each.relation.key or each.relation.identity
+            for name in each.relation.told_apart_by
         ]
         columns = (
             Output(REASON, exp.Literal.string(f"fails in {stage.table}: {_said(core)}"), t.VARCHAR),

@@ -1,7 +1,7 @@
-"""The runtime of a refresh on DuckDB: a rule's relations are common table expressions over tables in memory.
+"""The runtime of a refresh on DuckDB and Delta: a rule's relations are temporary views over the files of tables.
 
-No JVM and no files: an epoch takes milliseconds. What a rule must give is checked as it is stored: a key is settled
-once, `__old` is the stored row, and the types are those of the table.
+No JVM takes part: an epoch of a few changes takes tens of milliseconds. Only the views that a text names are made.
+Columns kept in `__state` become plain ones.
 """
 
 from __future__ import annotations
@@ -9,121 +9,88 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.engines.engine import Dialect, engine_of
-from jobs.ivm.refresh.memory_tables import ALWAYS, FROM, TO, quoted
 from jobs.ivm.refresh.runtime import Runtime
+from jobs.ivm.rules.consolidate import consolidated
 from jobs.ivm.rules.delta_join import relations
-from jobs.model.stage_columns import key_names, key_path, storage_of, visible_columns
-from state_store.columns import EXISTS, FILE, OLD, POSITION
-from state_store.commits import CommitRecord, Head
+from jobs.ivm.rules.stored import spec_of
+from jobs.model.stage_columns import spec_of_input
+from state_store.columns import EXISTS, STATE, VERSION, WEIGHT
+from state_store.commits import REBUILD
+from state_store.kernel.table import KernelTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import duckdb
 
-    from jobs.ivm.refresh.memory_tables import MemoryTable
+    from jobs.ivm.refresh.context import RunContext
+    from jobs.ivm.refresh.epoch import Epoch
     from jobs.ivm.rules.join_sides import Side
-    from jobs.model.stage import Input, Stage
+    from jobs.model.relation import Relation
+    from jobs.model.stage import Input
+    from state_store.commits import CommitRecord, Head
 
-_SETTLED = "settled"
+_SELF = "self_old"
 
 
 class DuckDbRuntime(Runtime[str]):
-    """One stage over tables in memory, for one epoch. Rows that are not computed yet are the text of a SELECT.
-
-    Args:
-        table: the stage's own.
-        side: (`delta`, `old` or `new`; input) -> the SELECT of its rows.
-        since: the epoch that the stage's rows reflect.
-    """
+    """One epoch on a connection of its own. Rows that are not computed yet are the text of a SELECT."""
 
     dialect: Dialect = "duckdb"
 
-    def __init__(self, stage: Stage, table: MemoryTable, side: Callable[[Side, Input], str], since: int) -> None:
-        self._stage = stage
-        self._table = table
-        self._side = side
-        self._since = since
-        self._kept: list[str] = []
+    def __init__(self, context: RunContext, connection: duckdb.DuckDBPyConnection, epoch: Epoch) -> None:
+        assert context.kernel is not None
+        self._context = context
+        self._kernel = context.kernel
+        self._connection = connection
+        self._stage = epoch.stage
+        self._head = epoch.head
+        self._spans = {span.relation.name: span for span in epoch.spans}
+        self._engine = engine_of(self.dialect)
+        path = context.lake.table(epoch.stage.table)
+        self._table = KernelTable(connection, self._kernel.recent, path, spec_of(epoch.stage), _SELF)
+        self._before = self._table.read(None)
 
     def run(self, text: str, *, stored: bool = True) -> str:
-        parts = list(self._kept)
-        for name, side, each in relations(self._stage, text, engine_of(self.dialect)):
-            parts.append(f"{name} AS ({self._side(side, each)})")
-        if storage_of(self._stage) == "keyed":
-            none = "" if stored else " AND FALSE"
-            placed = self._table.at(self._since, None, f"NULL::VARCHAR AS {FILE}", f"rowid AS {POSITION}")
-            parts.append(f"self_old AS ({placed}{none})")
-        return f"WITH {', '.join(parts)} SELECT * FROM ({text})" if parts else text
+        for name, side, each in relations(self._stage, text, self._engine):
+            self._view(name, self._side(side, each))
+        if self._context.functions is not None:
+            with self._kernel.registering:
+                self._context.functions.register_duckdb(self._connection, text)
+        if self._table.spec.storage == "keyed":
+            self._before = self._table.read(self._head.version if stored else None)
+            self._view(_SELF, self._before.text)
+        return text
 
     def keep(self, name: str, settled: str) -> None:
-        self._kept.append(f"{quoted(name)} AS (SELECT * FROM ({settled}) WHERE {EXISTS})")
+        # A table, since the views that the text reads are about to be made anew.
+        self._connection.execute(
+            f"CREATE TEMP TABLE {self._engine.name(name)} AS SELECT * FROM ({settled}) WHERE {EXISTS}"
+        )
 
     def number(self, text: str) -> int:
-        [(found,)] = self._table.db.execute(self.run(text, stored=False)).fetchall()
+        [(found,)] = self._connection.execute(self.run(text, stored=False)).fetchall()
         return int(found)
 
     def append(self, rows: str, record: CommitRecord) -> Head | None:
-        table, epoch = self._table, record.epoch
-        names = ", ".join(quoted(name) for name, _ in visible_columns(self._stage))
-        placed = f"SELECT {names}, {epoch}, {ALWAYS} FROM ({rows})"
-        [(count,)] = table.db.execute(f"INSERT INTO {table.table} ({names}, {FROM}, {TO}) {placed}").fetchall()
-        return self._moved(record) if count else None
+        return self._table.append_if_any(rows, record)
 
     def settle(self, settled: str, record: CommitRecord) -> Head | None:
-        """Replace the rows of the settled keys; a row that stays as it was is left alone.
+        return self._table.apply(settled, self._before, record, self._head if record.mode == REBUILD else None)
 
-        Raises:
-            AssertionError: a key is settled twice, `__old` is not the stored row, a type differs: the rule is wrong.
-        """
-        table, epoch = self._table, record.epoch
-        table.db.execute(f"CREATE OR REPLACE TEMP TABLE {_SETTLED} AS {settled}")
-        self._check_types()
-        self._check_keys()
-        differs = " OR ".join(f"{quoted(name)} IS DISTINCT FROM ({OLD}).{quoted(name)}" for name in table.names)
-        retracted = f"{OLD} IS NOT NULL AND (NOT {EXISTS} OR {differs})"
-        inserted = f"{EXISTS} AND ({OLD} IS NULL OR {differs})"
-        [(ended,)] = table.db.execute(
-            f"UPDATE {table.table} AS o SET {TO} = {epoch} FROM (FROM {_SETTLED} WHERE {retracted}) AS s"
-            f" WHERE o.{TO} = {ALWAYS} AND {self._same_key('o', 's')}"
-        ).fetchall()
-        names = ", ".join(map(quoted, table.names))
-        placed = f"SELECT {names}, {epoch}, {ALWAYS} FROM {_SETTLED} WHERE {inserted}"
-        [(begun,)] = table.db.execute(f"INSERT INTO {table.table} {placed}").fetchall()
-        return self._moved(record) if ended or begun else None
+    def _view(self, name: str, text: str) -> None:
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")
 
-    def _moved(self, record: CommitRecord) -> Head:
-        self._table.moved = record.epoch
-        return Head(record.epoch, record)
+    def _side(self, side: Side, each: Input) -> str:
+        span = self._spans[each.relation.name]
+        path, spec = self._context.lake.table(each.relation.name), spec_of_input(each.relation)
+        source = KernelTable(self._connection, self._kernel.recent, path, spec, f"{side}_{each.alias}_of")
+        if side != "delta":
+            return self._flat(source.read(span.upto if side == "new" else span.after).text, each.relation)
+        changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)
+        if each.relation.storage == "append" or span.lag <= 1 or span.after is None:
+            return f"SELECT * EXCLUDE ({VERSION}) FROM ({changes})"
+        return consolidated(each.relation, f"({changes}) AS __raw", self._engine)
 
-    def _check_types(self) -> None:
-        table = self._table
-        if table.types_checked:
-            return
-        given, declared = (
-            {name: sql_type for name, sql_type, *_ in table.db.execute(f"DESCRIBE {relation}").fetchall()}
-            for relation in (_SETTLED, table.table)
-        )
-        wrong = {name: (given[name], declared[name]) for name in table.names if given[name] != declared[name]}
-        assert not wrong, f"{table.table}: the rule's types are not the stored ones: {wrong}"
-        table.types_checked = True
-
-    def _check_keys(self) -> None:
-        table = self._table
-        same = " AND ".join(f"(s.{OLD}).{quoted(n)} IS NOT DISTINCT FROM o.{quoted(n)}" for n in table.names)
-        twice, wrong = table.db.execute(
-            f"SELECT count(*) FROM {_SETTLED} a JOIN {_SETTLED} b ON {self._same_key('a', 'b')} AND a.rowid <> b.rowid"
-            f" UNION ALL SELECT count(*) FROM {_SETTLED} s LEFT JOIN"
-            f" (SELECT *, TRUE AS here FROM {table.table} WHERE {TO} = {ALWAYS}) o"
-            f" ON {self._same_key('s', 'o')} WHERE (s.{OLD} IS NOT NULL) <> COALESCE(o.here, FALSE)"
-            f" OR (o.here AND NOT ({same}))"
-        ).fetchall()
-        assert twice == (0,), f"{table.table}: a key is settled twice"
-        assert wrong == (0,), f"{table.table}: {OLD} is not the stored row"
-
-    def _same_key(self, left: str, right: str) -> str:
-        paths = [stored_path(self._stage, name) for name in key_names(self._stage)]
-        return " AND ".join(f"{left}.{each} IS NOT DISTINCT FROM {right}.{each}" for each in paths) or "TRUE"
-
-
-def stored_path(stage: Stage, name: str) -> str:
-    """The path of a key column in the stored row, as text for DuckDB."""
-    return ".".join(map(quoted, key_path(stage, name)))
+    def _flat(self, rows: str, relation: Relation, *more: str) -> str:
+        plain = [self._engine.name(name) for name, _ in relation.columns]
+        hidden = [f"{STATE}.{self._engine.name(name)} AS {self._engine.name(name)}" for name, _ in relation.hidden]
+        return f"SELECT {', '.join([*plain, *hidden, *more])} FROM ({rows})"

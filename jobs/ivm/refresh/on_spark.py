@@ -27,13 +27,8 @@ if TYPE_CHECKING:
     from jobs.ivm.refresh.span import Span
     from jobs.ivm.rules.join_sides import Side
     from jobs.model.relation import Relation
-    from jobs.model.stage import Input, Stage
+    from jobs.model.stage import Input
     from state_store.commits import CommitRecord, Head
-
-
-def table_of(context: RunContext, stage: Stage) -> Table:
-    """The table that a stage is stored in."""
-    return Table(context.spark, context.lake.table(stage.table), spec_of(stage))
 
 
 class SparkRuntime(Runtime["DataFrame"]):
@@ -42,7 +37,8 @@ class SparkRuntime(Runtime["DataFrame"]):
     dialect: Dialect = "spark"
 
     def __init__(self, context: RunContext, epoch: Epoch) -> None:
-        self._session = context.spark.newSession()
+        assert context.session is not None
+        self._session = context.session().newSession()
         self._lake = context.lake
         self._functions = context.functions
         self._stage = epoch.stage

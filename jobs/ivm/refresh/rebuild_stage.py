@@ -14,13 +14,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jobs.ivm.refresh import engines
 from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input, next_record
-from jobs.ivm.refresh.late import with_late_rows
-from jobs.ivm.refresh.on_spark import SparkRuntime, table_of
-from jobs.ivm.refresh.refresh import refresh_stage
-from jobs.ivm.refresh.runtime import maintain
+from jobs.ivm.refresh.refresh import refresh_stage, table_of
 from jobs.ivm.refresh.span import Span
-from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import storage_of
 from state_store.aside import set_aside
@@ -52,10 +49,7 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
         heads.forget(stage.table)
         return refresh_stage(context, heads, stage, owner)
     epoch = _epoch(context, heads, stage, owner, head)
-    text = maintenance(stage, SparkRuntime.dialect, None)
-    runtime = SparkRuntime(context, epoch)
-    record = with_late_rows(runtime, stage, epoch.record, epoch.moved)
-    committed = maintain(runtime, stage, text, record, anew=True)
+    record, committed = engines.run(context, epoch, anew=True)
     if committed is None:
         committed = table_of(context, stage).advance(record, after=head)
     heads.moved(stage.table, committed)

@@ -14,15 +14,14 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jobs.ivm.refresh import engines
 from jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_input, planned, spans_of
 from jobs.ivm.refresh.faults import typed_fault
-from jobs.ivm.refresh.late import with_late_rows
-from jobs.ivm.refresh.on_spark import SparkRuntime, table_of
-from jobs.ivm.refresh.runtime import maintain
-from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.stored import spec_of
 from jobs.model.errors import RowFailed
 from state_store.commits import CommitRecord
 from state_store.delta.log_upkeep import flush_log
+from state_store.delta.stored_table import StoredTable
 from state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
@@ -88,6 +87,11 @@ def refresh_decided(
     return [refresh_stage(context, heads, stage, owner, refresh) for stage in decision.instead]
 
 
+def table_of(context: RunContext, stage: Stage) -> StoredTable:
+    """The table that a stage is stored in."""
+    return StoredTable(context.lake.table(stage.table), spec_of(stage))
+
+
 def _ensured(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> Head:
     """The head of the stage's table, which is made when it is not there."""
     head = heads.find(stage.table)
@@ -117,12 +121,8 @@ def _run(context: RunContext, heads: Heads, epoch: Epoch) -> StageResult:
 
 
 def _committed(context: RunContext, epoch: Epoch) -> tuple[CommitRecord, Head | None]:
-    """The record with what the rows say, and the commit, if there was one to make."""
-    text = maintenance(epoch.stage, SparkRuntime.dialect, epoch.moved)
     try:
-        runtime = SparkRuntime(context, epoch)
-        record = with_late_rows(runtime, epoch.stage, epoch.record, epoch.moved)
-        return record, maintain(runtime, epoch.stage, text, record, anew=epoch.anew)
+        return engines.run(context, epoch, anew=epoch.anew)
     except Exception as error:
         typed = typed_fault(epoch, str(error))
         if typed is None:

@@ -4,8 +4,8 @@
       delta_…  old_…  new_…    ├─ run(text) ──> rows to append, or settled keys ──> append / settle ──> one commit
       self_old                 ┘
 
-Spark over Delta is one runtime (`on_spark`), DuckDB over tables in memory another (`on_duckdb`): both run the same
-rules.
+Spark over Delta is one runtime (`on_spark`), DuckDB over Delta another (`on_duckdb`); tests in their thousands run the
+same rules over tables in memory (`in_memory`).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from jobs.ingest.logs.log import Record
 from jobs.ingest.offsets import committed_offsets, start_offsets
 from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
 from jobs.model.settings import Settings
+from jobs.run.session import Session
 from jobs.run.stream import PipelineStream
 from state_store.layout import Lake
 from state_store.lock import writer_lock
@@ -41,9 +42,9 @@ def test_a_replaced_topic_with_more_records_stops_the_run_before_it_reads(settin
     """Its first records would be taken for those that were read. The run stops before it needs a session."""
     commit(lake, {"0": 3}, _made(lake, 3).identity("events").id)
     old, new = current_ids([EVENTS], lake, LocalLog(lake))["events"], _made(lake, 10).identity("events").id
-    context: Any = SimpleNamespace(lake=lake, spark=None, writer="p/1", functions=None)
+    context: Any = SimpleNamespace(lake=lake, session=None, writer="p/1", functions=None)
     with writer_lock(lake.lock("p"), "a test") as lock:
-        stream = PipelineStream(context, settings, "p", [EVENTS], (), lock)
+        stream = PipelineStream(Session(settings.spark, lock), context, settings, "p", [EVENTS], (), lock)
         with pytest.raises(TopicReplaced, match=f"'events'.* {old}.* {new}") as caught:
             stream.drain()
     assert "DROP" in cast("str", caught.value.hint)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any, cast
+from contextlib import contextmanager
 
 import pytest
 
@@ -42,8 +41,6 @@ def before_the_lock(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Call
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[PipelineStream]:
     """The streams that are drained; none starts Spark."""
     found: list[PipelineStream] = []
-    monkeypatch.setattr(pipeline, "noted_jvm", lambda _session, _lock: nullcontext())
-    monkeypatch.setattr("jobs.ingest.source.register", lambda _session: None)
     monkeypatch.setattr(PipelineStream, "drain", lambda stream: found.append(stream))
     return found
 
@@ -53,7 +50,7 @@ def test_a_definition_that_is_replaced_before_the_lock_is_taken_is_the_new_one(
 ) -> None:
     list(Interpreter(settings, "p").run(STREAM))
     before_the_lock(STREAM.replace("CREATE", "CREATE OR REPLACE").replace("id INT", "id INT, n INT"))
-    drain(settings, "p", cast("Any", object()))
+    drain(settings, "p")
     (definition,) = seen[0].definitions
     assert isinstance(definition, Source)
     assert [column.name for column in definition.columns] == ["id", "n"]
@@ -65,7 +62,7 @@ def test_a_pipeline_that_is_dropped_before_the_lock_is_taken_does_not_run(
     list(Interpreter(settings, "p").run(STREAM))
     before_the_lock("DROP STREAM s;")
     with pytest.raises(PipelineMissing):
-        drain(settings, "p", cast("Any", object()))
+        drain(settings, "p")
     assert not seen
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from threading import Event
-from typing import Any, cast
 
 import pytest
 
 from jobs.ivm.refresh.context import RunContext
 from jobs.model.settings import Settings
+from jobs.run.session import Session
 from jobs.run.stream import PipelineStream
 from state_store.errors import LockLost
 from state_store.layout import Lake
@@ -19,8 +19,7 @@ from state_store.lock import writer_lock
 @pytest.fixture
 def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
     with writer_lock(lake.lock("p"), "run/1") as lock:
-        context = RunContext(cast("Any", None), lake, "p/1")
-        yield PipelineStream(context, settings, "p", [], [], lock)
+        yield PipelineStream(Session(settings.spark, lock), RunContext(None, lake, "p/1"), settings, "p", [], [], lock)
 
 
 @pytest.mark.parametrize(

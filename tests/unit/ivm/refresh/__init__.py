@@ -1,0 +1,1 @@
+"""Tests of refreshes, without a JVM."""

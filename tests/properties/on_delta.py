@@ -1,4 +1,4 @@
-"""A scenario on Spark and Delta: the production path, interrupted at random failpoints."""
+"""A scenario on Delta tables: the production path, by either engine, interrupted at random failpoints."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ from tests.support.invariants import assert_correct
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from state_store.kernel.kernel import Kernel
+
 PIPELINE = "tests"
 FAILPOINTS = ("inside-refresh", "after-refresh-commit")
 
@@ -37,7 +40,23 @@ class Interrupted(RuntimeError):
     """What happens at the failpoint in place of a kill."""
 
 
-def check(spark: SparkSession, lake: Lake, scenario: Scenario, pick: Picker, *, kill: bool) -> None:
+Context = Callable[[], RunContext]
+"""The surroundings of the next refresh: which engines it has may differ from one to the next."""
+
+
+def contexts(lake: Lake, pick: Picker, *, spark: SparkSession | None = None, kernel: Kernel | None = None) -> Context:
+    """Refreshes by these engines; with both, one of the two is drawn for each refresh."""
+
+    def drawn() -> RunContext:
+        both = spark is not None and kernel is not None
+        by_spark = pick.chance(50) if both else spark is not None
+        session = (lambda: spark) if spark is not None and by_spark else None
+        return RunContext(session, lake, f"{PIPELINE}/1", kernel=None if by_spark else kernel)
+
+    return drawn
+
+
+def check(context: Context, lake: Lake, scenario: Scenario, pick: Picker, *, kill: bool) -> None:
     """Every epoch: events into the logs, a refresh that is interrupted somewhere, another one, and all must be right.
 
     Args:
@@ -51,8 +70,8 @@ def check(spark: SparkSession, lake: Lake, scenario: Scenario, pick: Picker, *, 
         if epoch == killed_in:
             _killed(lake, f"{place}:{passes}")
         elif pick.chance(50):
-            _interrupted(spark, lake, place, passes)
-        failures = refreshed(spark, lake)
+            _interrupted(context(), place, passes)
+        failures = refreshed(context())
         assert not failures, f"epoch {epoch}: {failures}"
         assert_correct(lake, PIPELINE)
 
@@ -66,15 +85,15 @@ def feed(lake: Lake, batch: Batch, epoch: int) -> None:
                 lake_tables.append(lake, log, batch.get(log, []), epoch)
 
 
-def refreshed(spark: SparkSession, lake: Lake) -> dict[str, str]:
+def refreshed(context: RunContext) -> dict[str, str]:
     """Refresh all views; what failed, by table."""
-    catalog = Catalog(lake)
+    catalog = Catalog(context.lake)
     levels = maintained(catalog.pipeline(PIPELINE), catalog)
-    failures = refresh_all(RunContext(spark, lake, f"{PIPELINE}/1"), levels, frozenset()).failures
+    failures = refresh_all(context, levels, frozenset()).failures
     return {table: str(error) for table, error in failures.items()}
 
 
-def _interrupted(spark: SparkSession, lake: Lake, place: str, passes: int) -> None:
+def _interrupted(context: RunContext, place: str, passes: int) -> None:
     lock, left = Lock(), [passes]
 
     def fail(name: str) -> None:
@@ -86,12 +105,12 @@ def _interrupted(spark: SparkSession, lake: Lake, place: str, passes: int) -> No
     with pytest.MonkeyPatch.context() as patch:
         for module in (refresh, runtime):
             patch.setattr(module, "failpoint", fail)
-        refreshed(spark, lake)
+        refreshed(context)
 
 
 def _killed(lake: Lake, failpoint: str) -> None:
     """A refresh in a process of its own; it may end before it passes the failpoint so often."""
-    command = [sys.executable, "-m", "tests.properties.on_spark", str(lake.root)]
+    command = [sys.executable, "-m", "tests.properties.on_delta", str(lake.root)]
     ended = subprocess.run(command, env=os.environ | {"STRANDLINE_FAILPOINT": failpoint}, check=False, timeout=300)
     assert ended.returncode in (0, -signal.SIGKILL)
 
@@ -102,7 +121,7 @@ def main(root: str) -> None:
     from jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-child") as spark:
-        refreshed(spark, Lake(Path(root)))
+        refreshed(RunContext(lambda: spark, Lake(Path(root)), f"{PIPELINE}/1"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,107 @@
+"""The choice of the engine that runs an epoch, and that engine at work: the kernel in this process, or Spark.
+
+The kernel takes tens of milliseconds where Spark takes seconds to plan the same text, and reads some tens of millions
+of rows a second (docs/design/0010-kernel.md). So it runs what one machine can hold; what is larger is Spark's, which
+can spread it. What the kernel cannot run after all (a function that DuckDB lacks, memory) is run by Spark as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.ivm.refresh.late import with_late_rows
+from jobs.ivm.refresh.runtime import maintain
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.model.errors import EngineRefused
+from state_store.digest import Digest
+
+if TYPE_CHECKING:
+    from jobs.ivm.refresh.context import RunContext
+    from jobs.ivm.refresh.epoch import Epoch
+    from jobs.ivm.refresh.runtime import Runtime
+    from state_store.commits import CommitRecord, Head
+
+log = logging.getLogger("strandline")
+
+MOST_ROWS: Final = 100_000_000
+"""The rows that the kernel reads for one epoch: some five seconds. Beyond, starting Spark's tasks costs little of the
+whole, and the rows may be more than one machine's memory can group or sort."""
+
+
+Done = tuple["CommitRecord", "Head | None"]
+"""The epoch's record with what only the rows can say, and its commit; None, and no commit, when no row changes."""
+
+
+def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
+    """Run an epoch's rule by the engine that suits it, and commit.
+
+    Args:
+        anew: see `runtime.maintain`.
+
+    Raises:
+        EngineRefused: the engine cannot run the rule, and the other is not here, or not wanted.
+        Exception: whatever the engine says of the rows; see `faults`.
+    """
+    try:
+        chosen = _by_kernel if _suits_kernel(context, epoch) else _by_spark
+        return chosen(context, epoch, anew=anew)
+    except EngineRefused as refused:
+        if context.session is None or context.engine != "auto":
+            raise
+        log.warning("'%s' is refreshed by Spark: %s", epoch.stage.table, refused.message)
+        return _by_spark(context, epoch, anew=anew)
+
+
+def _suits_kernel(context: RunContext, epoch: Epoch) -> bool:
+    return context.engine == "duckdb" or (
+        context.engine == "auto" and context.kernel is not None and _rows(epoch) <= MOST_ROWS
+    )
+
+
+def _rows(epoch: Epoch) -> int:
+    """The rows that may be read: of all inputs, and of the table itself."""
+    return sum(Digest.parse(head.record.digest).count for head in (epoch.head, *(span.head for span in epoch.spans)))
+
+
+def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
+    if context.session is None:
+        raise EngineRefused(
+            f"{_rows(epoch):,} rows may be read, which is Spark's to do, and there is no session here",
+            where=epoch.stage.table,
+            hint="set STRANDLINE_ENGINE=duckdb, so that the kernel does it nevertheless",
+        )
+    from jobs.ivm.refresh.on_spark import SparkRuntime
+
+    return _maintained(SparkRuntime(context, epoch), epoch, anew=anew)
+
+
+def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
+    import duckdb
+
+    from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
+
+    assert context.kernel is not None, "a run that wants the kernel has one"
+    # What it says of a text, not of rows: a function or clause that it lacks, and that it has not enough memory.
+    refusals = (
+        duckdb.CatalogException,
+        duckdb.BinderException,
+        duckdb.ParserException,
+        duckdb.NotImplementedException,
+        duckdb.OutOfMemoryException,
+    )
+    with context.kernel.connection() as connection:
+        try:
+            return _maintained(DuckDbRuntime(context, connection, epoch), epoch, anew=anew)
+        except refusals as error:
+            raise EngineRefused(
+                f"the kernel cannot run its rule: {str(error).splitlines()[0]}",
+                where=epoch.stage.table,
+                hint="set STRANDLINE_ENGINE=auto, so that Spark runs what the kernel cannot",
+            ) from error
+
+
+def _maintained(runtime: Runtime[Any], epoch: Epoch, *, anew: bool) -> Done:
+    record = with_late_rows(runtime, epoch.stage, epoch.record, epoch.moved)
+    text = maintenance(epoch.stage, runtime.dialect, epoch.moved)
+    return record, maintain(runtime, epoch.stage, text, record, anew=anew)

@@ -1,0 +1,117 @@
+"""The refresh of a pipeline in Spark's tasks: one job, and in each task the kernel refreshes views that hang together.
+
+    levels ──hang together──> groups ──a task each──> refresh_all by the worker's kernel ──> results
+                                                        └─ what it leaves to Spark ──> refresh_all in the session
+
+Spark schedules the tasks, starts them again and shows them. A task that runs twice, one after the other or side by
+side, commits nothing twice: an epoch follows the one before it, and of two writers of a version the first one wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from jobs.ivm.refresh.context import RunContext
+from jobs.model.errors import EngineRefused
+from jobs.run.refresh_views import Refreshed, refresh_all
+from jobs.run.schedule import Maintained
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from jobs.model.settings import Settings
+    from state_store.kernel.kernel import Kernel
+
+Levels = Sequence[Sequence[Maintained]]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a worker is to do.
+
+    Attributes:
+        context: without session and kernel, which the worker has its own of.
+        memory_mb: of the worker's kernel.
+    """
+
+    context: RunContext
+    memory_mb: int
+    threads: int
+    levels: Levels
+    stopped: frozenset[str]
+
+
+class RefreshTasks:
+    """The refreshes of a pipeline, each of them one job of a session."""
+
+    def __init__(self, spark: SparkSession, context: RunContext, settings: Settings, levels: Levels) -> None:
+        self._spark = spark
+        self._context = context
+        self._levels = levels
+        slots = spark.sparkContext.defaultParallelism
+        self._groups = groups(levels, slots)
+        beside = max(1, min(slots, len(self._groups)))
+        self._memory_mb = settings.kernel_memory_mb // beside
+        self._threads = settings.kernel_threads or max(1, slots // beside)
+
+    def refresh(self, stopped: frozenset[str]) -> Refreshed:
+        """Bring every view to the present heads of its inputs; see `refresh_all`."""
+        if not self._groups:
+            return Refreshed((), {})
+        bare = replace(self._context, session=None, kernel=None)
+        tasks = [_Task(bare, self._memory_mb, self._threads, group, stopped) for group in self._groups]
+        done = self._spark.sparkContext.parallelize(tasks, len(tasks)).map(run_task).collect()
+        results = tuple(result for each in done for result in each.stages)
+        failures = {name: error for each in done for name, error in each.failures.items()}
+        refused = {name for name, error in failures.items() if isinstance(error, EngineRefused)}
+        if not refused or self._context.engine != "auto":
+            return Refreshed(results, failures)
+        left = {name: error for name, error in failures.items() if name not in refused}
+        by_spark = replace(self._context, kernel=None, engine="spark")
+        rest = refresh_all(by_spark, _behind(self._levels, refused), stopped | left.keys())
+        return Refreshed((*results, *rest.stages), left | rest.failures)
+
+
+def run_task(task: _Task) -> Refreshed:
+    """A task, in a worker."""
+    context = replace(task.context, kernel=_kernel(task.memory_mb, task.threads))
+    return refresh_all(context, task.levels, task.stopped)
+
+
+def groups(levels: Levels, most: int) -> list[Levels]:
+    """The levels cut into groups of which none reads or writes what another writes; the smallest go together.
+
+    Args:
+        most: groups that are useful side by side.
+    """
+    written = {item.target for level in levels for item in level}
+    homes: list[set[str]] = []
+    for item in (item for level in levels for item in level):
+        tables = {item.target, *item.inputs} & written
+        met = [home for home in homes if home & tables]
+        homes = [home for home in homes if not home & tables] + [tables.union(*met)]
+    while len(homes) > most:
+        homes.sort(key=len)
+        homes = [homes[0] | homes[1], *homes[2:]]
+    return [[[item for item in level if item.target in home] for level in levels] for home in homes]
+
+
+def _behind(levels: Levels, targets: set[str]) -> Levels:
+    """What maintains these tables, or reads them, or what reads them."""
+    found, reached = [], set(targets)
+    for level in levels:
+        taken = [item for item in level if {item.target, *item.inputs} & reached]
+        reached |= {item.target for item in taken}
+        found.append(taken)
+    return found
+
+
+# A worker that is used again finds its kernel, with the changes that it committed last.
+@lru_cache(maxsize=1)
+def _kernel(memory_mb: int, threads: int) -> Kernel:
+    from state_store.kernel.kernel import Kernel
+
+    return Kernel(f"{memory_mb}MB", threads)

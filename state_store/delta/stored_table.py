@@ -1,0 +1,132 @@
+"""A table that an engine maintains: what all engines share. Its head, its first version, and one commit per epoch.
+
+Every commit carries its `CommitRecord`, so the last commit alone says what the table reflects. A commit is refused
+unless it is the next epoch after the head's: a repeated or late epoch writes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from state_store.commits import CommitRecord, Head
+from state_store.delta import log, reader
+from state_store.delta.commit import Rows, commit
+from state_store.delta.create import create_table, new_table_id
+from state_store.delta.ddl import schema_json
+from state_store.delta.entry import rebuild_hint
+from state_store.delta.file_upkeep import maintain_files
+from state_store.digest import Digest
+from state_store.errors import CorruptState, VectorMismatch, VersionGone
+from state_store.tablespec import TableSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from state_store.delta.log import Commit
+
+
+class StoredTable:
+    """One Delta table. Writers must hold the pipeline's lock; one object is used by one thread at a time.
+
+    Args:
+        path: its folder, `Lake.table(name)`.
+        spec: its columns and key.
+    """
+
+    def __init__(self, path: Path, spec: TableSpec) -> None:
+        self.path = path
+        self.spec = spec
+
+    def ensure(self, record: CommitRecord) -> Head:
+        """Create the table, empty, at version 0 with `record`, unless it exists; returns its head."""
+        if log.newest_version(self.path) is None:
+            first = replace(record, epoch=0, mode="create", inserted=0, deleted=0, digest=str(Digest()))
+            made = first.identified(new_table_id())
+            create_table(self.path, schema_json(self.spec.stored), self.spec.properties, made)
+        return self.head()
+
+    def head(self) -> Head:
+        """The head of the table.
+
+        Raises:
+            TableMissing: the table is not there.
+            CorruptState: its last commit is broken.
+        """
+        head = reader.head(self.path)
+        if head is None:
+            raise log.missing(self.path)
+        return head
+
+    def advance(self, record: CommitRecord, after: Head | None = None) -> Head:
+        """Make an empty commit: the same rows reflect `record.vector`.
+
+        Args:
+            after: the head as it was found, where a rebuild takes it as it stands; otherwise it is looked up.
+
+        Raises:
+            VectorMismatch: the head is not the epoch before `record`'s.
+            CommitConflict: another writer committed first.
+        """
+        head = after or self.next(record)
+        return self.commit(head, replace(record, inserted=0, deleted=0, digest=head.record.digest), Rows())
+
+    def next(self, record: CommitRecord) -> Head:
+        """The head, if `record` is the epoch after it.
+
+        Raises:
+            VectorMismatch: it is not.
+        """
+        head = self.head()
+        if head.record.epoch + 1 != record.epoch:
+            raise VectorMismatch(
+                f"'{self.spec.name}' is at epoch {head.record.epoch}; epoch {record.epoch} does not follow it",
+                where=str(self.path),
+                hint="plan the refresh again from the table's head",
+            )
+        return head
+
+    def commit(self, head: Head, record: CommitRecord, rows: Rows) -> Head:
+        """The head after the epoch's commit, or after the compaction that followed it; with the epoch's counts.
+
+        Raises: as `state_store.delta.commit.commit`.
+        """
+        made = commit(self.path, head, record, rows)
+        compacted = maintain_files(self.path, self.spec, made)
+        if compacted is None:
+            return made
+        counts = replace(compacted.record, inserted=made.record.inserted, deleted=made.record.deleted)
+        return Head(compacted.version, counts)
+
+    def commits(self, after: int, upto: int) -> list[Commit]:
+        """The commits after `after` up to and including `upto`.
+
+        Raises:
+            VersionGone: the log no longer reaches back to `after`, or the table was made anew since.
+            CorruptState: rows were deleted from an append table.
+        """
+        if after > upto:
+            raise VersionGone(
+                f"'{self.spec.name}' is at version {upto}, but version {after} was read before: it was made anew",
+                where=str(self.path),
+                hint="drop the views that read it and create them again",
+            )
+        found = log.read_history(self.path, after, upto)
+        wrong = next((made for made in found if self.spec.storage == "append" and not made.only_adds), None)
+        if wrong is not None:
+            raise CorruptState(
+                f"version {wrong.version} of '{self.spec.name}' takes rows away, but its rows are only ever added",
+                where=str(self.path),
+                hint=rebuild_hint(self.spec.name),
+            )
+        return found
+
+    def check_version(self, version: int) -> None:
+        """Raise VersionGone if that version is not there, TableMissing if there is no table."""
+        newest = log.newest_version(self.path)
+        if newest is None:
+            raise log.missing(self.path)
+        if version > newest:
+            raise VersionGone(
+                f"version {version} of '{self.spec.name}' is not there; the newest is {newest}", where=str(self.path)
+            )

@@ -1,0 +1,1 @@
+"""Tables in DuckDB: rows, changes and commits, computed in this process."""

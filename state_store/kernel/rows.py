@@ -1,0 +1,153 @@
+"""Rows and changes of a table as DuckDB reads them: SELECTs over the data files that our log names.
+
+    rows      read_parquet([files …]) without the places in the deletion vectors, each row with its place
+    changes   of a commit that only adds: its files; of another: the rows by which the files differ (`delta.feed`)
+
+A place is a number: the file's, in the order of the SELECT, and the row's in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from state_store.columns import FILE, POSITION, VERSION, WEIGHT
+from state_store.delta import feed
+from state_store.delta.data_files import verify
+from state_store.delta.deletion_vectors import deleted_rows
+from state_store.delta.log import inside
+from state_store.delta.staging import stated_checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import duckdb
+
+    from state_store.delta.log import Commit
+    from state_store.delta.snapshot import Snapshot
+    from state_store.kernel.recent import RecentChanges
+
+_BITS: Final = 40
+"""Bits of a place for the row's number in its file; what is left is for the file's: 8 million files of 10^12 rows."""
+
+
+@dataclass(frozen=True)
+class PlacedRows:
+    """The rows of a version.
+
+    Attributes:
+        text: a SELECT of the stored columns, `__file` and `__position` (BIGINT each).
+        files: the data files by their numbers, relative to the table.
+    """
+
+    text: str
+    files: tuple[str, ...]
+
+    def positions(self, files: pa.Array, positions: pa.Array) -> dict[str, BitMap64]:
+        """{data file: positions} of the rows with these places."""
+        numbers, rows = np.asarray(files), np.asarray(positions).astype(np.uint64)
+        return {self.files[number]: BitMap64(rows[numbers == number]) for number in np.unique(numbers).tolist()}
+
+
+class TableRows:
+    """The rows of one table, for one connection.
+
+    Args:
+        schema: the stored columns.
+        name: what relations of it on the connection are named by: `<name>_…`.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, path: Path, schema: pa.Schema, name: str) -> None:
+        self._connection = connection
+        self._path = path
+        self._schema = schema
+        self._name = name
+
+    def none(self) -> PlacedRows:
+        """No rows."""
+        placed = pa.schema([*self._schema, (FILE, pa.int64()), (POSITION, pa.int64())])
+        return PlacedRows(f"SELECT * FROM {self._register('none', placed.empty_table())}", ())
+
+    def at(self, snapshot: Snapshot) -> PlacedRows:
+        """All rows of a version.
+
+        Raises:
+            VersionGone: a data file or a deletion vector is gone.
+            CorruptState: one of them is broken.
+        """
+        files: list[str] = []
+        vectors = []
+        # Files with deleted rows first: of the others no place need be looked at.
+        for name, body in sorted(snapshot.files.items(), key=lambda each: "deletionVector" not in each[1]):
+            verify(self._path, inside(self._path, name), stated_checksum(body))
+            vector = body.get("deletionVector")
+            if vector is not None:
+                gone = np.array(deleted_rows(self._path, vector).to_array(), np.int64)
+                vectors.append(gone | len(files) << _BITS)
+            files.append(unquote(name))
+        parts = []
+        if vectors:
+            places = self._register("gone", pa.table({"place": pa.array(np.concatenate(vectors))}))
+            here = f"({FILE} << {_BITS} | {POSITION})"
+            scan = self._scan(files[: len(vectors)], 0)
+            parts.append(f"SELECT * FROM ({scan}) ANTI JOIN {places} AS __gone ON __gone.place = {here}")
+        if len(vectors) < len(files):
+            parts.append(self._scan(files[len(vectors) :], len(vectors)))
+        return PlacedRows(" UNION ALL ".join(parts), tuple(files)) if parts else self.none()
+
+    def as_changes(self, snapshot: Snapshot) -> str:
+        """SELECT of all rows of a version as changes. Raises as `at`."""
+        return self._marked(self.at(snapshot).text, 1, snapshot.version)
+
+    def changes(self, commits: Iterable[Commit], recent: RecentChanges) -> str:
+        """SELECT of the changes of the commits, not consolidated: stored columns, `__weight`, `_commit_version`.
+
+        Raises: as `at`.
+        """
+        parts = [self._changes_of(commit, recent) for commit in commits if commit.changes_rows]
+        return " UNION ALL ".join(parts) or self._marked(self.none().text, 1, 0)
+
+    def _changes_of(self, commit: Commit, recent: RecentChanges) -> str:
+        known = recent.find(self._path, commit.record.nonce) if commit.record is not None else None
+        if known is None and commit.only_adds and not commit.change_files:
+            for file in commit.added:
+                verify(self._path, file.path, file.checksum)
+            added = [file.path.relative_to(self._path).as_posix() for file in commit.added]
+            return self._marked(self._scan(added, 0), 1, commit.version)
+        if known is None:
+            known = feed.changes_of(self._path, commit, self._schema)
+        name = self._register(str(commit.version), known)
+        return f"SELECT {self._columns()}, {WEIGHT}, {commit.version}::BIGINT AS {VERSION} FROM {name}"
+
+    def _scan(self, files: Sequence[str], first: int) -> str:
+        listed = ", ".join(_literal(str(self._path / file)) for file in files)
+        place = f"file_index::BIGINT + {first} AS {FILE}, file_row_number AS {POSITION}"
+        return f"SELECT {self._columns()}, {place} FROM read_parquet([{listed}], hive_partitioning = false)"
+
+    def _marked(self, rows: str, weight: int, version: int) -> str:
+        marks = f"{weight}::BIGINT AS {WEIGHT}, {version}::BIGINT AS {VERSION}"
+        return f"SELECT {self._columns()}, {marks} FROM ({rows})"
+
+    def _columns(self) -> str:
+        return ", ".join(map(quoted, self._schema.names))
+
+    def _register(self, part: str, rows: pa.Table) -> str:
+        """The quoted name of a relation of these rows."""
+        name = f"{self._name}_{part}"
+        self._connection.register(name, rows)
+        return quoted(name)
+
+
+def quoted(name: str) -> str:
+    """A name, for DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

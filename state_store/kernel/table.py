@@ -1,0 +1,153 @@
+"""A table of the lake in the kernel: its rows at a version, its changes between versions, one commit per epoch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from state_store.delta.commit import Rows
+from state_store.delta.ddl import schema_json
+from state_store.delta.schema import arrow_schema
+from state_store.delta.snapshot import read_snapshot
+from state_store.delta.staging import stage_files
+from state_store.delta.stored_table import StoredTable
+from state_store.digest import Digest
+from state_store.errors import NegativeWeight
+from state_store.kernel.rows import TableRows
+from state_store.kernel.settle import BATCH_ROWS, Settled, Tally, conformed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import duckdb
+
+    from state_store.commits import CommitRecord, Head
+    from state_store.delta.staging import Staged
+    from state_store.kernel.recent import RecentChanges
+    from state_store.kernel.rows import PlacedRows
+    from state_store.tablespec import TableSpec
+
+_GROUPS_PER_FILE: Final = 500_000 // BATCH_ROWS
+"""Row groups of a data file: it has half a million rows at most, as one that Spark writes."""
+
+
+class KernelTable(StoredTable):
+    """One Delta table on a connection of the kernel; see `StoredTable`.
+
+    Args:
+        name: what relations of it on the connection are named by: `<name>_…`.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, recent: RecentChanges, path: Path, spec: TableSpec, name: str
+    ) -> None:
+        super().__init__(path, spec)
+        self._connection = connection
+        self._recent = recent
+        self._rows = TableRows(connection, path, self._schema, name)
+
+    def read(self, version: int | None) -> PlacedRows:
+        """The rows at `version` with their places; none without a version.
+
+        Raises:
+            VersionGone: the version is not there, or is older than the table's retention.
+            CorruptState: a file of it is broken.
+        """
+        return self._rows.none() if version is None else self._rows.at(read_snapshot(self.path, version))
+
+    def changes(self, after: int | None, upto: int) -> str:
+        """SELECT of the changes in the versions after `after`, up to and including `upto`.
+
+        Stored columns, `__weight` BIGINT and `_commit_version` BIGINT. Without `after`, the rows at `upto`, each with
+        weight 1. The changes of several commits are not consolidated: a row may have +1 and −1.
+
+        Raises:
+            VersionGone: the log or a file no longer reaches back to `after`, or `upto` is not there yet.
+            CorruptState: a file is broken, or rows were deleted from an append table.
+        """
+        self.check_version(upto)
+        if after is None:
+            return self._rows.as_changes(read_snapshot(self.path, upto))
+        return self._rows.changes(self.commits(after, upto), self._recent)
+
+    def append_if_any(self, text: str, record: CommitRecord) -> Head | None:
+        """Insert the rows that a SELECT gives, in one commit; without rows no commit is made: None.
+
+        Raises:
+            VectorMismatch: the head is not the epoch before `record`'s.
+            CommitConflict: another writer committed first.
+            duckdb.Error: the text fails.
+        """
+        head = self.next(record)
+        tally = Tally()
+        staged = self._staged(self._given(text, tally), record)
+        if tally.inserted == 0:
+            staged.discard()
+            return None
+        return self._add(head, record, staged, tally)
+
+    def apply(self, text: str, stored: PlacedRows, record: CommitRecord, after: Head | None = None) -> Head | None:
+        """Commit the settled rows of the touched keys; None, and no commit, when no row changes.
+
+        Args:
+            text: a SELECT that gives a settled relation, see `settle`.
+            stored: the rows before, as the text read them.
+            after: as of `advance`.
+
+        Raises:
+            VectorMismatch: the head is not the epoch before `record`'s.
+            NegativeWeight: more rows would be deleted than there are.
+            CommitConflict: another writer committed first.
+            CorruptState: a row stored before is not where the relation says.
+            duckdb.Error: the text fails.
+        """
+        head = after or self.next(record)
+        settled = Settled(self._connection, text, self.spec, self._schema)
+        if not settled.written and not settled.retracted:
+            return None
+        tally = Tally()
+        rows = settled.new_rows(tally, stored)
+        if settled.written:
+            return self._add(head, record, self._staged(rows, record), tally)
+        for _ in rows:
+            pass
+        return self._add(head, record, None, tally)
+
+    def _given(self, text: str, tally: Tally) -> Iterator[pa.Table]:
+        for batch in self._connection.sql(text).to_arrow_reader(BATCH_ROWS):
+            rows = pa.Table.from_batches([conformed(batch, self._schema)])
+            tally.insert(rows, self.spec.visible)
+            yield rows
+
+    def _staged(self, rows: Iterator[pa.Table], record: CommitRecord) -> Staged:
+        return stage_files(_by_file(rows), self._schema, self.path, record.epoch, self.spec.indexed)
+
+    def _add(self, head: Head, record: CommitRecord, staged: Staged | None, tally: Tally) -> Head:
+        digest = Digest.parse(head.record.digest) + tally.digest
+        if digest.count < 0:
+            if staged is not None:
+                staged.discard()
+            raise NegativeWeight(f"'{self.spec.name}' would have {digest.count} rows", where=str(self.path))
+        counted = replace(record, inserted=tally.inserted, deleted=tally.deleted, digest=str(digest))
+        made = self.commit(head, counted, Rows(staged, tally.retracted))
+        # After a compaction the head is another commit than the epoch's, whose nonce is then not known here.
+        if made.version == head.version + 1:
+            changes = tally.changes()
+            if changes is not None:
+                self._recent.put(self.path, made.record.nonce, changes)
+        return made
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return arrow_schema(schema_json(self.spec.stored))
+
+
+def _by_file(groups: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
+    """Row groups by data file; each file's are taken before the next one's."""
+    for first in groups:
+        yield chain([first], islice(groups, _GROUPS_PER_FILE - 1))

@@ -1,0 +1,53 @@
+"""A drain that finds nothing new in its topics starts no JVM; views that are behind are refreshed all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.model.errors import ViewsStopped
+from jobs.model.settings import Settings
+from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
+from state_store.layout import Lake
+from tests.support import lake_tables
+from tests.support.invariants import assert_correct
+
+SHOP = """
+CREATE STREAM sales (shop VARCHAR, qty INT) WITH (KAFKA_TOPIC = 'sales', PARTITIONS = 1);
+CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n, MAX(qty) AS most FROM sales GROUP BY shop;
+CREATE MATERIALIZED VIEW most AS SELECT MAX(most) AS m FROM by_shop;
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise AssertionError("a JVM was started")
+
+    monkeypatch.setattr("jobs.run.spark.spark_session", refused)
+
+
+def test_views_behind_their_logs_are_refreshed_by_the_kernel(settings: Settings, lake: Lake) -> None:
+    list(Interpreter(settings, "shop").run(SHOP))
+    lake_tables.events(lake, "sales", [{"shop": "a", "qty": 2}, {"shop": "b", "qty": 5}])
+    report = drain(settings, "shop")
+    assert {each.name: each.inserted for each in report.tables} == {"sales": 0, "by_shop": 2, "most": 1}
+    assert_correct(lake, "shop")
+    again = drain(settings, "shop")
+    assert all(each.inserted == 0 for each in again.tables)
+
+
+def test_a_view_that_fails_is_reported(settings: Settings, lake: Lake) -> None:
+    text = "CREATE TABLE broken WITH (ERRORS = 'stop') AS SELECT shop, SUM(100 / qty) AS s FROM sales GROUP BY shop;"
+    list(Interpreter(settings, "shop").run(SHOP + text))
+    lake_tables.events(lake, "sales", [{"shop": "a", "qty": 0}])
+    with pytest.raises(ViewsStopped, match="'broken'") as stopped:
+        drain(settings, "shop")
+    assert stopped.value.failures["broken"].code == "pipeline.row_failed"
+
+
+def test_only_spark_wanted_is_spark_started(settings: Settings, lake: Lake) -> None:
+    list(Interpreter(settings, "shop").run(SHOP))
+    lake_tables.events(lake, "sales", [{"shop": "a", "qty": 2}])
+    with pytest.raises(ViewsStopped, match="a JVM was started"):
+        drain(settings.model_copy(update={"engine": "spark"}), "shop")

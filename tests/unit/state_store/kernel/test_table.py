@@ -1,0 +1,164 @@
+"""Tables in the kernel: every epoch is one commit, and every reader sees the rows that the dictionary has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state_store.commits import CommitRecord, TableVersion
+from state_store.delta import reader
+from state_store.errors import CorruptState, NegativeWeight, VectorMismatch, VersionGone
+from state_store.kernel.kernel import Kernel
+from state_store.kernel.recent import RecentChanges
+from state_store.kernel.table import KernelTable
+from state_store.tablespec import TableSpec
+from tests.unit.state_store.kernel.table_model import Key, Model, Row
+
+LOG = TableSpec("log", (("id", "BIGINT"), ("note", "STRING"), ("at", "TIMESTAMP")), "append")
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with Kernel("500MB", 1) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def model(kernel: Kernel, tmp_path: Path) -> Iterator[Model]:
+    with kernel.connection() as connection:
+        model = Model(connection, tmp_path / "t")
+        model.apply(
+            {(1, "a"): (1, {"x": 1}, 1), (1, "b"): (2, None, 1), (None, "a"): (3, {}, 1), (2, None): (4, None, 1)}
+        )
+        yield model
+
+
+def test_rows_come_change_and_go_in_one_commit(model: Model) -> None:
+    model.check()
+    assert (model.head.record.inserted, model.head.record.deleted) == (4, 0)
+    before = model.head.version
+    model.apply({(None, "a"): None, (2, None): None, (1, "a"): (7, None, 1), (5, "new"): (5, None, 1)})
+    assert model.head.version == before + 1
+    assert (model.head.record.inserted, model.head.record.deleted) == (2, 3)
+    model.check()
+
+
+def test_only_deletes_can_empty_the_table_and_it_can_be_filled_again(model: Model) -> None:
+    model.apply(dict.fromkeys(model.rows))
+    assert model.head.record.digest == "0" * 32 + ":0"
+    model.check()
+    model.apply({(1, "a"): (1, None, 1)})
+    model.check()
+
+
+def test_equal_rows_are_no_commit_and_absent_keys_stay_absent(model: Model) -> None:
+    before = model.head
+    assert model.apply({**model.rows, (8, "never"): None}) is None
+    assert model.table.head() == before
+
+
+def test_maps_with_the_same_entries_in_another_order_are_equal(model: Model) -> None:
+    model.apply({(1, "a"): (1, {"x": 1, "y": 2}, 1)})
+    assert model.apply({(1, "a"): (1, {"y": 2, "x": 1}, 1)}) is None
+    assert model.apply({(1, "a"): (1, {"y": 2, "x": 3}, 1)}) is not None
+
+
+def test_a_change_of_state_alone_is_stored_and_not_seen(model: Model) -> None:
+    digest = model.head.record.digest
+    model.apply({(1, "a"): (1, {"x": 1}, 99)})
+    assert (model.head.record.inserted, model.head.record.deleted, model.head.record.digest) == (0, 0, digest)
+    model.check()
+
+
+def test_a_row_cannot_be_replaced_twice(model: Model) -> None:
+    before = model.head
+    with pytest.raises(CorruptState, match="settled twice"):
+        model.apply({(1, "a"): (7, None, 1)}, times=2)
+    assert model.table.head() == before
+
+
+def test_more_rows_cannot_go_than_there_are(model: Model) -> None:
+    """A record that speaks of fewer rows than there are: its digest would fall below nothing."""
+    lying = replace(model.head, record=replace(model.head.record, digest="0" * 32 + ":0"))
+    before = model.table.read(model.head.version)
+    text = model.settled({(1, "a"): None}, before.text)
+    with pytest.raises(NegativeWeight):
+        model.table.apply(text, before, CommitRecord(epoch=2), after=lying)
+    assert model.table.head() == model.head
+
+
+def test_an_epoch_that_does_not_follow_the_head_is_refused(model: Model) -> None:
+    before = model.table.read(model.head.version)
+    with pytest.raises(VectorMismatch):
+        model.table.apply("SELECT 1", before, CommitRecord(epoch=7))
+
+
+def test_an_advance_moves_the_vector_and_nothing_else(model: Model) -> None:
+    before = model.head
+    model.head = model.table.advance(replace(before.record, epoch=2, vector={"log": TableVersion(42, "t", "n")}))
+    assert model.head.record.vector["log"].version == 42
+    changes = model.connection.sql(model.table.changes(before.version, model.head.version))
+    assert changes.fetchall() == []
+    model.check()
+
+
+def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> None:
+    before = model.head.version
+    model.apply({(1, "a"): (9, {"y": 1}, 2), (1, "b"): None})
+    model.apply({(1, "a"): (10, None, 3), (6, "c"): (1, None, 1)})
+    afresh = KernelTable(model.connection, RecentChanges(), model.table.path, model.table.spec, "again")
+    listed = "k, v, tags, __state, __weight, _commit_version"
+    for after in (None, before, before + 1):
+        kept, read = (
+            model.connection.sql(f"SELECT {listed} FROM ({table.changes(after, model.head.version)})").fetchall()
+            for table in (model.table, afresh)
+        )
+        assert sorted(map(repr, kept)) == sorted(map(repr, read))
+    with pytest.raises(VersionGone, match="made anew"):
+        afresh.changes(model.head.version + 1, model.head.version)
+
+
+def test_a_log_grows_and_gives_each_commit_back(kernel: Kernel, tmp_path: Path) -> None:
+    with kernel.connection() as connection:
+        table = KernelTable(connection, RecentChanges(), tmp_path / "log", LOG, "log")
+        table.ensure(CommitRecord(epoch=0))
+        rows = "SELECT i::BIGINT AS id, 'n' || i AS note, to_timestamp(i) AS at FROM range({}, {}) t(i)"
+        for epoch, (first, last) in enumerate([(0, 3), (3, 500_000), (500_000, 500_000), (500_000, 500_002)]):
+            head = table.append_if_any(rows.format(first, last), CommitRecord(epoch=table.head().record.epoch + 1))
+            assert (head is None) == (epoch == 2)
+        assert table.head().version == 3
+        [(count, last)] = connection.sql(f"SELECT count(*), max(id) FROM ({table.read(3).text})").fetchall()
+        assert (count, last) == (500_002, 500_001)
+        changed = connection.sql(f"SELECT count(*), min(id), sum(__weight) FROM ({table.changes(2, 3)})").fetchall()
+        assert changed == [(2, 500_000, 2)]
+        assert reader.read_rows(table.path).num_rows == 500_002
+
+
+_KEYS = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, "a", "b", "ü", ""]))
+_ROWS = st.one_of(
+    st.none(),
+    st.tuples(
+        st.sampled_from([None, 0, -1, 2**63 - 1]),
+        st.one_of(st.none(), st.dictionaries(st.sampled_from("xy"), st.integers(0, 2))),
+        st.integers(0, 1),
+    ),
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.dictionaries(_KEYS, _ROWS, min_size=1, max_size=8), min_size=1, max_size=20))
+def test_random_epochs_equal_the_dictionary(kernel: Kernel, epochs: list[dict[Key, Row | None]]) -> None:
+    """Twenty epochs: compaction, which comes by itself, is among them."""
+    with kernel.connection() as connection, TemporaryDirectory() as folder:
+        model = Model(connection, Path(folder) / "t")
+        for changes in epochs:
+            model.apply(changes)
+            # After a compaction the head is its commit.
+            model.head = model.table.head()
+        model.check()
