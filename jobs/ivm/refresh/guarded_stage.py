@@ -67,19 +67,20 @@ def guarded(stage: Stage, letters: str) -> tuple[Stage, MapStage | None]:
     if isinstance(stage, LatestStage) or not any(_failing_core(core) is not None for core in stage.body):
         return stage, None
     body = tuple(_without(core) for core in stage.body)
-    return replace(_with_late(stage, lenient), body=body), _dead_letters(stage, letters)
+    return replace(_late_leniently(stage), body=body), _dead_letters(stage, letters)
 
 
 def _with_body(stage: Stage, change: Change) -> Stage:
     if isinstance(stage, LatestStage):
         return stage
-    stage = _with_late(stage, change)
+    stage = _late_leniently(stage)
     return replace(stage, body=tuple(_changed(core, change) for core in stage.body))
 
 
-def _with_late(stage: BodyStage, change: Change) -> BodyStage:
+def _late_leniently(stage: BodyStage) -> BodyStage:
+    """The stage that counts no row as late on which an expression fails: to count must never stop a view."""
     if isinstance(stage, AggregateStage):
-        return replace(stage, late=tuple(_changed(core, change) for core in stage.late))
+        return replace(stage, late=tuple(_changed(core, lenient) for core in stage.late))
     return stage
 
 

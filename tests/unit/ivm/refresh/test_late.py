@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import duckdb
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.refresh.guarded_stage import guarded, null_instead, strict
+from jobs.ivm.rules.late import late_rows
+from jobs.model.stage import Stage
 from state_store.commits import CommitRecord
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
@@ -111,6 +114,28 @@ def test_grouping_sets_count_a_row_once(lake: Lake, db: duckdb.DuckDBPyConnectio
     tables.feed("visit", events([40, 4]))
     tables.refresh()
     assert tables.late("v") == 1
+
+
+@pytest.mark.parametrize("rewritten", [strict, null_instead, lambda stage: guarded(stage, "letters")[0]])
+def test_a_late_row_that_fails_is_not_counted_and_stops_nothing(
+    lake: Lake, db: duckdb.DuckDBPyConnection, rewritten: Callable[[Stage], Stage]
+) -> None:
+    """Whatever the view's policy on errors: row 2 is late, row 0 would divide by zero."""
+    view = (
+        f"CREATE TABLE v AS SELECT product, COUNT(*) AS n FROM visit {TUMBLING} WHERE 9 / length > 1 GROUP BY product;"
+    )
+    tables = made(lake, db, view)
+    (kept,) = (kept for kept in tables.kept if kept.stage.table == "v")
+    stage = rewritten(kept.stage)
+    late = late_rows(stage, "duckdb", None)
+    assert late is not None
+    rows = events([0, 40, 4, 5])
+    for row, length in zip(rows, (1, 1, 2, 0), strict=True):
+        row["length"] = length
+    tables.feed("visit", rows)
+    tables.epoch += 1
+    log = f"new_visit AS ({tables.stores['visit'].at(tables.epoch)})"
+    assert tables.fetch(f"WITH {log} {late}") == [{"__late": 1}]
 
 
 def test_a_view_without_a_window_counts_nothing(lake: Lake, db: duckdb.DuckDBPyConnection) -> None:
