@@ -42,10 +42,12 @@ test-spark: $(STAMP)
 	$(BIN)/python -m pytest tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py
 
 test-duckdb: $(STAMP)
-	$(BIN)/python -m pytest tests/unit tests/properties/test_views.py tests/conformance tests/nexmark
+	$(BIN)/python -m pytest tests/unit tests/properties/test_views.py tests/properties/test_views_on_delta.py \
+	  tests/conformance tests/nexmark
 
-nightly: $(STAMP) ## the property tests at length: 20,000 views on DuckDB, 500 on Spark with real kills; Nexmark; flipped bits
+nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills; Nexmark; flipped bits
 	STRANDLINE_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/test_views.py
+	STRANDLINE_DELTA_EXAMPLES=2000 $(BIN)/python -m pytest tests/properties/test_views_on_delta.py
 	STRANDLINE_SPARK_EXAMPLES=500 STRANDLINE_KILLS=1 $(BIN)/python -m pytest tests/properties/test_views_on_spark.py
 	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/nexmark
 	$(BIN)/python -m tests.campaigns.bitflips --seed 1 --flips 10000

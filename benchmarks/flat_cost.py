@@ -9,7 +9,9 @@ refresh both get the same number of events per epoch, in turn, and each view is 
     join_max   the article's example: MAX of a join, per category (a lost maximum is looked up again)
     left_join  every visit with its category, if there is one
 
-printed are the median seconds of the epochs after the warm-up, and long / short: the aim is at most 1.3.
+Each epoch is computed where it is its turn, after one another over the same tables: by the kernel in this process, by
+the kernel in a Spark task, by Spark's own plan. Printed are the median seconds of the epochs after the warm-up, and
+long / short: the aim is at most 1.3.
 """
 
 from __future__ import annotations
@@ -20,11 +22,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from benchmarks.histories import History, refresh
-from jobs.model.settings import load_settings
-from jobs.run.spark import spark_session
+from benchmarks.histories import WHERE, Engines, History, Where, engines
 
 AIM = 1.3
 # The first epochs pay for code that the JVM has not compiled yet.
@@ -38,7 +36,8 @@ CREATE MATERIALIZED VIEW left_join AS SELECT visit.product AS product, visit.use
   FROM visit LEFT JOIN info ON visit.product = info.product;
 """
 
-Seconds = dict[str, dict[int, list[float]]]
+Seconds = dict[tuple[str, Where], dict[int, list[float]]]
+"""Seconds of each epoch, by view and place, and by the events of the history."""
 
 
 def main() -> None:
@@ -55,36 +54,36 @@ def main() -> None:
         histories = {size: History.begin(Path(folder) / str(size), VIEWS, asked.keys) for size in sizes}
         for size, history in histories.items():
             history.add(size)
-        with spark_session(load_settings().spark, "bench-flat") as spark:
-            report(measure(spark, histories, asked.changes, asked.epochs), sizes, asked.changes)
+        with engines("bench-flat") as both:
+            report(measure(both, histories, asked.changes, asked.epochs), sizes, asked.changes)
 
 
-def measure(spark: SparkSession, histories: dict[int, History], changes: int, epochs: int) -> Seconds:
-    """Seconds of each epoch, by view and history; the keyed sources are refreshed before them, and listed too."""
+def measure(both: Engines, histories: dict[int, History], changes: int, epochs: int) -> Seconds:
+    """The keyed sources are refreshed before the views, and listed too."""
     seconds: Seconds = defaultdict(lambda: defaultdict(list))
     for size, history in histories.items():
-        first = [refresh(spark, history, level) for level in history.levels()]
+        first = [both.refresh(history, level) for level in history.levels()]
         print(f"{size:>12,} events: first refresh {sum(first):.1f} s", flush=True)
     for epoch in range(WARM_UP + epochs):
-        for size, history in histories.items():
-            history.add(changes)
-            for level in history.levels():
-                for item in level:
-                    taken = refresh(spark, history, [item])
+        for where in WHERE:
+            for size, history in histories.items():
+                history.add(changes)
+                for item in (item for level in history.levels() for item in level):
+                    taken = both.refresh(history, [item], where)
                     if epoch >= WARM_UP:
-                        seconds[item.target][size].append(taken)
+                        seconds[item.target, where][size].append(taken)
     return seconds
 
 
 def report(seconds: Seconds, sizes: tuple[int, int], changes: int) -> None:
     """The table: medians, their ratio, and whether the aim is met."""
-    print(f"{changes:,} changes   {sizes[0]:>14,} {sizes[1]:>14,}   ratio")
-    for name, by_size in seconds.items():
+    print(f"{changes:,} changes          {sizes[0]:>14,} {sizes[1]:>14,}   ratio")
+    for (name, where), by_size in sorted(seconds.items()):
         if name == "info":
             continue  # nothing of it changes
         short, long = (statistics.median(by_size[size]) for size in sizes)
         verdict = "" if long / short <= AIM else f"   above {AIM}"
-        print(f"{name:<15} {short:>12.2f} s {long:>12.2f} s   {long / short:.2f}{verdict}")
+        print(f"{name:<12} {where:<8} {short:>12.3f} s {long:>12.3f} s   {long / short:.2f}{verdict}")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ length)`, whose events are drawn from a fixed number of keys: history grows, wha
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
 
 import duckdb
 import pyarrow as pa
@@ -20,13 +21,17 @@ from jobs.ingest.event_logs import log_spec
 from jobs.ivm.refresh.context import RunContext
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings, load_settings
-from jobs.run.refresh_views import refresh_all
+from jobs.run.refresh_tasks import RefreshTasks
+from jobs.run.refresh_views import Refreshed, refresh_all
 from jobs.run.schedule import Maintained, maintained
+from jobs.run.spark import spark_session
 from jobs.session.interpreter import Interpreter
 from state_store.commits import CommitRecord
+from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -121,14 +126,45 @@ def _properties(source: Source) -> dict[str, str | None]:
     return dict(log_spec(source).properties)
 
 
-def refresh(spark: SparkSession, history: History, level: list[Maintained]) -> float:
-    """Bring these to the heads of what they read; the seconds it took.
+Where = Literal["kernel", "task", "spark"]
+"""Where a refresh is computed: by the kernel of this process, by a worker's in a Spark task, by Spark's own plan."""
+WHERE: tuple[Where, ...] = get_args(Where)
 
-    Raises:
-        StrandlineError: one of them failed.
-    """
-    began = time.monotonic()
-    outcome = refresh_all(RunContext(lambda: spark, history.lake, f"{PIPELINE}/1"), [level], frozenset())
-    for failure in outcome.failures.values():
-        raise failure
-    return time.monotonic() - began
+
+@dataclass(frozen=True)
+class Engines:
+    """The engines of a benchmark, all of them warm."""
+
+    spark: SparkSession
+    kernel: Kernel
+
+    def refresh(self, history: History, level: list[Maintained], where: Where = "task") -> float:
+        """Bring these to the heads of what they read; the seconds it took.
+
+        Raises:
+            StrandlineError: one of them failed.
+        """
+        began = time.monotonic()
+        outcome = self._refreshed(history, level, where)
+        for failure in outcome.failures.values():
+            raise failure
+        return time.monotonic() - began
+
+    def _refreshed(self, history: History, level: list[Maintained], where: Where) -> Refreshed:
+        bare = RunContext(None, history.lake, f"{PIPELINE}/1")
+        match where:
+            case "kernel":
+                return refresh_all(replace(bare, kernel=self.kernel, engine="duckdb"), [level], frozenset())
+            case "task":
+                settings = load_settings(lake=history.lake.root, engine="duckdb")
+                return RefreshTasks(self.spark, replace(bare, engine="duckdb"), settings, [level]).refresh(frozenset())
+            case "spark":
+                return refresh_all(replace(bare, session=lambda: self.spark, engine="spark"), [level], frozenset())
+
+
+@contextmanager
+def engines(name: str) -> Iterator[Engines]:
+    """A Spark session and a kernel, with the settings that a run would have."""
+    settings = load_settings()
+    with spark_session(settings.spark, name) as spark, Kernel(f"{settings.kernel_memory_mb}MB", 2) as kernel:
+        yield Engines(spark, kernel)

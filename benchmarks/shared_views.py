@@ -14,11 +14,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from benchmarks.histories import History, refresh
-from jobs.model.settings import load_settings
-from jobs.run.spark import spark_session
+from benchmarks.histories import Engines, History, engines
 from state_store.delta import reader
 
 AIM = 3.0
@@ -64,22 +60,22 @@ def main() -> None:
         }
         for history in histories.values():
             history.add(asked.events)
-        with spark_session(load_settings().spark, "bench-shared") as spark:
-            report(measure(spark, histories, asked.changes, asked.epochs), histories)
+        with engines("bench-shared") as both:
+            report(measure(both, histories, asked.changes, asked.epochs), histories)
 
 
-def measure(spark: SparkSession, histories: dict[str, History], changes: int, epochs: int) -> dict[str, list[float]]:
+def measure(both: Engines, histories: dict[str, History], changes: int, epochs: int) -> dict[str, list[float]]:
     """Seconds of each epoch over all views: the keyed sources are refreshed before, and do not count."""
     seconds: dict[str, list[float]] = {name: [] for name in histories}
     for name, history in histories.items():
-        first = [refresh(spark, history, level) for level in history.levels()]
+        first = [both.refresh(history, level) for level in history.levels()]
         print(f"{name}: first refresh {sum(first):.1f} s", flush=True)
     for epoch in range(WARM_UP + epochs):
         for name, history in histories.items():
             history.add(changes)
             sources, *levels = history.levels()
-            refresh(spark, history, sources)
-            taken = sum(refresh(spark, history, level) for level in levels)
+            both.refresh(history, sources)
+            taken = sum(both.refresh(history, level) for level in levels)
             if epoch >= WARM_UP:
                 seconds[name].append(taken)
     return seconds

@@ -73,7 +73,8 @@ class StorageSettings(_Section):
 class SparkSettings(_Section):
     """The one Spark session of a running pipeline."""
 
-    master: str = "local[*]"
+    # All cores, and a task that dies is run again up to four times in all, as on a cluster.
+    master: str = "local[*,4]"
     driver_memory: str = "2g"
     shuffle_partitions: int | None = Field(default=None, ge=1, description="default: the machine's cores")
 

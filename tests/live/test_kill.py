@@ -1,8 +1,9 @@
 """A driver killed anywhere loses nothing and doubles nothing: real broker, real SIGKILL.
 
 200,000 events with unique ids, one in a thousand broken. The driver is killed before the event log's commit, after it,
-inside a refresh, after a refresh's commit, and once more with the checkpoint then deleted; each run goes on where the
-lake says, in epochs of 50,000 so that every kill falls into the middle of the work. Then every projection must equal
+inside a refresh by the kernel, after the commits of refreshes by either engine, and once more with the checkpoint then
+deleted; in the last run workers die inside their tasks. Each run goes on where the lake says, in epochs of 25,000 so
+that every kill falls into the middle of the work. Then every projection must equal
 DuckDB's answer over the event log, and log and dead letters together must be the topic.
 """
 
@@ -39,12 +40,14 @@ CREATE STREAM large AS SELECT id, region, amount FROM sales WHERE qty > 3;
 CREATE TABLE regions_of_size AS SELECT n > 10000 AS big, SUM(n) AS events FROM by_region GROUP BY n > 10000;
 """
 
+# Where the driver is killed, and what refreshes the views meanwhile.
 KILLS = [
-    ("before-log-commit:2", False),
-    ("after-log-commit:2", False),
-    ("inside-refresh:7", False),
-    ("after-refresh-commit:4", False),
-    ("after-log-commit:1", True),
+    ("before-log-commit:2", {}),
+    ("after-log-commit:2", {"STRANDLINE_ENGINE": "spark"}),
+    ("inside-refresh:7", {"STRANDLINE_KERNEL": "driver"}),
+    ("after-refresh-commit:4", {"STRANDLINE_ENGINE": "spark"}),
+    ("after-refresh-commit:9", {"STRANDLINE_KERNEL": "driver"}),
+    ("after-log-commit:1", {}),
 ]
 
 
@@ -77,19 +80,21 @@ def test_a_killed_driver_loses_and_doubles_nothing(kafka_broker: KafkaBroker, tm
     env = os.environ | {
         "STRANDLINE_LAKE": str(lake.root),
         "STRANDLINE_KAFKA__BOOTSTRAP_SERVERS": kafka_broker.bootstrap_servers,
-        "STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": "50000",
+        "STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": "25000",
         "STRANDLINE_SPARK__MASTER": "local[2]",
     }
     applied = _strandline(tmp_path, env, "apply", "shop.sql")
     assert applied.returncode == 0, applied.stderr
     kafka_broker.produce("sales", (_event(n) for n in range(EVENTS)))
 
-    for failpoint, forget_checkpoint in KILLS:
-        killed = _strandline(tmp_path, env | {"STRANDLINE_FAILPOINT": failpoint}, "run", "shop", "--mode", "drain")
+    for failpoint, engine in KILLS:
+        interrupted = env | engine | {"STRANDLINE_FAILPOINT": failpoint}
+        killed = _strandline(tmp_path, interrupted, "run", "shop", "--mode", "drain")
         assert killed.returncode == -9, f"{failpoint}: exit {killed.returncode}\n{killed.stderr[-3000:]}"
-        if forget_checkpoint:
-            shutil.rmtree(lake.checkpoint("shop"))
-    finished = _strandline(tmp_path, env, "run", "shop", "--mode", "drain")
+    shutil.rmtree(lake.checkpoint("shop"))
+    # In Spark's tasks it is a worker that dies, again and again, and Spark that runs its task once more.
+    in_tasks = env | {"STRANDLINE_FAILPOINT": "inside-refresh:5", "STRANDLINE_SPARK__MASTER": "local[2,4]"}
+    finished = _strandline(tmp_path, in_tasks, "run", "shop", "--mode", "drain")
     assert finished.returncode == 0, finished.stderr[-3000:]
 
     broken = {n for n in range(EVENTS) if n % BROKEN_EVERY == 17}

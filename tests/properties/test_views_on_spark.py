@@ -1,4 +1,5 @@
-"""Any view over any history, on Spark and Delta, by the production path and through interruptions.
+"""Any view over any history, by the production path and through interruptions; of Spark and the kernel one is drawn for
+each refresh, so that each goes on from what the other has stored.
 
 `STRANDLINE_SPARK_EXAMPLES` says how many examples (views with a history) are run: 20 unless it says so, 500 in
 `make nightly`. Each run draws its seed from `STRANDLINE_SEED`, or anew; it is printed with what fails.
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
-from tests.properties import on_spark
+from tests.properties import on_delta
 from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
 
@@ -40,11 +42,12 @@ def test_views_on_spark_are_their_own_selects_after_every_epoch(
     seed = int(os.environ.get("STRANDLINE_SEED", random.randrange(10**9))) + part
     pick, tally, lake = Picker.seeded(seed), Tally(), Lake(tmp_path / "lake")
     example = scenario(pick, VIEWS, tally, catalog=Catalog(lake), most=40, cuts=2, in_order=True)
-    try:
-        on_spark.check(spark, lake, example, pick, kill=KILLS)
-    except Exception as error:
-        error.add_note(f"STRANDLINE_SEED={seed}\n{example}")
-        raise
+    with Kernel("1GB", 2) as kernel:
+        try:
+            on_delta.check(on_delta.contexts(lake, pick, spark=spark, kernel=kernel), lake, example, pick, kill=KILLS)
+        except Exception as error:
+            error.add_note(f"STRANDLINE_SEED={seed}\n{example}")
+            raise
     with capsys.disabled():
         print(f"\nseed {seed}: {tally}")
     assert tally.examples >= _LEFT

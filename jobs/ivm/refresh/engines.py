@@ -8,8 +8,10 @@ can spread it. What the kernel cannot run after all (a function that DuckDB lack
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.engines.engine import Dialect
 from jobs.ivm.refresh.late import with_late_rows
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
@@ -28,7 +30,6 @@ MOST_ROWS: Final = 100_000_000
 """The rows that the kernel reads for one epoch: some five seconds. Beyond, starting Spark's tasks costs little of the
 whole, and the rows may be more than one machine's memory can group or sort."""
 
-
 Done = tuple["CommitRecord", "Head | None"]
 """The epoch's record with what only the rows can say, and its commit; None, and no commit, when no row changes."""
 
@@ -43,31 +44,38 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
         EngineRefused: the engine cannot run the rule, and the other is not here, or not wanted.
         Exception: whatever the engine says of the rows; see `faults`.
     """
+    engine, why = choose(context, epoch)
     try:
-        chosen = _by_kernel if _suits_kernel(context, epoch) else _by_spark
-        return chosen(context, epoch, anew=anew)
+        if engine == "duckdb":
+            return _by_kernel(context, _said(epoch, f"by the kernel: {why}"), anew=anew)
     except EngineRefused as refused:
         if context.session is None or context.engine != "auto":
             raise
         log.warning("'%s' is refreshed by Spark: %s", epoch.stage.table, refused.message)
-        return _by_spark(context, epoch, anew=anew)
+        why = refused.message
+    return _by_spark(context, _said(epoch, f"by Spark: {why}"), anew=anew)
 
 
-def _suits_kernel(context: RunContext, epoch: Epoch) -> bool:
-    return context.engine == "duckdb" or (
-        context.engine == "auto" and context.kernel is not None and _rows(epoch) <= MOST_ROWS
-    )
+def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect, str]:
+    """The engine that suits an epoch, and why."""
+    if context.engine != "auto":
+        return context.engine, f"STRANDLINE_ENGINE={context.engine}"
+    # Of all inputs, and of the table itself: the most that the rule can ask for.
+    heads = (epoch.head, *(span.head for span in epoch.spans))
+    rows = sum(Digest.parse(head.record.digest).count for head in heads)
+    if context.kernel is None:
+        return "spark", "there is no kernel here"
+    return "spark" if rows > MOST_ROWS else "duckdb", f"{rows:,} rows at most"
 
 
-def _rows(epoch: Epoch) -> int:
-    """The rows that may be read: of all inputs, and of the table itself."""
-    return sum(Digest.parse(head.record.digest).count for head in (epoch.head, *(span.head for span in epoch.spans)))
+def _said(epoch: Epoch, how: str) -> Epoch:
+    return replace(epoch, record=replace(epoch.record, reason=f"{epoch.record.reason}; {how}"))
 
 
 def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     if context.session is None:
         raise EngineRefused(
-            f"{_rows(epoch):,} rows may be read, which is Spark's to do, and there is no session here",
+            f"it is Spark's to do, and there is no session here: {epoch.record.reason}",
             where=epoch.stage.table,
             hint="set STRANDLINE_ENGINE=duckdb, so that the kernel does it nevertheless",
         )

@@ -13,8 +13,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from state_store.digest import Digest, digest_of_table, row_lanes
+from state_store.digest import Digest, digest_of_table
 from state_store.errors import CorruptState
+from state_store.row_lanes import row_lanes
 
 SCHEMA = pa.schema(
     [
