@@ -1,13 +1,18 @@
-"""Checksums that stand inside the bytes that they cover, as eight hex digits behind a mark.
+"""Checksums that stand inside what they cover: in bytes, as eight hex digits behind a mark; in JSON, as a member.
 
-The digits count as zeros in their own sum. CRC-32 notices every flipped bit and every burst of up to 32 bits.
+The digits count as zeros in their own sum, the member not at all. CRC-32 notices every flipped bit and every burst of
+up to 32 bits.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EMPTY: Final = "00000000"
 """The digits before the sum is known."""
@@ -30,6 +35,16 @@ def intact(data: bytes, mark: re.Pattern[bytes]) -> bool:
     """True if the checksum behind the mark is that of the data; false also where there is no mark."""
     found = mark.search(data)
     return found is not None and found[1] == f"{zlib.crc32(_with(data, mark, EMPTY)):08x}".encode()
+
+
+def of_members(members: Mapping[str, Any], *, ascii_only: bool) -> int:
+    """The checksum of an object's members, without that of the checksum itself: by value, in the order of their names.
+    Blanks and line ends of the file do not count.
+
+    Args:
+        ascii_only: other letters count as their escapes, not as UTF-8. Both are in files, so neither may change.
+    """
+    return zlib.crc32(json.dumps(members, ensure_ascii=ascii_only, sort_keys=True).encode())
 
 
 def _with(data: bytes, mark: re.Pattern[bytes], digits: str) -> bytes:

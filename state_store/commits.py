@@ -22,6 +22,10 @@ REBUILD: Final = "rebuild"
 
 _MARK: Final = "strandline"
 
+_OPTIONAL: Final = ("late", "leader_epochs")
+"""The fields that came to format 2 later: written only where they say something, so that a reader from before them
+still reads every other table."""
+
 
 @dataclass(frozen=True)
 class TableVersion:
@@ -53,6 +57,8 @@ class CommitRecord:
         offsets: {topic: {partition: next offset}} the rows reflect, after this commit (event logs only).
         stream_times: {topic: {partition: microseconds}}: the largest event time seen, per partition (event logs only).
         topics: {topic: id of the topic the offsets are of}, where the id is known (event logs only).
+        leader_epochs: {topic: {partition: [offset, term]}}: the last record read of each partition, and the term of the
+            leader that took it in, where that is known (event logs only).
         fingerprint: hash of the definition that produced the rows.
         writer: the process that wrote it: `pipeline/incarnation`.
         mode: the way it was made: `create`, `ingest`, `delta`, `full`, `advance`, `rebuild`.
@@ -60,6 +66,8 @@ class CommitRecord:
         inserted: rows inserted (a changed row counts here and in `deleted`).
         deleted: rows deleted.
         digest: order-free 128-bit hash of the visible rows after this commit, 32 hex digits, and `:count`.
+        late: rows of the inputs, up to `vector`, that came too late for their window and are left out. None: none of
+            this table's ever is, or nobody counted them.
         table: the identity of the table, given when it is made.
         nonce: a random mark of this commit alone, given by the store.
     """
@@ -69,6 +77,7 @@ class CommitRecord:
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     stream_times: dict[str, dict[str, int]] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
+    leader_epochs: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     fingerprint: str = ""
     writer: str = ""
     mode: str = "create"
@@ -76,6 +85,7 @@ class CommitRecord:
     inserted: int = 0
     deleted: int = 0
     digest: str = ""
+    late: int | None = None
     table: str = ""
     nonce: str = ""
 
@@ -100,7 +110,11 @@ class CommitRecord:
 
     def to_json(self) -> str:
         """The text for `userMetadata`, with an empty checksum: `delta.entry` fills it in."""
-        return json.dumps({_MARK: {"crc": EMPTY, "format": FORMAT, **asdict(self)}}, separators=(",", ":"))
+        body = asdict(self)
+        for name in _OPTIONAL:
+            if body[name] in (None, {}):
+                del body[name]
+        return json.dumps({_MARK: {"crc": EMPTY, "format": FORMAT, **body}}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | None) -> CommitRecord | None:

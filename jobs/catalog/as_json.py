@@ -9,7 +9,6 @@ Format 1 has no checksum. It is still read; a definition that changes is written
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -19,6 +18,7 @@ from jobs.model.definitions import Column, Definition, Function, InsertQuery, So
 from jobs.model.errors import SqlError
 from jobs.model.types import SqlType
 from jobs.sql.types_text import parse_type
+from state_store.checksum import of_members
 from state_store.errors import CorruptState
 
 FORMAT = 2
@@ -36,7 +36,7 @@ def to_json(sequence: int, definition: Definition | Function) -> str:
     type_name = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
     values = {f.name: _plain(getattr(definition, f.name)) for f in fields(definition)}
     content = {"sequence": sequence, "type": type_name, "definition": values}
-    document = {"format": FORMAT, "crc": checksum(content), **content}
+    document = {"format": FORMAT, "crc": of_members(content, ascii_only=False), **content}
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -55,18 +55,13 @@ def from_json(data: bytes, where: str) -> tuple[int, Definition | Function]:
                 where=where,
                 hint="use the version of Strandline that wrote it",
             )
-        if version != _WITHOUT_CHECKSUM and document.pop("crc") != checksum(document):
+        if version != _WITHOUT_CHECKSUM and document.pop("crc") != of_members(document, ascii_only=False):
             raise CorruptState("the catalog file fails its checksum", where=where)
         cls = _CLASSES[document["type"]]
         values = {name: _value(name, value) for name, value in document["definition"].items()}
         return int(document["sequence"]), cls(**values)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SqlError) as error:
         raise CorruptState(f"the catalog file does not read back: {error}", where=where) from error
-
-
-def checksum(content: Mapping[str, Any]) -> int:
-    """The CRC-32 of the members' values: blanks and line ends of the file do not count."""
-    return zlib.crc32(json.dumps(content, ensure_ascii=False, sort_keys=True).encode())
 
 
 def _plain(value: Any) -> Any:

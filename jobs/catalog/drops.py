@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.catalog.as_json import checksum
 from jobs.model import tables
+from state_store.checksum import of_members
 from state_store.failpoints import failpoint
 from state_store.files import make_folder, replace, sync_folder
 from state_store.folders import remove_file, remove_folder
@@ -49,7 +49,7 @@ def begin(drop: Drop, lake: Lake) -> None:
     folder = _folder(lake)
     make_folder(folder)
     content = {"name": drop.name, "removed": drop.removed, "shared": drop.shared}
-    document = {"format": FORMAT, "crc": checksum(content), **content}
+    document = {"format": FORMAT, "crc": of_members(content, ascii_only=False), **content}
     failpoint("before-drop-intent")
     replace(folder / f"{safe_name(drop.name)}.json", json.dumps(document, ensure_ascii=False).encode())
     sync_folder(lake.catalog)
@@ -116,7 +116,7 @@ def _read(path: LakePath, lake: Lake) -> Drop:
     try:
         document = json.loads(path.read_bytes().decode())
         version, crc = document.pop("format"), document.pop("crc")
-        if version == FORMAT and crc == checksum(document) and document["name"] == name:
+        if version == FORMAT and crc == of_members(document, ascii_only=False) and document["name"] == name:
             return Drop(name, tuple(document["removed"]), tuple(document["shared"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass

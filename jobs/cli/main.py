@@ -188,7 +188,8 @@ def _summary(report: RunReport) -> str:
     lines = [f"pipeline '{report.pipeline}': {epochs} in {report.seconds:.1f} s"]
     for table in report.tables:
         changed = f"+{table.inserted} −{table.deleted}"
-        lines.append(f"  {table.name}: {table.rows} rows ({changed}), version {table.version}")
+        late = f", {table.late} late rows left out" if table.late else ""
+        lines.append(f"  {table.name}: {table.rows} rows ({changed}), version {table.version}{late}")
     return "\n".join(lines)
 
 

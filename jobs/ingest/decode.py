@@ -8,7 +8,8 @@ All sources of a pipeline share one set of columns, since one Spark source reads
     _key BINARY · _value BINARY · _error STRING     filled for broken records only: dead letters
     _tombstone BOOLEAN         a null value in a table's topic
     s0 STRUCT<…>, s1 STRUCT<…>, …                   the visible columns of the first, second, … source
-    _range STRUCT<next, good, broken, running_time> only in a range's last row, its range row (see `close`)
+    _range STRUCT<next, good, broken, running_time, leader_epoch>
+                               only in a range's last row, its range row (see `close`)
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _LEAD = (
     "_headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
     "_key BINARY, _value BINARY, _error STRING, _tombstone BOOLEAN"
 )
-_RANGE = "_range STRUCT<next: BIGINT, good: BIGINT, broken: BIGINT, running_time: TIMESTAMP>"
+_RANGE = "_range STRUCT<next: BIGINT, good: BIGINT, broken: BIGINT, running_time: TIMESTAMP, leader_epoch: INT>"
 
 
 def decoded_schema(sources: Sequence[Source]) -> str:
@@ -52,11 +53,13 @@ def decoded_schema(sources: Sequence[Source]) -> str:
 
 @dataclass
 class Tally:
-    """Totals of a range so far: last offsets of good and broken records, largest event time (microseconds)."""
+    """Totals of a range so far: last offsets of good and broken records, largest event time (microseconds), the term of
+    the leader that took in the last record."""
 
     good: int | None = None
     broken: int | None = None
     running_time: int = _NEVER
+    leader_epoch: int | None = None
 
 
 class Decoder:
@@ -91,6 +94,8 @@ class Decoder:
         broken[list(errors)] = True
         offsets = np.array(records.offsets, dtype=np.int64)
         running = self._running_time(offsets, times, broken)
+        if len(records):
+            self.tally.leader_epoch = records.leader_epoch
         filled = self._schema.field(self._column).type
         arrays = {
             "_source": pa.repeat(pa.scalar(self._source.name), len(records)),
@@ -113,6 +118,7 @@ class Decoder:
         tally = self.tally
         running = None if tally.running_time == _NEVER else tally.running_time
         ends = {"next": following, "good": tally.good, "broken": tally.broken, "running_time": running}
+        ends["leader_epoch"] = tally.leader_epoch
         arrays = {
             "_source": pa.array([self._source.name]),
             "_partition": pa.array([partition], type=pa.int32()),

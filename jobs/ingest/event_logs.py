@@ -58,6 +58,7 @@ class _Range:
     good: int | None
     broken: int | None
     running_time: int | None
+    leader_epoch: int | None = None
 
 
 def log_spec(source: Source) -> TableSpec:
@@ -123,6 +124,7 @@ def _ranges(micro_batch: DataFrame) -> dict[str, list[_Range]]:
         "_range.good",
         "_range.broken",
         f.unix_micros("_range.running_time").alias("running_time"),
+        "_range.leader_epoch",
     )
     found: dict[str, list[_Range]] = {}
     for name, partition, *rest in rows.collect():
@@ -188,7 +190,10 @@ class _Intake:
         topic = self._source.topic
         offsets = self._offsets(head)
         times = dict(head.record.stream_times.get(topic, {}))
+        terms = dict(head.record.leader_epochs.get(topic, {}))
         for r in ranges:
+            if r.leader_epoch is not None and r.next > offsets.get(r.partition, 0):
+                terms[r.partition] = [max(r.good or 0, r.broken or 0), r.leader_epoch]
             offsets[r.partition] = max(r.next, offsets.get(r.partition, 0))
             if r.running_time is not None:
                 times[r.partition] = max(r.running_time, times.get(r.partition, r.running_time))
@@ -197,6 +202,7 @@ class _Intake:
             epoch=head.record.epoch + 1,
             offsets={topic: offsets},
             stream_times={topic: times},
+            leader_epochs={topic: terms} if terms else {},
             topics={topic: self._topic_id} if self._topic_id else head.record.topics,
             writer=self._writer,
             mode="ingest",

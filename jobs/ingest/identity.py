@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobs.ingest.logs.log import Log
+    from jobs.ingest.same_records import LeaderEpochs
     from jobs.model.definitions import Source
     from state_store.layout import Lake
 
@@ -39,10 +40,18 @@ def current_ids(sources: Sequence[Source], lake: Lake, log: Log) -> dict[str, st
     return ids
 
 
-def check_all_same(wanted: Mapping[str, str], log: Log) -> None:
-    """Check the topics of a run that goes on: {topic: id at its start}. Raises TopicMissing, TopicReplaced."""
+def check_all_same(wanted: Mapping[str, str], log: Log) -> LeaderEpochs:
+    """Check the topics of a run that goes on: {topic: id at its start}. Raises TopicMissing, TopicReplaced.
+
+    Returns:
+        the terms of the topics' leaders.
+    """
+    terms: LeaderEpochs = {}
     for topic, topic_id in wanted.items():
-        check_same(topic, topic_id, log.identity(topic).id)
+        found = log.identity(topic)
+        check_same(topic, topic_id, found.id)
+        terms[topic] = dict(found.leader_epochs)
+    return terms
 
 
 def check_same(topic: str, wanted: str, found: str) -> None:

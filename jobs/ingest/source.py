@@ -33,6 +33,7 @@ from jobs.ingest.offsets import (
     start_offsets,
     topics_of,
 )
+from jobs.ingest.same_records import check_same_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from jobs.ingest.logs.log import Log
+    from jobs.ingest.same_records import LeaderEpochs
     from jobs.model.definitions import Source
     from jobs.model.settings import Settings
     from state_store.layout import Lake
@@ -130,6 +132,8 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._start = start
         self._schema = schema
         self._last: Offsets | None = None
+        # Of a topic without leaders there is nothing to check; of others each is checked once, and after an election.
+        self._terms: LeaderEpochs = {topic: {} for topic in self._topic_ids}
         self._log: Log | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -147,8 +151,11 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             TopicReplaced: a topic is not the one that the run began with.
+            RecordsReplaced: the election of a leader has cut off records that were read.
         """
-        check_all_same(self._topic_ids, self._open())
+        terms = check_all_same(self._topic_ids, self._open())
+        if terms != self._terms and check_same_records(self._sources, self._lake, self._open(), terms):
+            self._terms = terms
         ends = self._last or self._ends()
         begun = self._begun(start["topics"], ends)
         reached = not_before(ends, begun)

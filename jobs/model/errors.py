@@ -16,6 +16,7 @@ StrandlineError
 │   ├── TopicMissing              source.topic_missing        stop
 │   ├── OffsetsVanished           source.offsets_vanished     stop
 │   ├── TopicReplaced             source.topic_replaced       stop
+│   ├── RecordsReplaced           source.records_replaced     stop
 │   └── EncodeFailed              source.encode_failed        stop
 └── PipelineError
     ├── PipelineMissing           pipeline.missing            stop
@@ -164,6 +165,13 @@ class TopicReplaced(SourceError):
     source and create it again to read the new one."""
 
     code = "source.topic_replaced"
+
+
+class RecordsReplaced(SourceError):
+    """Records that were read are not in the topic any more, and others stand at their offsets: a broker that did not
+    have them was elected leader. Stop: rebuild the source."""
+
+    code = "source.records_replaced"
 
 
 class EncodeFailed(SourceError):

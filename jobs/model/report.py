@@ -16,6 +16,8 @@ class TableReport:
         deleted: rows removed by this run.
         seconds: wall clock spent on this table in this run.
         mode, reason: of the last commit.
+        late: rows of the inputs that came too late for their window and are left out, up to `version`, in all stages of
+            the view; None where no row is ever late.
     """
 
     name: str
@@ -31,6 +33,7 @@ class TableReport:
     mode: str
     reason: str
     digest: str
+    late: int | None = None
 
 
 @dataclass(frozen=True)

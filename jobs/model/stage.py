@@ -160,6 +160,8 @@ class AggregateStage:
         drop_empty: SQL's way: a group without rows is no row. False keeps it with its zeros (ksqlDB's way).
         skip_null_keys: ksqlDB's way: rows with a null in the group key are left out.
         session: the groups are cut into sessions.
+        late: the body again, of those rows alone that came too late for their window and are left out; a row is there
+            once for each window that it missed. Empty where no row is ever late. Aliases are those of `body`.
     """
 
     table: str
@@ -171,6 +173,7 @@ class AggregateStage:
     drop_empty: bool = True
     skip_null_keys: bool = False
     session: Session | None = None
+    late: Body = ()
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,8 @@ def table_metadata(table: TableReport, role: str) -> dict[str, int | float | str
     else:
         metadata["dagster/row_count"] = table.rows
         metadata["dagster/size_bytes"] = table.bytes
+    if table.late is not None:
+        metadata["late rows"] = table.late
     if table.seconds > 0:
         metadata["rows per second"] = round((table.inserted + table.deleted) / table.seconds, 1)
     if table.vector:

@@ -8,11 +8,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport
 from jobs.run.orphans import sole_writer
+from jobs.run.schedule import stages_of
 from jobs.run.session import Session
 from state_store.errors import StoreError
 from state_store.layout import Lake
@@ -133,7 +135,8 @@ def report_of(stream: PipelineStream, began: float) -> RunReport:
     for table in _reported(stream.definitions):
         # A table that is itself broken is among the failures.
         with suppress(StoreError):
-            report = stream.tallies.report(table, stream.lake.table(table))
+            late = late_in(stream.lake, stages_of(table, stream.levels))
+            report = stream.tallies.report(table, stream.lake.table(table), late)
             made += [report] if report is not None else []
     return RunReport(stream.pipeline, stream.micro_batches, round(time.monotonic() - began, 3), tuple(made))
 

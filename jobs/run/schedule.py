@@ -74,6 +74,12 @@ def read_from_outside(levels: Iterable[Iterable[Maintained]]) -> frozenset[str]:
     return frozenset(name for item in items for name in item.inputs) - {item.target for item in items}
 
 
+def stages_of(table: str, levels: Iterable[Iterable[Maintained]]) -> tuple[Stage, ...]:
+    """The stages that a table is maintained by: its own, the inner ones, and those that it shares with others."""
+    items = (item for level in levels for item in level if table in (item.target, *item.serves))
+    return tuple(stage for item in items for stage in item.stages)
+
+
 def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:
     """The tables of a definition's stages that other views may read as well."""
     if not isinstance(definition, View) or definition.maintenance.state != "shared":

@@ -33,8 +33,12 @@ class Tallies:
         tally.deleted += deleted
         tally.seconds += seconds
 
-    def report(self, table: str, path: LakePath) -> TableReport | None:
-        """The table's report; None while it has no commit."""
+    def report(self, table: str, path: LakePath, late: int | None) -> TableReport | None:
+        """The table's report; None while it has no commit.
+
+        Args:
+            late: the rows that came too late for it, in all of its stages.
+        """
         head = reader.head(path)
         if head is None:
             return None
@@ -54,4 +58,5 @@ class Tallies:
             mode=record.mode,
             reason=record.reason,
             digest=record.digest,
+            late=late,
         )

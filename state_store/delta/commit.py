@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from state_store.commits import CommitRecord
     from state_store.delta.entry import Action
     from state_store.delta.snapshot import Snapshot
+    from state_store.delta.snapshots import Snapshots
     from state_store.delta.staging import Staged
     from state_store.paths import LakePath
 
@@ -65,8 +66,11 @@ class Merged:
     replaced: Sequence[str]
 
 
-def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows) -> Head:
+def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows, snapshots: Snapshots | None = None) -> Head:
     """Make the version after `head`: some rows come, some go, and `record` says what the table reflects now.
+
+    Args:
+        snapshots: those that the process keeps; without them the table is opened anew when rows go.
 
     Returns:
         the new head, its record with the identity of the table and of this commit.
@@ -78,7 +82,8 @@ def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows) -> Head
     """
     version = head.version + 1
     with _Files(rows.staged) as files:
-        before = read_snapshot(path, head.version) if rows.retracted or not head.record.table else None
+        opened = read_snapshot if snapshots is None else snapshots.at
+        before = opened(path, head.version) if rows.retracted or not head.record.table else None
         made = record.identified(before.table_id if before else head.record.table)
         actions = [log.commit_info("WRITE", made), _transaction(path, made)]
         if rows.staged is not None:

@@ -14,7 +14,7 @@ from state_store.delta import log
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from state_store.delta.entry import Action
     from state_store.paths import LakePath
@@ -58,8 +58,25 @@ def read_snapshot(path: LakePath, version: int) -> Snapshot:
         CorruptState: a commit since the last checkpoint is broken.
     """
     first, state = _from_checkpoint(path, version)
+    return _after(path, version, state, log.read_entries(path, first, version))
+
+
+def moved_on(path: LakePath, before: Snapshot, commits: Sequence[Sequence[Action]]) -> Snapshot:
+    """The table after some more commits.
+
+    Args:
+        commits: the actions of each version after `before`.
+
+    Raises:
+        CorruptState: one of the commits is broken.
+    """
+    state = _State(before.metadata, before.protocol, dict(before.files), dict(before.transactions))
+    return _after(path, before.version + len(commits), state, commits)
+
+
+def _after(path: LakePath, version: int, state: _State, commits: Iterable[Sequence[Action]]) -> Snapshot:
     try:
-        for actions in log.read_entries(path, first, version):
+        for actions in commits:
             state.take(actions)
     except (KeyError, TypeError, AttributeError) as error:
         raise CorruptState(f"a commit of '{path.name}' does not read back", where=str(path)) from error

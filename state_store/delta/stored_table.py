@@ -10,18 +10,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from state_store.commits import CommitRecord, Head
+from state_store.ddl import schema_json
 from state_store.delta import log, reader
 from state_store.delta.commit import Rows, commit
 from state_store.delta.create import create_table, new_table_id
-from state_store.delta.ddl import schema_json
 from state_store.delta.entry import rebuild_hint
 from state_store.delta.file_upkeep import maintain_files
+from state_store.delta.snapshot import read_snapshot
 from state_store.digest import Digest
 from state_store.errors import CorruptState, VectorMismatch, VersionGone
 from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
     from state_store.delta.log import Commit
+    from state_store.delta.snapshot import Snapshot
+    from state_store.delta.snapshots import Snapshots
     from state_store.paths import LakePath
 
 
@@ -31,11 +34,13 @@ class StoredTable:
     Args:
         path: its folder, `Lake.table(name)`.
         spec: its columns and key.
+        snapshots: those that the process keeps; without them the table is opened anew each time.
     """
 
-    def __init__(self, path: LakePath, spec: TableSpec) -> None:
+    def __init__(self, path: LakePath, spec: TableSpec, snapshots: Snapshots | None = None) -> None:
         self.path = path
         self.spec = spec
+        self._snapshots = snapshots
 
     def ensure(self, record: CommitRecord) -> Head:
         """Create the table, empty, at version 0 with `record`, unless it exists; returns its head."""
@@ -90,7 +95,7 @@ class StoredTable:
 
         Raises: as `state_store.delta.commit.commit`.
         """
-        made = commit(self.path, head, record, rows)
+        made = commit(self.path, head, record, rows, self._snapshots)
         compacted = maintain_files(self.path, self.spec, made)
         if compacted is None:
             return made
@@ -119,6 +124,12 @@ class StoredTable:
                 hint=rebuild_hint(self.spec.name),
             )
         return found
+
+    def _snapshot(self, version: int) -> Snapshot:
+        """The files of a version. Raises VersionGone, CorruptState."""
+        if self._snapshots is not None:
+            return self._snapshots.at(self.path, version)
+        return read_snapshot(self.path, version)
 
     def check_version(self, version: int) -> None:
         """Raise VersionGone if that version is not there, TableMissing if there is no table."""

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from state_store.kernel.local_files import LocalFiles
-from state_store.kernel.recent import RecentChanges
+from state_store.kernel.kept import Kept
 from state_store.kernel.rows import literal
 from state_store.process import process
 
@@ -63,8 +62,7 @@ class Kernel:
         self._database.execute(f"SET temp_directory = {literal(str(self._folder))}")
         self.registering = Lock()
         """Held while a function is registered: DuckDB has one catalog of them for all connections."""
-        self.recent = RecentChanges()
-        self.local = LocalFiles(self._folder / "copies")
+        self.kept = Kept.nothing(self._folder / "copies")
 
     def __enter__(self) -> Kernel:
         return self

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from state_store.ddl import schema_json
 from state_store.delta.commit import Rows
-from state_store.delta.ddl import schema_json
 from state_store.delta.schema import arrow_schema
-from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_files
 from state_store.delta.stored_table import StoredTable
 from state_store.digest import Digest
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 
     from state_store.commits import CommitRecord, Head
     from state_store.delta.staging import Staged
-    from state_store.kernel.local_files import LocalFiles
-    from state_store.kernel.recent import RecentChanges
+    from state_store.kernel.kept import Kept
     from state_store.kernel.rows import PlacedRows
     from state_store.paths import LakePath
     from state_store.tablespec import TableSpec
@@ -41,23 +39,17 @@ class KernelTable(StoredTable):
     """One Delta table on a connection of the kernel; see `StoredTable`.
 
     Args:
-        local: its data files on this machine's disk.
+        kept: what the kernel keeps of tables.
         name: what relations of it on the connection are named by: `<name>_…`.
     """
 
     def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        recent: RecentChanges,
-        local: LocalFiles,
-        path: LakePath,
-        spec: TableSpec,
-        name: str,
+        self, connection: duckdb.DuckDBPyConnection, kept: Kept, path: LakePath, spec: TableSpec, name: str
     ) -> None:
-        super().__init__(path, spec)
+        super().__init__(path, spec, kept.snapshots)
         self._connection = connection
-        self._recent = recent
-        self._rows = TableRows(connection, local, path, self._schema, name)
+        self._recent = kept.recent
+        self._rows = TableRows(connection, kept.local, path, self._schema, name)
 
     def read(self, version: int | None) -> PlacedRows:
         """The rows at `version` with their places; none without a version.
@@ -66,7 +58,7 @@ class KernelTable(StoredTable):
             VersionGone: the version is not there, or is older than the table's retention.
             CorruptState: a file of it is broken.
         """
-        return self._rows.none() if version is None else self._rows.at(read_snapshot(self.path, version))
+        return self._rows.none() if version is None else self._rows.at(self._snapshot(version))
 
     def changes(self, after: int | None, upto: int) -> str:
         """SELECT of the changes in the versions after `after`, up to and including `upto`.
@@ -80,7 +72,7 @@ class KernelTable(StoredTable):
         """
         self.check_version(upto)
         if after is None:
-            return self._rows.as_changes(read_snapshot(self.path, upto))
+            return self._rows.as_changes(self._snapshot(upto))
         return self._rows.changes(self.commits(after, upto), self._recent)
 
     def append_if_any(self, text: str, record: CommitRecord) -> Head | None:

@@ -11,7 +11,6 @@ from state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from state_store.commits import CommitRecord, Head
 from state_store.delta.commit import Rows
 from state_store.delta.entry import rebuild_hint
-from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import Staged, data_file, stage
 from state_store.delta.stored_table import StoredTable
 from state_store.digest import Digest
@@ -47,7 +46,7 @@ class Table(StoredTable):
         """
         self.check_version(version)
         with self._gone(version):
-            return self._files.rows(read_snapshot(self.path, version))
+            return self._files.rows(self._snapshot(version))
 
     def changes(self, after: int | None, upto: int) -> DataFrame:
         """The changes in the versions after `after`, up to and including `upto`.

@@ -22,6 +22,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.refresh.in_memory import MemoryRuntime, stored_path
+from jobs.ivm.refresh.late import with_late_rows
 from jobs.ivm.refresh.memory_tables import FROM, TO, MemoryTable, quoted
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
@@ -42,11 +43,13 @@ _schemas = itertools.count(1)
 
 @dataclass
 class _Kept:
-    """A stage as this lake runs it; `since` is the epoch it was last refreshed in, None before the first."""
+    """A stage as this lake runs it; `since` is the epoch it was last refreshed in, None before the first; `late` are
+    the late rows of its record."""
 
     definition: str
     stage: Stage
     since: int | None = None
+    late: int | None = None
     rules: dict[frozenset[str] | None, str] = field(default_factory=dict)
 
     def rule(self, changed: frozenset[str] | None) -> str:
@@ -166,6 +169,11 @@ class DuckLake:
         """The epoch that the table `name` reflects."""
         return max((kept.since or 0 for kept in self.kept if kept.stage.table == name), default=self.epoch)
 
+    def late(self, name: str) -> int | None:
+        """The late rows of all stages of a definition, as its records say; None where no row is ever late."""
+        counts = [kept.late for kept in self.kept if kept.definition == name and kept.late is not None]
+        return sum(counts) if counts else None
+
     # --- inside -----------------------------------------------------------------------------------------------
 
     def _recomputations(self, name: str) -> list[oracle.Recomputation]:
@@ -196,7 +204,9 @@ class DuckLake:
                 return self._side(which, each.relation, since)
 
             runtime = MemoryRuntime(kept.stage, self.stores[kept.stage.table], side, since)
-            maintain(runtime, kept.stage, kept.rule(changed), CommitRecord(epoch=self.epoch))
+            record = with_late_rows(runtime, kept.stage, CommitRecord(epoch=self.epoch, late=kept.late), changed)
+            maintain(runtime, kept.stage, kept.rule(changed), record)
+            kept.late = record.late
         kept.since = self.epoch
 
     def _changed(self, kept: _Kept) -> frozenset[str] | None:

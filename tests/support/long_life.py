@@ -22,11 +22,8 @@ from state_store.delta.file_upkeep import maintain_files
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_rows
 from state_store.digest import Digest, digest_of_table
-from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row
-
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])
-SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
+from tests.support.keyed_table import SCHEMA, SPEC
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from jobs.ingest.logs import kafka_range
+from jobs.ingest.logs import kafka_epochs, kafka_range
 from jobs.ingest.logs.kafka_range import TIMEOUT
 from jobs.ingest.logs.kafka_sizes import RecordSizes
 from jobs.ingest.logs.log import TopicIdentity
 from jobs.model.errors import SourceUnavailable, TopicMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Future
 
     from jobs.ingest.logs.log import Record, Records
@@ -101,6 +101,9 @@ class KafkaLog:
         ends = self._listed(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         terms = {number: end.leader_epoch for number, end in ends.items() if end.leader_epoch is not None}
         return TopicIdentity(_hex(described.topic_id), terms)
+
+    def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        return kafka_epochs.leader_epochs(self._options, topic, offsets)
 
     def begin_offsets(self, topic: str) -> dict[int, int]:
         return self._offsets(topic, OffsetSpec.earliest())  # type: ignore[no-untyped-call]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Seconds. An answer that takes longer comes from a broker in trouble: the election of a leader takes less.
 TIMEOUT = 30.0
 
-_CONSUMER: dict[str, Any] = {
+CONSUMER: dict[str, Any] = {
     # Required by the client; no group is ever joined and nothing is committed to it.
     "group.id": "strandline-unused",
     "enable.auto.commit": False,
@@ -46,10 +46,10 @@ _CONSUMER: dict[str, Any] = {
 }
 # The records of the first run, of which nothing is known: with the brokers' default limit of 1 MB a record, 64 MB.
 _FIRST = 64
-_END = KafkaError._PARTITION_EOF  # noqa: SLF001  (the client names its own codes so)
+END = KafkaError._PARTITION_EOF  # noqa: SLF001  (the client names its own codes so)
 _VANISHED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
 # The client recovers from these by itself; if it does not, the time limit ends the read.
-_PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001
+PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)  # noqa: SLF001
 
 
 def read(
@@ -69,7 +69,7 @@ def read(
     """
     if start >= end:
         return
-    consumer = Consumer({**_CONSUMER, **options})
+    consumer = Consumer({**CONSUMER, **options})
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
         yield from _drain(consumer, topic, partition, start, end)
@@ -95,7 +95,7 @@ def _drain(consumer: Consumer, topic: str, partition: int, start: int, end: int)
         if messages:
             last_answer = time.monotonic()
         elif time.monotonic() - last_answer > TIMEOUT:
-            raise _unavailable(f"topic '{topic}', partition {partition} gives nothing at offset {reached}")
+            raise unavailable(f"topic '{topic}', partition {partition} gives nothing at offset {reached}")
 
 
 def bytes_of(records: Records) -> int:
@@ -113,19 +113,20 @@ def _position_after(messages: Sequence[Any], topic: str, partition: int, reached
     for error, message in ((message.error(), message) for message in messages):
         if error is None:
             continue
-        if error.code() == _END:
+        if error.code() == END:
             reached = max(reached, message.offset())
         elif error.code() in _VANISHED:
             raise OffsetsVanished(
                 f"topic '{topic}', partition {partition}: records from {reached} on were removed unread",
                 hint="raise the topic's retention; to go on without them, drop the source and create it again",
             )
-        elif not error.retriable() and error.code() not in _PASSING:
-            raise _unavailable(str(KafkaException(error)))
+        elif not error.retriable() and error.code() not in PASSING:
+            raise unavailable(str(KafkaException(error)))
     return reached
 
 
-def _unavailable(what: str) -> SourceUnavailable:
+def unavailable(what: str) -> SourceUnavailable:
+    """The error of brokers that refuse, or are silent."""
     return SourceUnavailable(f"Kafka: {what}", hint="check kafka.bootstrap_servers and that the brokers run")
 
 
@@ -142,4 +143,5 @@ def _columns(partition: int, messages: Sequence[Any], end: int) -> Records:
         [message.key() for message in messages],
         [message.value() for message in messages],
         [message.headers() for message in messages],
+        messages[-1].leader_epoch() if messages else None,
     )

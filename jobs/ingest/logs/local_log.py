@@ -62,6 +62,10 @@ class LocalLog:
         """The id in the topic's file. There are no leaders: the files are the only copy."""
         return TopicIdentity(self._described(topic).id)
 
+    def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """None are known: there are no leaders."""
+        return {}
+
     def begin_offsets(self, topic: str) -> dict[int, int]:
         return self._segments(self._described(topic)).begins()
 

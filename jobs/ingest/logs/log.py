@@ -45,6 +45,8 @@ class Records:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Sequence[Header] | None] = field(default_factory=list)
+    leader_epoch: int | None = None
+    """The term of the leader that took in the last of them; None where that is unknown."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -58,6 +60,7 @@ class Records:
             self.keys[first:last],
             self.values[first:last],
             self.headers[first:last],
+            self.leader_epoch if last >= len(self) else None,
         )
 
     def extend(self, others: Records) -> None:
@@ -67,6 +70,7 @@ class Records:
         self.keys += others.keys
         self.values += others.values
         self.headers += others.headers
+        self.leader_epoch = others.leader_epoch
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,18 @@ class Log(Protocol):
 
     def identity(self, topic: str) -> TopicIdentity:
         """The topic's id, and the terms of its partitions' leaders. Raises TopicMissing."""
+        ...
+
+    def leader_epochs(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        """{partition: the term of the leader that took in the record at that offset}; unknown ones are left out.
+
+        Args:
+            offsets: {partition: offset of a record that is kept}.
+
+        Raises:
+            TopicMissing: there is no such topic.
+            SourceUnavailable: the brokers do not answer.
+        """
         ...
 
     def begin_offsets(self, topic: str) -> dict[int, int]:

@@ -9,11 +9,11 @@ id nor checksum; it is read, not written.
 from __future__ import annotations
 
 import json
-import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from state_store.checksum import of_members
 from state_store.errors import CorruptState
 from state_store.files import create
 
@@ -37,7 +37,7 @@ class TopicFile:
 def write(folder: LakePath, topic: str, partitions: int) -> None:
     """Write the file of a new topic; of several processes that do, the first one's stays."""
     members = asdict(TopicFile(topic, partitions, uuid4().hex))
-    create(folder / NAME, json.dumps({**members, "crc": _checksum(members)}).encode())
+    create(folder / NAME, json.dumps({**members, "crc": of_members(members, ascii_only=True)}).encode())
 
 
 def read(path: LakePath) -> TopicFile:
@@ -53,7 +53,7 @@ def read(path: LakePath) -> TopicFile:
         if version == 1:
             return TopicFile(members["topic"], members["partitions"], format=1)
         checksum = members.pop("crc")
-        if version == _FORMAT and checksum == _checksum(members):
+        if version == _FORMAT and checksum == of_members(members, ascii_only=True):
             return TopicFile(**members)
     except (ValueError, KeyError, TypeError):
         pass
@@ -62,7 +62,3 @@ def read(path: LakePath) -> TopicFile:
         where=str(path),
         hint="restore the file from a backup of the lake",
     )
-
-
-def _checksum(members: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(members, sort_keys=True).encode())

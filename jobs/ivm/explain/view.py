@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.explain.stage import facts, rule
 from jobs.ivm.plan.plan import plan, plan_of_query
+from jobs.ivm.rules.late import late_rows
 from jobs.ivm.rules.maintenance import maintenance as maintenance_text
 from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.stage import Plan
+from jobs.model.stage import Plan, inputs_of
 from jobs.query.clauses.read import read_query
 from jobs.sql.dialect import quote
 from jobs.sql.syntax import Explain
@@ -52,5 +53,8 @@ def _text(title: str, of: Plan, refresh: Refresh, *, maintenance: bool) -> str:
         lines += [f"  {name:<9}{value}" for name, value in facts(stage, refresh)]
         if maintenance:
             lines += ["", *(f"    {line}" for line in maintenance_text(stage, "spark").splitlines())]
+            late = late_rows(stage, "spark", [each.alias for each in inputs_of(stage)])
+            if late is not None:
+                lines += ["", "  late rows are counted by", "", *(f"    {line}" for line in late.splitlines())]
     lines += [f"\nnote: {note}" for note in of.notes]
     return "\n".join(lines)

@@ -24,7 +24,7 @@ from jobs.model import types as t
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import NotSupported
-from jobs.model.stage import AggregateStage, Output
+from jobs.model.stage import AggregateStage, Body, Output
 from jobs.model.types import SqlType
 from jobs.query.clauses.logical import Block
 from jobs.sql.dialect import sql_of
@@ -84,6 +84,7 @@ def _aggregate(block: Block, outputs: tuple[Output, ...], stages: Stages) -> Agg
     columns = _Columns()
     group = tuple(Output(g.name, columns.of("__g", g.expression, g.type), g.type) for g in block.group)
     calls = tuple(_call(each, columns) for each in block.calls)
+    late = _late(branches, columns)
     if block.sets:
         name = set_column(branches)
         branches = [in_sets(branch, block.sets, name) for branch in branches]
@@ -102,6 +103,7 @@ def _aggregate(block: Block, outputs: tuple[Output, ...], stages: Stages) -> Agg
         drop_empty=stages.semantics == "sql",
         skip_null_keys=stages.semantics == "ksql" and not block.sets,
         session=branches[0].session,
+        late=late,
     )
 
 
@@ -131,6 +133,18 @@ def _part(branch: Windowed, block: Block, columns: _Columns) -> Selected:
     made += [column for column in branch.columns if column.name not in {each.name for each in made}]
     made += _order(rows, block.calls, {each.name for each in made})
     return Selected(rows, tuple(made))
+
+
+def _late(branches: Sequence[Windowed], columns: _Columns) -> Body:
+    """The rows of the branches that came too late. They are those before GROUPING SETS, which repeats them."""
+    if all(branch.late is None for branch in branches):
+        return ()
+    parts = []
+    for branch in branches:
+        # A branch without late rows stands with none, so that all aliases are those of the body.
+        rows = branch.late or branch.rows.filtered(exp.false())
+        parts.append(Selected(rows, (*(rows.output(column) for column in columns.found.values()), *branch.columns)))
+    return tuple(part.rows.core(part.outputs) for part in apart(parts))
 
 
 def _order(rows: Rows, calls: Sequence[AggregateCall], there: set[str]) -> list[Output]:

@@ -1,6 +1,7 @@
 """The normal form of a stage, by which equal stages are recognized and built once.
 
-Left out are the table's name and the names of the inputs' aliases; everything else is written down as text.
+Left out are the table's name, the names of the inputs' aliases, and the late rows, which follow from the body;
+everything else is written down as text.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from jobs.sql.dialect import sql_of
 
 _HEX = 12
 """Digits of a hash in a table's name: two of a million stages have one hash by chance in one of 500 lakes."""
+
+_LEFT_OUT = ("table", "late")
 
 
 def digest_of(stage: Stage, *context: str) -> str:
@@ -43,7 +46,7 @@ def _parts(value: object, aliases: Mapping[str, str], *, top: bool = False) -> I
     elif is_dataclass(value):
         yield type(value).__name__
         for each in fields(value):
-            if top and each.name == "table":
+            if top and each.name in _LEFT_OUT:
                 continue
             inner = getattr(value, each.name)
             yield field_name(value, each.name)

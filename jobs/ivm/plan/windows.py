@@ -45,12 +45,14 @@ class Windowed:
     Attributes:
         group: the group columns beside those of the block, over the columns of the body.
         columns: the columns of the body that these need, over the columns of the inputs.
+        late: the rows that came too late for their window, once for each; None where no row is ever late.
     """
 
     rows: Rows
     group: tuple[Output, ...] = ()
     columns: tuple[Output, ...] = ()
     session: Session | None = None
+    late: Rows | None = None
 
 
 def in_window(rows: Rows, block: Block) -> Windowed:
@@ -66,9 +68,7 @@ def in_window(rows: Rows, block: Block) -> Windowed:
     time = rows.read(block.time)
     clock = _clock(rows, time)
     if window.type == "session":
-        columns = (Output("_timestamp", time, t.TIMESTAMP), Output("_stream_time", clock or time, t.TIMESTAMP))
-        session = Session(window.size, window.grace if clock is not None else None, "_timestamp", "_stream_time")
-        return Windowed(rows, (), columns, session)
+        return _in_session(rows, window, time, clock)
     millis = call("UNIX_TIMESTAMP", time)
     start = _floor(millis, window.size)
     if window.type == "hopping":
@@ -76,15 +76,28 @@ def in_window(rows: Rows, block: Block) -> Windowed:
         start = named(_STARTS)
         holds = exp.GT(this=_plus(start, window.size), expression=millis)
         rows = rows.filtered(all_of(holds, exp.GTE(this=start.copy(), expression=number(0))))
+    late = None
     if window.grace is not None and clock is not None:
-        ends = _plus(start, window.size + window.grace)
-        rows = rows.filtered(exp.GT(this=ends, expression=call("UNIX_TIMESTAMP", clock)))
+        ends, now = _plus(start, window.size + window.grace), call("UNIX_TIMESTAMP", clock)
+        late = rows.filtered(exp.LTE(this=ends.copy(), expression=now.copy()))
+        rows = rows.filtered(exp.GT(this=ends, expression=now))
     values = {WINDOW_START: start, WINDOW_END: _plus(start, window.size)}
     return Windowed(
         rows,
         tuple(Output(bound, named(bound), t.BIGINT) for bound in WINDOW_BOUNDS),
         tuple(Output(bound, values[bound], t.BIGINT) for bound in WINDOW_BOUNDS),
+        late=late,
     )
+
+
+def _in_session(rows: Rows, window: TimeWindow, time: exp.Expression, clock: exp.Expression | None) -> Windowed:
+    columns = (Output("_timestamp", time, t.TIMESTAMP), Output("_stream_time", clock or time, t.TIMESTAMP))
+    session = Session(window.size, window.grace if clock is not None else None, "_timestamp", "_stream_time")
+    if session.grace is None or clock is None:
+        return Windowed(rows, (), columns, session)
+    ends = _plus(call("UNIX_TIMESTAMP", time), session.gap + session.grace)
+    late = rows.filtered(exp.LT(this=ends, expression=call("UNIX_TIMESTAMP", clock)))
+    return Windowed(rows, (), columns, session, late)
 
 
 def set_column(branches: Sequence[Windowed]) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jobs.engines.engine import Dialect
+from jobs.ivm.refresh.late import with_late_rows
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.errors import EngineRefused
@@ -20,7 +21,8 @@ from state_store.digest import Digest
 if TYPE_CHECKING:
     from jobs.ivm.refresh.context import RunContext
     from jobs.ivm.refresh.epoch import Epoch
-    from state_store.commits import Head
+    from jobs.ivm.refresh.runtime import Runtime
+    from state_store.commits import CommitRecord, Head
 
 log = logging.getLogger("strandline")
 
@@ -28,9 +30,12 @@ MOST_ROWS: Final = 100_000_000
 """The rows that the kernel reads for one epoch: some five seconds. Beyond, starting Spark's tasks costs little of the
 whole, and the rows may be more than one machine's memory can group or sort."""
 
+Done = tuple["CommitRecord", "Head | None"]
+"""The epoch's record with what only the rows can say, and its commit; None, and no commit, when no row changes."""
 
-def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
-    """Run an epoch's rule by the engine that suits it, and commit; None, and no commit, when no row changes.
+
+def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
+    """Run an epoch's rule by the engine that suits it, and commit.
 
     Args:
         anew: see `runtime.maintain`.
@@ -67,7 +72,7 @@ def _said(epoch: Epoch, how: str) -> Epoch:
     return replace(epoch, record=replace(epoch.record, reason=f"{epoch.record.reason}; {how}"))
 
 
-def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
+def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     if context.session is None:
         raise EngineRefused(
             f"it is Spark's to do, and there is no session here: {epoch.record.reason}",
@@ -76,17 +81,15 @@ def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
         )
     from jobs.ivm.refresh.on_spark import SparkRuntime
 
-    text = maintenance(epoch.stage, SparkRuntime.dialect, epoch.moved)
-    return maintain(SparkRuntime(context, epoch), epoch.stage, text, epoch.record, anew=anew)
+    return _maintained(SparkRuntime(context, epoch), epoch, anew=anew)
 
 
-def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
+def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     import duckdb
 
     from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 
     assert context.kernel is not None, "a run that wants the kernel has one"
-    text = maintenance(epoch.stage, DuckDbRuntime.dialect, epoch.moved)
     # What it says of a text, not of rows: a function or clause that it lacks, and that it has not enough memory.
     refusals = (
         duckdb.CatalogException,
@@ -97,11 +100,16 @@ def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Head | None:
     )
     with context.kernel.connection() as connection:
         try:
-            runtime = DuckDbRuntime(context, connection, epoch)
-            return maintain(runtime, epoch.stage, text, epoch.record, anew=anew)
+            return _maintained(DuckDbRuntime(context, connection, epoch), epoch, anew=anew)
         except refusals as error:
             raise EngineRefused(
                 f"the kernel cannot run its rule: {str(error).splitlines()[0]}",
                 where=epoch.stage.table,
                 hint="set STRANDLINE_ENGINE=auto, so that Spark runs what the kernel cannot",
             ) from error
+
+
+def _maintained(runtime: Runtime[Any], epoch: Epoch, *, anew: bool) -> Done:
+    record = with_late_rows(runtime, epoch.stage, epoch.record, epoch.moved)
+    text = maintenance(epoch.stage, runtime.dialect, epoch.moved)
+    return record, maintain(runtime, epoch.stage, text, record, anew=anew)

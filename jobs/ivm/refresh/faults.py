@@ -1,4 +1,4 @@
-"""The meaning of a fault inside a rule's query: an engine's text becomes an error of ours, where it speaks of rows."""
+"""The meaning of a fault inside a rule's query: an engine's text about rows or files becomes an error of ours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jobs.engines.engine import NEGATIVE_WEIGHT
+from jobs.ivm.refresh.file_faults import file_fault
 from jobs.model.errors import FunctionFailed, RowFailed, revive
 from state_store.errors import NegativeWeight, StrandlineError
 
@@ -23,7 +24,7 @@ _FAILS_ON_A_ROW = re.compile(
 
 
 def typed_fault(epoch: Epoch, text: str) -> StrandlineError | None:
-    """The error that a fault's text stands for; None when it says nothing about the rows."""
+    """The error that a fault's text stands for; None when it says nothing about rows or files."""
     where = f"{epoch.stage.table}, {epoch.record.reason}"
     if FunctionFailed.code in text:
         return revive(text)
@@ -35,7 +36,7 @@ def typed_fault(epoch: Epoch, text: str) -> StrandlineError | None:
         )
     found = _FAILS_ON_A_ROW.search(text)
     if found is None:
-        return None
+        return file_fault(text, [*(span.relation.name for span in epoch.spans), epoch.stage.table])
     return RowFailed(
         # Both go on with advice on their own settings.
         f"an expression of '{epoch.stage.table}' fails on a row: {found.group().split('. ')[0]}",

@@ -39,6 +39,7 @@ from jobs.sql.trees import any_of
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)
 
 Change = Callable[[exp.Expression], exp.Expression]
+BodyStage = MapStage | AggregateStage | AnalyticStage
 
 
 def strict(stage: Stage) -> Stage:
@@ -66,13 +67,21 @@ def guarded(stage: Stage, letters: str) -> tuple[Stage, MapStage | None]:
     if isinstance(stage, LatestStage) or not any(_failing_core(core) is not None for core in stage.body):
         return stage, None
     body = tuple(_without(core) for core in stage.body)
-    return replace(stage, body=body), _dead_letters(stage, letters)
+    return replace(_late_leniently(stage), body=body), _dead_letters(stage, letters)
 
 
 def _with_body(stage: Stage, change: Change) -> Stage:
     if isinstance(stage, LatestStage):
         return stage
+    stage = _late_leniently(stage)
     return replace(stage, body=tuple(_changed(core, change) for core in stage.body))
+
+
+def _late_leniently(stage: BodyStage) -> BodyStage:
+    """The stage that counts no row as late on which an expression fails: to count must never stop a view."""
+    if isinstance(stage, AggregateStage):
+        return replace(stage, late=tuple(_changed(core, lenient) for core in stage.late))
+    return stage
 
 
 def _changed(core: Core, change: Change) -> Core:
@@ -114,7 +123,7 @@ def _without(core: Core) -> Core:
     )
 
 
-def _dead_letters(stage: MapStage | AggregateStage | AnalyticStage, letters: str) -> MapStage:
+def _dead_letters(stage: BodyStage, letters: str) -> MapStage:
     """The rows that fail: what they are (JSON of the inputs' columns) and why, by the identity of the rows they come
     from. Those of a body that only grows are only added, and need none."""
     grows = storage_of_body(stage.body) == "append"

@@ -57,6 +57,10 @@ class MemoryRuntime(Runtime[str]):
     def keep(self, name: str, settled: str) -> None:
         self._kept.append(f"{quoted(name)} AS (SELECT * FROM ({settled}) WHERE {EXISTS})")
 
+    def number(self, text: str) -> int:
+        [(found,)] = self._table.db.execute(self.run(text, stored=False)).fetchall()
+        return int(found)
+
     def append(self, rows: str, record: CommitRecord) -> Head | None:
         table, epoch = self._table, record.epoch
         names = ", ".join(quoted(name) for name, _ in visible_columns(self._stage))

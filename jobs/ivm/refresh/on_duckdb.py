@@ -46,9 +46,7 @@ class DuckDbRuntime(Runtime[str]):
         self._spans = {span.relation.name: span for span in epoch.spans}
         self._engine = engine_of(self.dialect)
         path = context.lake.table(epoch.stage.table)
-        self._table = KernelTable(
-            connection, self._kernel.recent, self._kernel.local, path, spec_of(epoch.stage), _SELF
-        )
+        self._table = KernelTable(connection, self._kernel.kept, path, spec_of(epoch.stage), _SELF)
         self._before = self._table.read(None)
 
     def run(self, text: str, *, stored: bool = True) -> str:
@@ -68,6 +66,10 @@ class DuckDbRuntime(Runtime[str]):
             f"CREATE TEMP TABLE {self._engine.name(name)} AS SELECT * FROM ({settled}) WHERE {EXISTS}"
         )
 
+    def number(self, text: str) -> int:
+        [(found,)] = self._connection.execute(self.run(text, stored=False)).fetchall()
+        return int(found)
+
     def append(self, rows: str, record: CommitRecord) -> Head | None:
         return self._table.append_if_any(rows, record)
 
@@ -81,7 +83,7 @@ class DuckDbRuntime(Runtime[str]):
         span = self._spans[each.relation.name]
         path, spec = self._context.lake.table(each.relation.name), spec_of_input(each.relation)
         name = f"{side}_{each.alias}_of"
-        source = KernelTable(self._connection, self._kernel.recent, self._kernel.local, path, spec, name)
+        source = KernelTable(self._connection, self._kernel.kept, path, spec, name)
         if side != "delta":
             return self._flat(source.read(span.upto if side == "new" else span.after).text, each.relation)
         changes = self._flat(source.changes(span.after, span.upto), each.relation, WEIGHT, VERSION)

@@ -61,6 +61,10 @@ class SparkRuntime(Runtime["DataFrame"]):
     def keep(self, name: str, settled: DataFrame) -> None:
         settled.where(EXISTS).createOrReplaceTempView(name)
 
+    def number(self, text: str) -> int:
+        [row] = self.run(text, stored=False).collect()
+        return int(row[0])
+
     def append(self, rows: DataFrame, record: CommitRecord) -> Head | None:
         return self._table.append_if_any(rows, record)
 

@@ -50,9 +50,9 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
         heads.forget(stage.table)
         return refresh_stage(context, heads, stage, owner)
     epoch = _epoch(context, heads, stage, owner, head)
-    committed = engines.run(context, epoch, anew=True)
+    record, committed = engines.run(context, epoch, anew=True)
     if committed is None:
-        committed = table_of(context, stage).advance(epoch.record, after=head)
+        committed = table_of(context, stage).advance(record, after=head)
     heads.moved(stage.table, committed)
     return replace(epoch.done("rebuild", epoch.record.reason, committed), seconds=time.monotonic() - began)
 

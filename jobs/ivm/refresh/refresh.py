@@ -103,24 +103,24 @@ def _ensured(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> H
 
 
 def _run(context: RunContext, heads: Heads, epoch: Epoch) -> StageResult:
-    """Compute the epoch and commit it; no commit when no row changes and the vector is not far behind."""
+    """Compute the epoch and commit it; no commit when no row changes or is late, and the vector is not far behind."""
     record, stage = epoch.record, epoch.stage
     for span in epoch.spans:
         flush_log(context.lake.table(span.relation.name))
-    committed = _committed(context, epoch)
+    counted, committed = _committed(context, epoch)
     mode: Mode = "full" if record.mode == "full" else "delta"
     if committed is not None:
         failpoint("after-refresh-commit")
-    elif not epoch.first and epoch.lag <= _MAX_LAG:
+    elif not epoch.first and epoch.lag <= _MAX_LAG and counted.late == epoch.head.record.late:
         return epoch.done("none", f"{record.reason}: no row changes", None)
     else:
-        record = replace(record, mode="advance", reason=f"{record.reason}: no row changes, only the vector moves")
+        record = replace(counted, mode="advance", reason=f"{record.reason}: no row changes, only the vector moves")
         mode, committed = "advance", table_of(context, stage).advance(record)
     heads.moved(stage.table, committed)
     return epoch.done(mode, record.reason, committed)
 
 
-def _committed(context: RunContext, epoch: Epoch) -> Head | None:
+def _committed(context: RunContext, epoch: Epoch) -> tuple[CommitRecord, Head | None]:
     try:
         return engines.run(context, epoch, anew=epoch.anew)
     except Exception as error:

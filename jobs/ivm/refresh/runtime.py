@@ -49,6 +49,10 @@ class Runtime(ABC, Generic[Rows]):
         """Make the settled rows that exist a relation that the next text can name."""
 
     @abstractmethod
+    def number(self, text: str) -> int:
+        """The one number that `text` gives over the relations of the inputs that it names."""
+
+    @abstractmethod
     def append(self, rows: Rows, record: CommitRecord) -> Head | None:
         """Add the rows in one commit; None, and no commit, when there are none."""
 

@@ -126,6 +126,7 @@ def test_status_is_one_object_per_table(filled: Lake) -> None:
         "rows": 3,
         "lag": 0,
         "lag_unit": "versions",
+        "late": None,
     }
 
 

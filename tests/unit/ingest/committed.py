@@ -25,9 +25,20 @@ EVENTS = Source(
 )
 
 
-def commit(lake: Lake, offsets: dict[str, int], topic_id: str, table: str = tables.event_log(EVENTS)) -> None:
-    """Make a table of `EVENTS` whose last commit holds the records of its topic below `offsets`."""
+def commit(
+    lake: Lake,
+    offsets: dict[str, int],
+    topic_id: str,
+    table: str = tables.event_log(EVENTS),
+    leader_epochs: dict[str, list[int]] | None = None,
+) -> None:
+    """Make a table of `EVENTS` whose last commit holds the records of its topic below `offsets`.
+
+    Args:
+        leader_epochs: {partition: [offset, term]} of the last records.
+    """
     topics = {EVENTS.topic: topic_id} if topic_id else {}
-    record = CommitRecord(epoch=1, offsets={EVENTS.topic: offsets}, topics=topics, mode="ingest")
+    terms = {EVENTS.topic: leader_epochs} if leader_epochs else {}
+    record = CommitRecord(epoch=1, offsets={EVENTS.topic: offsets}, topics=topics, leader_epochs=terms, mode="ingest")
     schema = Schema.from_arrow(pa.schema([("n", pa.int32())])).to_json()
     assert create_table(lake.table(table), schema, log_spec(EVENTS).properties, record.identified("a table"))

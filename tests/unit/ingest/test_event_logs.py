@@ -27,6 +27,20 @@ class _Rows:
         return self
 
 
+def test_a_commit_names_the_last_record_read_and_its_leader_s_term() -> None:
+    """A range without records, or without known terms, leaves what is known; so does one that was committed before."""
+    log, terms = _Log(), {str(partition): [2, 5] for partition in range(4)}
+    before = CommitRecord(4, offsets={"events": dict.fromkeys("0123", 3)}, leader_epochs={"events": terms})
+    rows: Any = _Rows()
+    table: Any = (log, Head(9, before))
+    intake = _Intake(rows, 0, EVENTS, "p/1", lambda _: table, "")
+    ranges = [_Range("0", 7, None, None, None), _Range("2", 4, None, 3, None, None), _Range("3", 3, None, 2, None, 4)]
+    record = intake._record(Head(9, before), [*ranges, _Range("1", 9, 4, 6, None, 8), _Range("4", 2, 1, 0, None, 8)])
+    assert record.leader_epochs == {"events": terms | {"1": [6, 8], "4": [1, 8]}}
+    assert CommitRecord.from_json(record.to_json()) == record
+    assert "leader_epochs" not in CommitRecord(4).to_json()
+
+
 @pytest.mark.parametrize(("now", "committed"), [("b" * 32, "b" * 32), ("", "a" * 32)])
 def test_a_commit_names_the_topic_its_offsets_are_of(now: str, committed: str) -> None:
     """A log that cannot tell the id leaves the one that is known."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from jobs.model.settings import Settings
 from jobs.session.interpreter import Interpreter
 from jobs.session.status import status
+from state_store.commits import CommitRecord
 from state_store.layout import Lake
+from state_store.tablespec import TableSpec
+from tests.support.arrow_table import ArrowTable
 from tests.support.lake_tables import events
 from tests.unit.session.statements import STREAM, VIEW, run
 
@@ -19,3 +24,26 @@ def test_status_counts_what_is_not_in_yet(session: Interpreter, settings: Settin
     assert lags() == {"s": (None, None, 2, "events"), "v": (None, None, 0, "versions")}
     events(lake, "s", [{"id": 1}, {"id": 2}])
     assert lags() == {"s": (0, 2, 2, "events"), "v": (None, None, 1, "versions")}
+
+
+def test_status_sums_the_late_rows_of_all_stages_of_a_view(
+    session: Interpreter, settings: Settings, lake: Lake
+) -> None:
+    windows = "WINDOW TUMBLING (SIZE 1 HOURS, GRACE PERIOD 1 MINUTES) GROUP BY id EMIT FINAL"
+    run(session, f"{STREAM}CREATE TABLE w AS SELECT id, COUNT(*) AS n FROM s {windows};")
+
+    def late() -> dict[object, object]:
+        return {row[1]: row[8] for row in status(settings).rows}
+
+    _table(lake, "w", late=None)
+    assert late() == {"s": None, "w": None}
+    _table(lake, "w__stage_1", late=3)
+    assert late() == {"s": None, "w": 3}
+
+
+def _table(lake: Lake, name: str, late: int | None) -> None:
+    """An empty table whose record says how many rows came too late."""
+    schema = pa.schema([pa.field("id", pa.int64())])
+    ArrowTable(lake.table(name), schema, TableSpec(name, (("id", "BIGINT"),), "append")).create(
+        CommitRecord(0, late=late)
+    )

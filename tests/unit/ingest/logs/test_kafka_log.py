@@ -116,6 +116,7 @@ class _Messages:
             key=lambda: None,
             value=lambda: bytes(self._size),
             headers=lambda: None,
+            leader_epoch=lambda: 5,
         )
 
 

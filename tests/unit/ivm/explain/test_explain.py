@@ -127,6 +127,15 @@ def test_maintenance_prints_the_sql_that_spark_runs(catalog: Catalog) -> None:
     assert "delta_t" not in explained("EXPLAIN vs", catalog)
 
 
+def test_maintenance_prints_how_late_rows_are_counted(catalog: Catalog) -> None:
+    counted = "late rows are counted by"
+    assert counted not in explained("EXPLAIN MAINTENANCE vs", catalog)
+    window = "SELECT k, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 HOURS, GRACE PERIOD 1 MINUTES) GROUP BY k"
+    _, _, late = explained(f"EXPLAIN MAINTENANCE {window}", catalog).partition(counted)
+    assert "SUM(__weight)" in late
+    assert "FROM `delta_s`" in late
+
+
 def test_an_unknown_view_is_an_error(catalog: Catalog) -> None:
     with pytest.raises(UnknownName, match="'count'"):
         explained("EXPLAIN count", catalog)

@@ -21,8 +21,8 @@ from state_store.delta.staging import stage_rows
 from state_store.errors import TableMissing, VersionGone
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
+from tests.support.keyed_table import SCHEMA, SPEC, made, rows
 from tests.support.warm_process import exit_code
-from tests.unit.state_store.delta.test_compaction import SCHEMA, SPEC, made, rows
 
 START = 1_000 * DAY_MS
 

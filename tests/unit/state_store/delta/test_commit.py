@@ -24,24 +24,11 @@ from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, CorruptState
 from state_store.folders import remove_file
 from state_store.paths import LakePath
-from state_store.tablespec import TableSpec
-from tests.support.arrow_table import ArrowTable, Row
+from tests.support.arrow_table import ArrowTable
 from tests.support.examples import examples
+from tests.support.keyed_table import SCHEMA, made, rows
 from tests.support.lakes import below, delta_rs, s3_folder
 from tests.support.s3_server import S3Server
-
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])
-SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
-
-
-def made(folder: LakePath) -> ArrowTable:
-    table = ArrowTable(folder / "t", SCHEMA, SPEC)
-    table.create(CommitRecord(epoch=0))
-    return table
-
-
-def rows(keys: range, v: str = "x") -> list[Row]:
-    return [{"k": k, "v": v, "__state": {"__n": k}} for k in keys]
 
 
 def visible(found: Any) -> Counter[tuple[Any, ...]]:

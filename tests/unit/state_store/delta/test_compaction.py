@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from state_store.commits import CommitRecord, Head, TableVersion
+from state_store.commits import Head
 from state_store.delta import compaction, log, reader
 from state_store.delta.commit import Rows, commit
 from state_store.delta.compaction import compact
@@ -27,28 +27,10 @@ from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, CorruptState
 from state_store.paths import LakePath
 from state_store.tablespec import TableSpec
-from tests.support.arrow_table import ArrowTable, Row
+from tests.support.arrow_table import ArrowTable
+from tests.support.keyed_table import SCHEMA, SPEC, head_of, made, rows
 from tests.support.lakes import below, delta_rs, overwrite
 from tests.support.warm_process import exit_code
-
-SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])
-SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
-
-
-def made(folder: LakePath, schema: pa.Schema = SCHEMA, spec: TableSpec = SPEC) -> ArrowTable:
-    table = ArrowTable(folder / spec.name, schema, spec)
-    table.create(CommitRecord(epoch=0, vector={"log": TableVersion(3, "a table", "a commit")}))
-    return table
-
-
-def rows(keys: range, v: str = "x") -> list[Row]:
-    return [{"k": k, "v": v, "__state": {"__n": k}} for k in keys]
-
-
-def head_of(table: ArrowTable) -> Head:
-    head = reader.head(table.path)
-    assert head is not None
-    return head
 
 
 def compacted(table: ArrowTable) -> Head:

@@ -23,8 +23,8 @@ from state_store.delta.log_upkeep import make_checkpoint
 from state_store.delta.snapshot import read_snapshot
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import AT_LENGTH, examples
+from tests.support.keyed_table import head_of, made, rows
 from tests.support.long_life import LongLife
-from tests.unit.state_store.delta.test_compaction import head_of, made, rows
 
 # Enough for files that are merged of merged ones, twice.
 COMMITS = 600 if AT_LENGTH else 300

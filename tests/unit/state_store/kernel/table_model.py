@@ -10,12 +10,11 @@ from deltalake import QueryBuilder
 from state_store import changelog
 from state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
 from state_store.commits import CommitRecord, Head, TableVersion
+from state_store.ddl import schema_json
 from state_store.delta import reader
-from state_store.delta.ddl import schema_json
 from state_store.delta.schema import arrow_schema
 from state_store.digest import digest_of_table
-from state_store.kernel.local_files import LocalFiles
-from state_store.kernel.recent import RecentChanges
+from state_store.kernel.kept import Kept
 from state_store.kernel.table import KernelTable
 from state_store.tablespec import TableSpec
 from tests.support.lakes import delta_rs
@@ -46,7 +45,7 @@ class Model:
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: LakePath, copies: Path) -> None:
         self.connection = connection
         self.copies = copies
-        self.table = KernelTable(connection, RecentChanges(), LocalFiles(copies), path, SPEC, "t")
+        self.table = KernelTable(connection, Kept.nothing(copies), path, SPEC, "t")
         self.head = self.table.ensure(CommitRecord(epoch=0, vector={"log": TableVersion(0)}, writer="test"))
         self.rows: dict[Key, Row] = {}
 

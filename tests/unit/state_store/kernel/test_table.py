@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from state_store.commits import CommitRecord, TableVersion
 from state_store.delta import reader
 from state_store.errors import CorruptState, NegativeWeight, VectorMismatch, VersionGone
+from state_store.kernel.kept import Kept
 from state_store.kernel.kernel import Kernel
-from state_store.kernel.local_files import LocalFiles
-from state_store.kernel.recent import RecentChanges
 from state_store.kernel.table import KernelTable
 from state_store.paths import LakePath
 from state_store.tablespec import TableSpec
@@ -114,8 +113,7 @@ def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> No
     before = model.head.version
     model.apply({(1, "a"): (9, {"y": 1}, 2), (1, "b"): None})
     model.apply({(1, "a"): (10, None, 3), (6, "c"): (1, None, 1)})
-    files = LocalFiles(model.copies)
-    afresh = KernelTable(model.connection, RecentChanges(), files, model.table.path, model.table.spec, "again")
+    afresh = KernelTable(model.connection, Kept.nothing(model.copies), model.table.path, model.table.spec, "again")
     listed = "k, v, tags, __state, __weight, _commit_version"
     for after in (None, before, before + 1):
         kept, read = (
@@ -129,7 +127,7 @@ def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> No
 
 def test_a_log_grows_and_gives_each_commit_back(kernel: Kernel, folder: LakePath, tmp_path: Path) -> None:
     with kernel.connection() as connection:
-        table = KernelTable(connection, RecentChanges(), LocalFiles(tmp_path), folder / "log", LOG, "log")
+        table = KernelTable(connection, Kept.nothing(tmp_path), folder / "log", LOG, "log")
         table.ensure(CommitRecord(epoch=0))
         rows = "SELECT i::BIGINT AS id, 'n' || i AS note, to_timestamp(i) AS at FROM range({}, {}) t(i)"
         for epoch, (first, last) in enumerate([(0, 3), (3, 500_000), (500_000, 500_000), (500_000, 500_002)]):

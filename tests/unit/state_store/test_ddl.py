@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from state_store.delta.ddl import schema_json
+from state_store.ddl import schema_json
 from state_store.delta.schema import arrow_schema
 
 

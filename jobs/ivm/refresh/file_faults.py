@@ -1,0 +1,88 @@
+"""The meaning of a fault while an engine reads a file: which table's file is broken, or gone.
+
+The store checks what it reads itself (`state_store.delta.data_files`). Engines open files too, and say it in their
+words: Spark by a condition and the file, DuckDB by a sentence, and for some damage without the file's name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from state_store.errors import CorruptState, VersionGone
+from state_store.layout import safe_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from state_store.errors import StoreError
+
+_GONE = re.compile(
+    r"\[(?:FAILED_READ_FILE\.FILE_NOT_EXIST|PATH_NOT_FOUND)\]"
+    r"|IO Error: (?:No files found that match the pattern|Cannot open file [^\n]*: No such file)"
+    # Of a file that a task had begun with.
+    r"|java\.io\.FileNotFoundException: File "
+)
+_SPARK_BROKEN = re.compile(
+    r"\[FAILED_READ_FILE\.(?:CANNOT_READ_FILE_FOOTER|NO_HINT|PARQUET_COLUMN_DATA_TYPE_MISMATCH)\]"
+    r"|\[(?:PARQUET_CONVERSION_FAILURE|PARQUET_TYPE_[A-Z_]+)[A-Z_.]*\]"
+    r"|is not a Parquet file|Could not read footer|CRC checksum verification failed|ChecksumException: Checksum error"
+)
+# At the begin of a line, behind the name of the exception where a text has it: elsewhere it may be a user's own words.
+_DUCKDB_BROKEN = re.compile(
+    r"^(?:[\w.]*(?:Error|Exception): )?(?:"
+    r"(?:Invalid Input|IO) Error: (?:"
+    r"No magic bytes|File [^\n]* too small to be a Parquet file|Footer length error|Failed to read (?:Parquet )?file"
+    r"|Could not read enough bytes|Parquet file [^\n]*corrupted|Invalid string encoding found in Parquet file"
+    r"|Snappy decompression|ZSTD [Dd]ecompression|[^\n]*[Pp]arquet file [^\n]*(?:corrupt|checksum))"
+    # Of Parquet's own structures: these name no file.
+    r"|Parquet file is likely corrupted|TProtocolException|Payload value bigger than allowed|Out of buffer"
+    r"|don't know what type: )",
+    re.MULTILINE,
+)
+# Spark says NO_HINT of these too; the file is as it was, and the next run may read it.
+_PASSING = re.compile(
+    r"Too many open files|No space left on device|Input/output error|Cannot allocate memory|OutOfMemoryError"
+    r"|InterruptedIOException|ClosedByInterruptException|Permission denied|FAILED_READ_FILE\.UNSUPPORTED_FILE_SYSTEM"
+)
+_FILE = re.compile(r"(?:file:/*)?(/[^'\"\n()]*?\.parquet)")
+
+
+def file_fault(text: str, tables: Sequence[str]) -> StoreError | None:
+    """The error that an engine's text about a file stands for; None when it speaks of none.
+
+    Args:
+        tables: the names of the tables that were read, to be told from the file's path.
+
+    Returns:
+        VersionGone for a missing file, CorruptState for a broken one. Where the text has no file's name, the error
+        names all the tables.
+    """
+    if _PASSING.search(text):
+        return None
+    gone = _GONE.search(text)
+    broken = gone or _SPARK_BROKEN.search(text) or _DUCKDB_BROKEN.search(text)
+    if broken is None:
+        return None
+    named = _FILE.search(text, broken.start()) or _FILE.search(text)
+    file = named[1] if named else None
+    found = _tables_of(file, tables)
+    whose = " or ".join(f"'{name}'" for name in found)
+    hint = f"type: strandline verify {' '.join(found)}; it tells what is broken"
+    if gone:
+        what = f"a data file of {whose} is gone"
+        return VersionGone(what, where=file, hint=f"{hint}; strandline rebuild NAME mends a table")
+    # The rest of the line has the file's name again, and Spark's advice on its own settings.
+    return CorruptState(
+        f"a data file of {whose} does not read back",
+        where=file or broken.group().strip("[] "),
+        hint=f"{hint}; strandline rebuild NAME mends a table, or a backup of the lake's folder",
+    )
+
+
+def _tables_of(file: str | None, tables: Sequence[str]) -> list[str]:
+    """The table that a file belongs to; all of them where that cannot be told."""
+    # Spark's paths are those of URLs: their percent signs are escaped once more.
+    paths = (file, unquote(file)) if file is not None else ()
+    return [name for name in tables if any(f"/{safe_name(name)}/" in path for path in paths)] or list(tables)

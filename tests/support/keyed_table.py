@@ -1,0 +1,33 @@
+"""The keyed table that most tests of the store write: integers as keys, a text, a state that is not shown."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from state_store.commits import CommitRecord, Head, TableVersion
+from state_store.delta import reader
+from state_store.paths import LakePath
+from state_store.tablespec import TableSpec
+from tests.support.arrow_table import ArrowTable, Row
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("__state", pa.struct([("__n", pa.int64())]))])
+SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING")), "keyed", ("k",), "STRUCT<__n: BIGINT>")
+
+
+def made(folder: LakePath, schema: pa.Schema = SCHEMA, spec: TableSpec = SPEC) -> ArrowTable:
+    """A new table below `folder`, at version 0."""
+    table = ArrowTable(folder / spec.name, schema, spec)
+    table.create(CommitRecord(epoch=0, vector={"log": TableVersion(3, "a table", "a commit")}))
+    return table
+
+
+def rows(keys: range, v: str = "x") -> list[Row]:
+    """A row for each key."""
+    return [{"k": k, "v": v, "__state": {"__n": k}} for k in keys]
+
+
+def head_of(table: ArrowTable) -> Head:
+    """The head of a table that is there."""
+    head = reader.head(table.path)
+    assert head is not None
+    return head

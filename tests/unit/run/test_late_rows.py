@@ -1,0 +1,84 @@
+"""Late rows in the records of Delta tables: counted by the kernel, once, whenever a refresh is killed and repeated."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from jobs.model.settings import Settings
+from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
+from jobs.session.status import status
+from state_store.delta import reader
+from state_store.layout import Lake
+from tests.support import lake_tables
+from tests.support.invariants import assert_correct
+
+WINDOW = "WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 5 SECONDS) GROUP BY shop"
+SHOP = f"""
+CREATE STREAM sales (shop VARCHAR) WITH (KAFKA_TOPIC = 'sales', PARTITIONS = 1);
+CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n FROM sales {WINDOW};
+CREATE TABLE closed AS SELECT shop, COUNT(*) AS n FROM sales {WINDOW} EMIT FINAL;
+"""
+
+
+@pytest.fixture(autouse=True)
+def _made(settings: Settings, lake: Lake) -> None:
+    list(Interpreter(settings, "shop").run(SHOP))
+    sales(lake, [12, 3, 40, 4], 0)
+
+
+def sales(lake: Lake, seconds: Sequence[int], epoch: int, clock: int = 0) -> None:
+    """One commit of the event log: an event at each of these seconds, in order of arrival."""
+    rows: list[dict[str, object]] = []
+    for place, second in enumerate(seconds):
+        clock = max(clock, second)
+        times = (lake_tables.NOON + timedelta(seconds=each) for each in (second, clock))
+        rows.append(dict(zip(("_timestamp", "_stream_time"), times, strict=True)))
+        rows[-1] |= {"shop": "a", "_partition": 0, "_offset": 10 * epoch + place}
+    lake_tables.append(lake, "sales", rows, epoch)
+
+
+def late(settings: Settings) -> dict[str, int | None]:
+    return {table.name: table.late for table in drain(settings, "shop").tables}
+
+
+def test_late_rows_are_counted_also_when_they_are_all_that_came(settings: Settings, lake: Lake) -> None:
+    assert late(settings) == {"sales": None, "by_shop": 1, "closed": 1}
+    before = reader.head(lake.table("by_shop"))
+    sales(lake, [5, 6], 1, clock=40)
+    assert late(settings) == {"sales": None, "by_shop": 3, "closed": 3}
+    after = reader.head(lake.table("by_shop"))
+    assert before is not None
+    assert after is not None
+    assert (after.version, after.record.mode, after.record.late) == (before.version + 1, "advance", 3)
+    assert late(settings)["by_shop"] == 3
+    assert reader.head(lake.table("by_shop")) == after
+    assert {row[1]: row[8] for row in status(settings).rows} == {"sales": None, "by_shop": 3, "closed": 3}
+    assert_correct(lake, "shop")
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from jobs.model.settings import Settings
+from jobs.run.pipeline import drain
+drain(Settings(lake=Path(sys.argv[1])), "shop")
+"""
+
+
+@pytest.mark.parametrize("step", ["inside-refresh", "after-log-entry", "after-refresh-commit"])
+def test_a_refresh_that_is_killed_and_repeated_counts_nothing_twice(settings: Settings, lake: Lake, step: str) -> None:
+    late(settings)
+    sales(lake, [41, 5, 6], 1, clock=40)
+    environment = os.environ | {"STRANDLINE_FAILPOINT": step}
+    command = [sys.executable, "-c", _CHILD, str(lake.root)]
+    assert subprocess.run(command, env=environment, check=False, timeout=120).returncode == -signal.SIGKILL
+    assert late(settings) == {"sales": None, "by_shop": 3, "closed": 3}
+    assert_correct(lake, "shop")

@@ -1,0 +1,200 @@
+"""Snapshots that follow the log are those that are read from nothing, whatever happens to the table in between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from state_store.delta import commit as commits
+from state_store.delta import log, snapshots
+from state_store.delta.cleanup import clean
+from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from state_store.delta.commit import Rows
+from state_store.delta.compaction import compact
+from state_store.delta.compaction_plan import FANOUT, plan_compaction
+from state_store.delta.log_upkeep import make_checkpoint
+from state_store.delta.snapshot import Snapshot, read_snapshot
+from state_store.delta.snapshots import Snapshots
+from state_store.errors import TableMissing, VersionGone
+from tests.support.arrow_table import ArrowTable
+from tests.support.keyed_table import head_of, made, rows
+
+
+def same(one: Snapshot, other: Snapshot) -> bool:
+    """True if they are one table at one version, whether its actions come from a checkpoint or from the commits."""
+    return all(
+        plain(getattr(one, name)) == plain(getattr(other, name))
+        for name in ("version", "metadata", "protocol", "files", "transactions")
+    ) and list(one.files) == list(other.files)
+
+
+def plain(value: Any) -> Any:
+    """Without what a checkpoint leaves out: absent members, members that we do not know, and what is news."""
+    if not isinstance(value, Mapping):
+        return value
+    unknown = ("dataChange", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")
+    return {name: plain(each) for name, each in value.items() if each is not None and name not in unknown}
+
+
+OPERATIONS = st.lists(
+    st.sampled_from(
+        [
+            "insert",
+            "insert",
+            "update",
+            "delete",
+            "compact",
+            "their compact",
+            "checkpoint",
+            "clean",
+            "copy",
+            "restore",
+            "make anew",
+            "touch",
+        ]
+    ),
+    min_size=4,
+    max_size=24,
+)
+
+
+@given(operations=OPERATIONS, seed=st.randoms(use_true_random=False), skipping=st.booleans())
+@settings(max_examples=60)
+def test_any_history_gives_the_snapshots_that_are_read(
+    tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Any, skipping: bool
+) -> None:
+    table, cache = made(tmp_path_factory.mktemp("history")), Snapshots()
+    for operation in ["insert"] * (FANOUT - 1) + operations:
+        _written(operation, table, seed)
+        _kept_up(operation, table)
+        _replaced(operation, table, seed)
+        newest = head_of(table).version
+        first = log.versions(table.path)[0]
+        for version in (seed.randint(first, newest), newest, newest):
+            if not skipping or seed.random() < 0.3:
+                assert same(cache.at(table.path, version), read_snapshot(table.path, version))
+
+
+def _written(operation: str, table: ArrowTable, seed: Any) -> None:
+    match operation:
+        case "insert":
+            start = seed.randrange(10**6)
+            table.apply(rows(range(start, start + seed.randrange(1, 20))))
+        case "update":
+            table.apply(rows(range(5), str(seed.random())), lambda row: row["k"] % 3 == 0)
+        case "delete":
+            table.apply(gone=lambda row: row["k"] % 3 == 1)
+
+
+def _kept_up(operation: str, table: ArrowTable) -> None:
+    match operation:
+        case "compact":
+            head = head_of(table)
+            snapshot = read_snapshot(table.path, head.version)
+            plan = plan_compaction(snapshot)
+            if plan.merges:
+                compact(table.path, table.spec, head, snapshot, plan)
+        case "their compact":
+            DeltaTable(table.path).optimize.compact()
+        case "checkpoint":
+            make_checkpoint(table.path, head_of(table).version)
+        case "clean":
+            clean(plan_cleanup(table.path, log.now_ms() + 40 * DAY_MS))
+
+
+def _replaced(operation: str, table: ArrowTable, seed: Any) -> None:
+    copy = table.path.with_name("copy")
+    match operation:
+        case "copy":
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(table.path, copy)
+        case "restore" if copy.exists():
+            shutil.rmtree(table.path)
+            shutil.copytree(copy, table.path)
+        case "make anew":
+            versions = head_of(table).version
+            shutil.rmtree(table.path)
+            made(table.path.parent)
+            for _ in range(seed.randrange(versions + 1)):
+                table.apply(rows(range(seed.randrange(1, 9))))
+        case "touch":
+            for file in table.path.glob("_delta_log/*.json"):
+                os.utime(file)
+
+
+def test_only_what_came_after_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, cache = made(tmp_path), Snapshots()
+    table.apply(rows(range(3)))
+    cache.at(table.path, 1)
+    monkeypatch.setattr(snapshots, "read_snapshot", None)
+    read: list[int] = []
+    entry = snapshots._read_entry
+    monkeypatch.setattr(snapshots, "_read_entry", lambda file: (read.append(int(file.stem)), entry(file))[1])
+    for number in (2, 3):
+        table.apply(rows(range(number, number + 1)))
+    before = cache.at(table.path, 1)
+    assert cache.at(table.path, 3) is cache.at(table.path, 3)
+    assert cache.at(table.path, 1) is before
+    assert read == [2, 3]
+    assert len(before.files) == 1
+
+
+def test_a_history_that_was_rolled_back_and_went_on_is_read_anew(tmp_path: Path) -> None:
+    """The version is the same number again, and the file of its entry may have the same time."""
+    table, cache = made(tmp_path), Snapshots()
+    table.apply(rows(range(3)))
+    shutil.copytree(table.path, tmp_path / "copy")
+    head = table.apply(rows(range(3, 6)))
+    entry = log.commit_file(table.path, 2)
+    times, lost = entry.stat(), cache.at(table.path, 2)
+    shutil.rmtree(table.path)
+    shutil.copytree(tmp_path / "copy", table.path)
+    with pytest.raises(VersionGone):
+        cache.at(table.path, 2)
+    again = table.apply(rows(range(6, 9)))
+    os.utime(entry, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert again.version == head.version
+    found = cache.at(table.path, 2)
+    assert found.files.keys() != lost.files.keys()
+    assert same(found, read_snapshot(table.path, 2))
+
+
+def test_a_commit_takes_rows_away_by_the_snapshots_that_its_process_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, cache = made(tmp_path), Snapshots()
+    head = table.apply(rows(range(3)))
+    (name,) = cache.at(table.path, 1).files
+    monkeypatch.setattr(commits, "read_snapshot", None)
+    for number in range(3):
+        record = replace(head.record, epoch=head.record.epoch + 1)
+        head = commits.commit(table.path, head, record, Rows(None, {name: BitMap64([number])}), cache)
+    assert cache.at(table.path, head.version).files == {}
+
+
+def test_a_table_that_is_gone_is_missing(tmp_path: Path) -> None:
+    table, cache = made(tmp_path), Snapshots()
+    cache.at(table.path, 0)
+    shutil.rmtree(table.path)
+    with pytest.raises(TableMissing):
+        cache.at(table.path, 0)
+
+
+def test_no_more_tables_are_kept_than_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, cache = made(tmp_path / "a"), made(tmp_path / "b"), Snapshots(tables=1)
+    kept = cache.at(first.path, 0)
+    assert cache.at(first.path, 0) is kept
+    cache.at(second.path, 0)
+    assert cache.at(first.path, 0) is not kept
+    cache.forget(first.path)
+    assert cache.at(first.path, 0) is not kept
