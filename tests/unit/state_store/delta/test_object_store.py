@@ -37,9 +37,9 @@ from state_store.location import Location
 from state_store.storage.open import open_storage
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
+from tests.support.keyed_table import SCHEMA, SPEC, made, rows
 from tests.support.lakes import below, delta_rs, overwrite, s3_folder
 from tests.support.s3_server import S3Server
-from tests.unit.state_store.delta.test_commit import SCHEMA, SPEC, made, rows
 
 _ROOT = Path(__file__).parents[4]
 
