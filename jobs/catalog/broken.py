@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from jobs.catalog.as_json import from_json
 from jobs.model import tables
 from state_store.delta import reader
 from state_store.errors import CorruptState, StoreError
@@ -74,8 +75,9 @@ class Broken:
         Args:
             pipelines: those of the other definitions.
 
-        The last commit of its table names the pipeline that wrote it. Without one, the file's own word counts if there
-        is such a pipeline.
+        The last commit of its table names the pipeline that wrote it. Without one, the name that makes the file whole
+        when it is put in the place of the file's own word; then that word, if there is such a pipeline; and where it
+        cannot be read, the one pipeline whose name stands in the file.
         """
         for table in (self.name, tables.log_below(self.name)):
             try:
@@ -84,9 +86,34 @@ class Broken:
                 continue
             if head is not None and "/" in head.record.writer:
                 return head.record.writer.rpartition("/")[0]
+        mended = next((each for each in pipelines if self._whole_with(each)), None)
+        said = self._said()
+        if mended is not None or said in pipelines:
+            return mended or said
+        named = [each for each in pipelines if self.holds(each)]
+        return named[0] if len(named) == 1 else None
+
+    def may_be_of(self, pipeline: str) -> bool:
+        """True unless the file's own word is another pipeline's name: one that no single wrong letter makes of this."""
+        said = self._said()
+        if said is None or len(said) != len(pipeline):
+            return said is None
+        return sum(one != other for one, other in zip(said, pipeline, strict=True)) <= 1
+
+    def _whole_with(self, pipeline: str) -> bool:
+        """True if nothing but the name of the pipeline is broken, and this is it: the checksum tells."""
+        value = json.dumps(pipeline, ensure_ascii=False).encode()
+        content, found = _PIPELINE.subn(lambda match: match[0].replace(match[1], value), self.content, count=1)
+        try:
+            from_json(content, where=str(self.path))
+        except CorruptState:
+            return False
+        return found == 1
+
+    def _said(self) -> str | None:
+        """The pipeline that the file names, right or wrong."""
         said = _PIPELINE.search(self.content)
         try:
-            pipeline = str(json.loads(said[1])) if said else None
+            return str(json.loads(said[1])) if said else None
         except ValueError:
             return None
-        return pipeline if pipeline in pipelines else None

@@ -106,6 +106,31 @@ def test_a_broken_file_stops_its_pipeline_and_those_that_read_it(
     assert found == stopped
 
 
+def test_a_wrong_bit_in_the_name_of_the_pipeline_does_not_make_the_pipeline_run_without_it(
+    lake: Lake, catalog: Catalog
+) -> None:
+    """Its table has no commit yet, which would name the pipeline."""
+    catalog.add(Source("o2", "stream", (), "o", "KAFKA", "JSON", "quite_another", "…"))
+    path = lake.catalog / "v.json"
+    whole = path.read_bytes()
+    place = whole.index(b'"pipeline": ')
+    others = 0
+    for bit in range(8 * place, 8 * (place + len(b'"pipeline": "p",'))):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        found = Catalog(lake)
+        assert list(found.broken) == ["v"]
+        with pytest.raises(CorruptState, match="'v' is broken"):
+            found.check_pipeline("p")
+        try:
+            found.check_pipeline("quite_another")
+        except CorruptState:
+            others += 1
+    # Where the file does not say whose it is, and two pipelines' names may stand in it.
+    assert others < 8 * len(b'"pipeline": ')
+
+
 def test_a_file_of_which_nothing_is_left_stops_what_has_no_other_definition(lake: Lake) -> None:
     lake.catalog.mkdir(parents=True)
     (lake.catalog / "x.json").touch()
