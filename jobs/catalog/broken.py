@@ -94,10 +94,10 @@ class Broken:
         return named[0] if len(named) == 1 else None
 
     def may_be_of(self, pipeline: str) -> bool:
-        """True unless the file's own word is another pipeline's name: one that no single wrong letter makes of this."""
+        """True if the file names it in any place, or names in its own one what a single wrong letter makes of it."""
         said = self._said()
         if said is None or len(said) != len(pipeline):
-            return said is None
+            return said is None and json.dumps(pipeline, ensure_ascii=False)[1:-1].encode() in self.content
         return sum(one != other for one, other in zip(said, pipeline, strict=True)) <= 1
 
     def _whole_with(self, pipeline: str) -> bool:

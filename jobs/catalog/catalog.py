@@ -51,7 +51,8 @@ class Catalog(Definitions):
     def check_pipeline(self, name: str) -> None:
         """Check that no file is broken which a pipeline needs: its own definitions, what they read and call.
 
-        Of a broken file of which nobody can tell the pipeline, any may be the owner that the file does not rule out.
+        A broken file of which nobody can tell the pipeline may be all that a pipeline has which is not known otherwise,
+        and may be of any that its remains name.
 
         Raises:
             CorruptState: one is; the first of them.
@@ -60,7 +61,7 @@ class Catalog(Definitions):
         for broken in self.broken.values():
             owner = self.pipeline_of(broken)
             read = any(not isinstance(d, Source) and broken.name in d.inputs for d in definitions)
-            if read or owner == name or (owner is None and broken.may_be_of(name)):
+            if read or owner == name or (owner is None and (not definitions or broken.may_be_of(name))):
                 raise broken.error()
         for function in self.broken_functions.values():
             if any(not isinstance(d, Source) and calls(d.query, function.name) for d in definitions):

@@ -22,6 +22,7 @@ StrandlineError
     ├── PipelineMissing           pipeline.missing            stop
     ├── RefreshFailed             pipeline.refresh_failed     stop
     ├── RowFailed                 pipeline.row_failed         stop
+    ├── EngineRefused             pipeline.engine_refused     stop
     ├── FunctionFailed            pipeline.function_failed    stop
     └── ViewsStopped              pipeline.views_stopped      as the first view's error
 """
@@ -206,8 +207,7 @@ class RowFailed(PipelineError):
 
 
 class EngineRefused(PipelineError):
-    """The engine cannot run a rule at all: it lacks a function, or the memory. Stop: nothing is stored; let the other
-    engine run it."""
+    """The engine cannot run a rule: it lacks a function, or memory. Stop: nothing is stored; let the other run it."""
 
     code = "pipeline.engine_refused"
 

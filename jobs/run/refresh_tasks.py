@@ -77,7 +77,7 @@ class RefreshTasks:
 
 def run_task(task: _Task) -> Refreshed:
     """A task, in a worker."""
-    context = replace(task.context, kernel=_kernel(task.memory_mb, task.threads))
+    context = replace(task.context, kernel=_kernel(task.context.writer, task.memory_mb, task.threads))
     return refresh_all(context, task.levels, task.stopped)
 
 
@@ -109,9 +109,10 @@ def _behind(levels: Levels, targets: set[str]) -> Levels:
     return found
 
 
-# A worker that is used again finds its kernel, with the changes that it committed last.
+# A worker that is used again finds its kernel, with the changes that it committed last. Another run may have other
+# functions of the same names.
 @lru_cache(maxsize=1)
-def _kernel(memory_mb: int, threads: int) -> Kernel:
+def _kernel(_run: str, memory_mb: int, threads: int) -> Kernel:
     from state_store.kernel.kernel import Kernel
 
     return Kernel(f"{memory_mb}MB", threads)

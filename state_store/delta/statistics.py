@@ -125,7 +125,10 @@ def _written(value: Any, *, upwards: bool) -> Any:
         case datetime():
             plain = value.replace(microsecond=value.microsecond // 1000 * 1000, tzinfo=None)
             if upwards and plain != value.replace(tzinfo=None):
-                plain += _MILLISECOND
+                try:
+                    plain += _MILLISECOND
+                except OverflowError:  # the last millisecond of the year 9999
+                    return None
             return f"{plain.isoformat(timespec='milliseconds')}Z"
         case date():
             return value.isoformat()

@@ -22,7 +22,7 @@ from state_store.kernel.rows import literal
 from state_store.process import process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _EACH: Final = (
     "SET TimeZone = 'UTC'",
@@ -60,8 +60,7 @@ class Kernel:
         for setting in _ALL:
             self._database.execute(setting)
         self._database.execute(f"SET temp_directory = {literal(str(self._folder))}")
-        self.registering = Lock()
-        """Held while a function is registered: DuckDB has one catalog of them for all connections."""
+        self._registering = Lock()
         self.kept = Kept.nothing(self._folder / "copies")
 
     def __enter__(self) -> Kernel:
@@ -74,6 +73,16 @@ class Kernel:
         """End the database and remove what it put aside."""
         self._database.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def register(self, register: Callable[[duckdb.DuckDBPyConnection], None]) -> None:
+        """Make Python functions known to all connections, for as long as the kernel lives.
+
+        Args:
+            register: does so on the connection that it is given. DuckDB keeps the Python of a function with that
+                connection, and its name with the database: after a `close`, a call would end the process.
+        """
+        with self._registering:
+            register(self._database)
 
     @contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -48,6 +48,8 @@ KILLS = [
     ("after-refresh-commit:4", {"STRANDLINE_ENGINE": "spark"}),
     ("after-refresh-commit:9", {"STRANDLINE_KERNEL": "driver"}),
     ("after-log-commit:1", {}),
+    # What is behind is refreshed before that.
+    ("before-log-commit:1", {}),
 ]
 
 

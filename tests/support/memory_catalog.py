@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +18,8 @@ class MemoryCatalog(Catalog):
         super().__init__(Lake(Path("/nowhere")))
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        yield
+    def _changing(self) -> Iterator[Callable[[], None]]:
+        yield lambda: None
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: Entry, check: Callable[[], None]) -> None:
         self._content = self._content.with_entry(entry)

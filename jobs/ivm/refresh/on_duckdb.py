@@ -52,9 +52,9 @@ class DuckDbRuntime(Runtime[str]):
     def run(self, text: str, *, stored: bool = True) -> str:
         for name, side, each in relations(self._stage, text, self._engine):
             self._view(name, self._side(side, each))
-        if self._context.functions is not None:
-            with self._kernel.registering:
-                self._context.functions.register_duckdb(self._connection, text)
+        functions = self._context.functions
+        if functions is not None:
+            self._kernel.register(lambda connection: functions.register_duckdb(connection, text))
         if self._table.spec.storage == "keyed":
             self._before = self._table.read(self._head.version if stored else None)
             self._view(_SELF, self._before.text)

@@ -123,7 +123,7 @@ from state_store.location import Location
 from state_store.storage.open import open_storage
 from state_store.storage.options import StorageOptions
 from tests.support.arrow_table import ArrowTable
-from tests.unit.state_store.delta.test_commit import SCHEMA, SPEC, rows
+from tests.support.keyed_table import SCHEMA, SPEC, rows
 url, options = json.loads(sys.argv[1])
 table = ArrowTable(Location(open_storage(url, StorageOptions(**options))), SCHEMA, SPEC)
 table.apply(rows(range(5, 9)), lambda row: row["k"] == 1)

@@ -1,0 +1,40 @@
+"""The bounds of a file's columns, as the log has them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from state_store.delta.statistics import statistics
+
+
+def bounds(path: Path, values: list[Any], kind: pa.DataType) -> tuple[Any, Any]:
+    pq.write_table(pa.table({"c": pa.array(values, kind)}), path)
+    found = json.loads(statistics(pq.read_metadata(path), ["c"]))
+    return found["minValues"].get("c"), found["maxValues"].get("c")
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (["2024-01-01T00:00:00.001999"], ("2024-01-01T00:00:00.001Z", "2024-01-01T00:00:00.002Z")),
+        (["2024-01-01T00:00:00"], ("2024-01-01T00:00:00.000Z", "2024-01-01T00:00:00.000Z")),
+        (["2024-01-01T00:00:00", "9999-12-31T23:59:59.999999"], (None, None)),
+    ],
+)
+def test_instants_are_rounded_outwards_and_the_last_ones_have_no_bound(
+    tmp_path: Path, values: list[str], found: tuple[str | None, str | None]
+) -> None:
+    utc = [dt.datetime.fromisoformat(value).replace(tzinfo=dt.UTC) for value in values]
+    assert bounds(tmp_path / "f.parquet", utc, pa.timestamp("us", "UTC")) == found
+
+
+def test_dates_are_as_they_are(tmp_path: Path) -> None:
+    values = [dt.date(1, 1, 1), dt.date(9999, 12, 31)]
+    assert bounds(tmp_path / "f.parquet", values, pa.date32()) == ("0001-01-01", "9999-12-31")
