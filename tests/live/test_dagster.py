@@ -31,20 +31,32 @@ STARTED = r"started process (\d+)"
 
 
 @pytest.fixture(scope="module")
-def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dagster]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dagster")
+
+
+@pytest.fixture(scope="module")
+def dagster(folder: Path) -> Iterator[Dagster]:
     """Dagster over a lake with one registered pipeline and three events that wait in its topic."""
-    folder = tmp_path_factory.mktemp("dagster")
-    environment = {
+    (folder / "packages.sql").write_text(PIPELINE)
+    insert(folder)
+    with running(folder, environment(folder)) as up:
+        yield up
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {
         **os.environ,
         "STRANDLINE_LAKE": str(folder / "lake"),
         "STRANDLINE_SPARK__MASTER": "local[2]",
         "DAGSTER_HOME": str(folder / "home"),
     }
-    (folder / "packages.sql").write_text(PIPELINE)
-    strandline = str(Path(sys.executable).with_name("strandline"))
-    subprocess.run([strandline, "sql", "-f", "packages.sql"], cwd=folder, env=environment, check=True, timeout=120)
-    with running(folder, environment) as up:
-        yield up
+
+
+def insert(folder: Path) -> None:
+    """Three events; the first time the pipeline is registered as well."""
+    command = [str(Path(sys.executable).with_name("strandline")), "sql", "-f", "packages.sql"]
+    subprocess.run(command, cwd=folder, env=environment(folder), check=True, timeout=120)
 
 
 @pytest.mark.live
@@ -100,12 +112,13 @@ def test_a_launched_run_materializes_the_pipeline_and_leaves_its_numbers(dagster
 
 @pytest.mark.live
 @pytest.mark.kill
-def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster: Dagster) -> None:
+def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster: Dagster, folder: Path) -> None:
     """Terminated as soon as the JVM is there, through the webserver, the code server and the run's own process.
 
     A run of a part of the pipeline is launched meanwhile: it waits for the pipeline's only slot, gets it when the
     first run is gone, and reports its part only.
     """
+    insert(folder)  # a run that finds nothing new starts no JVM
     before = dagster.assets()["logs/package_checkins"]["assetMaterializations"]
     first = dagster.launch("drain_packages")
     pid = int(dagster.wait_for_message(first, STARTED).group(1))
