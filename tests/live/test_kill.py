@@ -42,7 +42,6 @@ CREATE TABLE regions_of_size AS SELECT n > 10000 AS big, SUM(n) AS events FROM b
 
 # Where the driver is killed, and what refreshes the views meanwhile.
 KILLS = [
-    ("before-log-commit:2", {}),
     ("after-log-commit:2", {"STRANDLINE_ENGINE": "spark"}),
     ("inside-refresh:7", {"STRANDLINE_KERNEL": "driver"}),
     ("after-refresh-commit:4", {"STRANDLINE_ENGINE": "spark"}),

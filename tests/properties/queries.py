@@ -150,6 +150,8 @@ class Queries(Parts):
         source = self.pick.one(self.streams)
         names = source.under("a")
         groups = self.pick.some([name for name in names if name.is_simple], 1, 2)
+        if not groups:
+            return self.plain()
         items = [Name(f"{name.text} AS c{number}", name.type) for number, name in enumerate(groups)]
         calls = [aggregate(self.pick, names, ordered=True) for _ in range(self.pick.count(1, 2))]
         items += [Name(f"{call} AS d{number}", "") for number, call in enumerate(calls)]
