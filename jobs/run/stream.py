@@ -161,11 +161,11 @@ class PipelineStream:
         log = open_log(self.settings, self.lake)
         current_ids(self.sources, self.lake, log)
         start = start_offsets(self.sources, self._committed(), log)
-        return any(
-            offset < log.end_offsets(topic)[int(partition)]
-            for topic, partitions in start.items()
-            for partition, offset in partitions.items()
-        )
+        for topic, partitions in start.items():
+            ends = log.end_offsets(topic)
+            if any(offset < ends[int(partition)] for partition, offset in partitions.items()):
+                return True
+        return False
 
     def _foreign_heads(self) -> dict[str, int]:
         own = {name for source in self.sources for name in tables.own_tables(source)}

@@ -9,9 +9,10 @@ import duckdb
 import pyarrow as pa
 
 from jobs.engines.engine import engine_of
+from jobs.engines.listed import listed
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType
-from state_store.columns import STATE, WEIGHT
+from state_store.columns import WEIGHT
 
 FROM = "__from"
 TO = "__to"
@@ -79,8 +80,7 @@ class MemoryTable:
     def _list(self, relation: Relation | None, more: Sequence[str] = ()) -> str:
         if relation is None:
             return ", ".join([*map(quoted, self.names), *more])
-        hidden = [f"{STATE}.{quoted(name)} AS {quoted(name)}" for name, _ in relation.hidden]
-        return ", ".join([*(quoted(name) for name, _ in relation.columns), *hidden, *more])
+        return ", ".join([*listed(relation, engine_of("duckdb")), *more])
 
     def _arrow_schema(self) -> pa.Schema:
         return pa.schema([(name, sql_type.arrow()) for name, sql_type in self.columns])

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.engines.engine import Dialect, engine_of
+from jobs.engines.listed import listed
 from jobs.ivm.refresh.runtime import Runtime
 from jobs.ivm.rules.consolidate import consolidated
 from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.stored import spec_of
 from jobs.model.stage_columns import spec_of_input
-from state_store.columns import EXISTS, STATE, VERSION, WEIGHT
+from state_store.columns import EXISTS, VERSION, WEIGHT
 from state_store.commits import REBUILD
 from state_store.kernel.table import KernelTable
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from jobs.model.relation import Relation
     from jobs.model.stage import Input
     from state_store.commits import CommitRecord, Head
+    from state_store.kernel.rows import PlacedRows
 
 _SELF = "self_old"
 
@@ -47,7 +49,7 @@ class DuckDbRuntime(Runtime[str]):
         self._engine = engine_of(self.dialect)
         path = context.lake.table(epoch.stage.table)
         self._table = KernelTable(connection, self._kernel.kept, path, spec_of(epoch.stage), _SELF)
-        self._before = self._table.read(None)
+        self._before: PlacedRows | None = None
 
     def run(self, text: str, *, stored: bool = True) -> str:
         for name, side, each in relations(self._stage, text, self._engine):
@@ -74,6 +76,7 @@ class DuckDbRuntime(Runtime[str]):
         return self._table.append_if_any(rows, record)
 
     def settle(self, settled: str, record: CommitRecord) -> Head | None:
+        assert self._before is not None, "the text was run"
         return self._table.apply(settled, self._before, record, self._head if record.mode == REBUILD else None)
 
     def _view(self, name: str, text: str) -> None:
@@ -92,6 +95,4 @@ class DuckDbRuntime(Runtime[str]):
         return consolidated(each.relation, f"({changes}) AS __raw", self._engine)
 
     def _flat(self, rows: str, relation: Relation, *more: str) -> str:
-        plain = [self._engine.name(name) for name, _ in relation.columns]
-        hidden = [f"{STATE}.{self._engine.name(name)} AS {self._engine.name(name)}" for name, _ in relation.hidden]
-        return f"SELECT {', '.join([*plain, *hidden, *more])} FROM ({rows})"
+        return f"SELECT {', '.join([*listed(relation, self._engine), *more])} FROM ({rows})"

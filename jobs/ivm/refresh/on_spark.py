@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.engines.engine import Dialect, engine_of
+from jobs.engines.listed import listed
 from jobs.ivm.refresh.runtime import Runtime
 from jobs.ivm.rules.consolidate import consolidated
 from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.stored import spec_of
 from jobs.model.stage_columns import spec_of_input
-from state_store.columns import EXISTS, STATE, VERSION, WEIGHT
+from state_store.columns import EXISTS, VERSION, WEIGHT
 from state_store.commits import REBUILD
 from state_store.digest import Digest
 from state_store.spark.table import Table
@@ -96,6 +97,4 @@ class SparkRuntime(Runtime["DataFrame"]):
         return self._session.sql(consolidated(each.relation, raw, self._engine))
 
     def _flat(self, rows: DataFrame, relation: Relation, *more: str) -> DataFrame:
-        plain = [self._engine.name(name) for name, _ in relation.columns]
-        hidden = [f"{STATE}.{self._engine.name(name)} AS {self._engine.name(name)}" for name, _ in relation.hidden]
-        return rows.selectExpr(*plain, *hidden, *(name for name in more if name in rows.columns))
+        return rows.selectExpr(*listed(relation, self._engine), *(name for name in more if name in rows.columns))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.engines.engine import engine_of
+from jobs.engines.listed import listed
 from jobs.model.columns import PARTITIONS_EACH
 from jobs.model.definitions import Source, View
 from jobs.operate.verify.difference import difference
@@ -16,7 +17,6 @@ from jobs.operate.verify.findings import counted, failed, passed, skipped
 from jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
 from jobs.operate.verify.queries import frozen, queries
 from jobs.serve.duck import Duck
-from state_store.columns import STATE
 from state_store.delta import reader
 from state_store.errors import StrandlineError
 
@@ -78,13 +78,13 @@ def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library) -
     """
     names = {relation.name for relation in each.relations}
     at = versions(_own_vector(each, table), names, lake)
-    quoted = engine_of("duckdb").name
+    engine = engine_of("duckdb")
     rows, texts = {}, []
     for number, relation in enumerate(each.relations):
         rows[f"__input_{number}"] = input_rows(relation.name, at[relation.name], lake, state=bool(relation.hidden))
-        listed = [quoted(name) for name, _ in relation.columns]
-        listed += [f"{STATE}.{quoted(name)} AS {quoted(name)}" for name, _ in relation.hidden]
-        texts.append(f"{quoted(relation.name)} AS (SELECT {', '.join(listed)} FROM __input_{number})")
+        texts.append(
+            f"{engine.name(relation.name)} AS (SELECT {', '.join(listed(relation, engine))} FROM __input_{number})"
+        )
     with Duck(functions) as duck:
         return duck.query(f"WITH {', '.join(texts)} {each.sql}", rows)
 
