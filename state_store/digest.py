@@ -51,6 +51,9 @@ class Digest:
             (self.first + other.first) & _MASK, (self.second + other.second) & _MASK, self.count + other.count
         )
 
+    def __sub__(self, other: Digest) -> Digest:
+        return self + Digest(-other.first, -other.second, -other.count)
+
     @classmethod
     def parse(cls, text: str) -> Digest:
         """The digest in the text that `str` writes; the empty text is the digest of no rows.

@@ -61,8 +61,7 @@ class Tally:
     def retract(self, rows: pa.Table, visible: Sequence[str]) -> None:
         """Count rows that go."""
         self.deleted += rows.num_rows
-        minus = digest_of_table(rows.select(visible).to_batches())
-        self.digest += Digest(-minus.first, -minus.second, -minus.count)
+        self.digest -= digest_of_table(rows.select(visible).to_batches())
         self._keep(rows, -1)
 
     def changes(self) -> pa.Table | None:

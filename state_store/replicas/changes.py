@@ -47,7 +47,7 @@ def digest_change(layout: Layout, changes: pa.Table) -> Digest:
     for sign in (1, -1):
         chosen = changes.filter(pc.equal(changes[WEIGHT], sign)).select(layout.schema.names)
         found = digest_of_table(chosen.to_batches())
-        total += found if sign == 1 else Digest(-found.first, -found.second, -found.count)
+        total = total + found if sign == 1 else total - found
     return total
 
 

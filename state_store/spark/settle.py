@@ -108,7 +108,7 @@ def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
         retracted=retracted,
         inserted=row["inserted"],
         deleted=row["deleted"],
-        digest=lane_digest(row, "new", row["inserted"]) + Digest(-deleted.first, -deleted.second, -deleted.count),
+        digest=lane_digest(row, "new", row["inserted"]) - deleted,
     )
 
 

@@ -58,7 +58,7 @@ class ArrowTable:
         places, old = self._found(head, gone) if gone else ({}, new.slice(0, 0))
         minus = self._digest(old)
         digest = Digest.parse(head.record.digest) + self._digest(new)
-        digest += Digest(-minus.first, -minus.second, -minus.count)
+        digest -= minus
         staged = stage_rows(new, self.path, record.epoch, self.spec.indexed) if new.num_rows else None
         record = replace(record, inserted=new.num_rows, deleted=old.num_rows, digest=str(digest))
         return commit(self.path, head, record, Rows(staged, places))

@@ -86,7 +86,7 @@ class LongLife:
             old = [self.rows[k] for k in new if k in self.rows]
             minus, plus = self._digest(old), self._digest(list(new.values()))
             began, cpu = time.perf_counter(), time.process_time()
-            self._commit(new, gone, plus + Digest(-minus.first, -minus.second, -minus.count), len(old))
+            self._commit(new, gone, plus - minus, len(old))
             self._spent.append((time.perf_counter() - began) * 1000)
             self._cpu += (time.process_time() - cpu) * 1000
 

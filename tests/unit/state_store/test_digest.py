@@ -94,7 +94,7 @@ def test_rows_are_added_and_taken_away_by_their_digests(
     taken = _digest(right)
     both = _digest(left) + taken
     assert both == _digest(left + right)
-    assert both + Digest(-taken.first, -taken.second, -taken.count) == _digest(left)
+    assert both - taken == both + Digest(-taken.first, -taken.second, -taken.count) == _digest(left)
 
 
 @given(ROWS)
