@@ -1,13 +1,15 @@
 """Two workloads, durable and with a changelog, by each engine in one run, their answers checked.
 
-    python -m benchmarks.workloads [--epochs 10] [--engines kernel,task,spark]
+    python -m benchmarks.workloads [--epochs 10] [--engines kernel,task,spark,merge,flink]
 
-    W1   5,000,000 events, 100,000 keys: COUNT and SUM per key, after every 500,000 events
-    W2   MAX over a join with retractions: in each of ten epochs 100,000 visits come, 10,000 go, and the two longest
-         products of each of 100 categories go, so that every maximum is lost
+What the workloads are is in benchmarks/workload_data.py. Every epoch of ours appends its events to the event logs,
+refreshes what reads them and commits it: kernel in the driver, in Spark's tasks, and by Spark's own plans. Beside them
+what a careful user writes by hand on Spark (merge: foreachBatch and Delta's MERGE with a change feed), and Apache Flink
+(RocksDB, checkpoints every 5 s, mini-batches; its result goes nowhere). Both read prepared files. Flink needs its
+libraries once: python -m benchmarks.peers.flink
 
-Every epoch appends its events to the event logs, refreshes what reads them and commits it. Printed are events a second
-over all epochs and over the last seven (steady), and the processor's seconds of this process and its children.
+Printed are events a second over all epochs and over the last seven (steady), and the processor's seconds of this
+process and its children.
 """
 
 from __future__ import annotations
@@ -16,119 +18,14 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from benchmarks.histories import WHERE, Engines, History, Where, engines
+from benchmarks.peers import flink, hand_written
+from benchmarks.workload_data import STEADY, WORKLOADS, Measured, Workload
 from jobs.catalog.relations import event_log
 from jobs.model.definitions import Source
 from state_store.delta import reader
-
-STEADY = 7
-"""Epochs at the end that are counted as steady: the first ones pay for cold caches."""
-
-W1_TABLES = "CREATE STREAM events (key BIGINT, value BIGINT) WITH (KAFKA_TOPIC='events', PARTITIONS=1);"
-W1_VIEW = "CREATE MATERIALIZED VIEW w1 AS SELECT key, COUNT(*) AS n, SUM(value) AS total FROM events GROUP BY key;"
-W2_TABLES = """
-CREATE TABLE info (product BIGINT PRIMARY KEY, category BIGINT, length BIGINT) WITH (KAFKA_TOPIC='info', PARTITIONS=1);
-CREATE TABLE visit (id BIGINT PRIMARY KEY, product BIGINT) WITH (KAFKA_TOPIC='visit', PARTITIONS=1);
-"""
-W2_VIEW = """
-CREATE MATERIALIZED VIEW w2 AS SELECT category, MAX(length) AS longest
-  FROM info JOIN visit ON info.product = visit.product GROUP BY category;
-"""
-W2_ANSWERS = (
-    *(98600660, 97551052, 96625648, 95638152, 94510486),
-    *(93482851, 92388839, 91446826, 90499523, 89598530),
-)
-
-Changes = dict[str, pa.Table]
-"""{source: its events, with `_tombstone` where rows go}."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A workload.
-
-    Attributes:
-        epochs: the changes of each epoch.
-        check: raises AssertionError unless the view's rows are right after that epoch.
-    """
-
-    name: str
-    statements: str
-    view: str
-    epochs: Callable[[], Iterator[Changes]]
-    check: Callable[[pa.Table, int], None]
-
-
-@dataclass
-class Measured:
-    """The events and seconds of each epoch, and the processor's seconds in all."""
-
-    events: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    processor: float = 0.0
-
-    def rate(self, last: int) -> float:
-        """Events a second over the last epochs."""
-        return sum(self.events[-last:]) / sum(self.seconds[-last:])
-
-
-def w1_epochs() -> Iterator[Changes]:
-    """Ten times 500,000 events."""
-    chance = np.random.default_rng(42)
-    keys, values = chance.integers(0, 100_000, 5_000_000), chance.integers(0, 1000, 5_000_000)
-    for first in range(0, 5_000_000, 500_000):
-        part = slice(first, first + 500_000)
-        yield {"events": pa.table({"key": keys[part], "value": values[part]})}
-
-
-def w1_check(rows: pa.Table, epoch: int) -> None:
-    if epoch == 10:
-        assert (rows.num_rows, pc.sum(rows["n"]).as_py()) == (100_000, 5_000_000)
-        assert pc.sum(rows["total"]).as_py() == 2_496_777_159
-
-
-def w2_epochs() -> Iterator[Changes]:
-    """Ten times 100,000 visits that come, 10,000 that go, and 200 products that go; all products before."""
-    products, batch = 20_000, 100_000
-    chance = np.random.default_rng(7)
-    categories, lengths = chance.integers(0, 100, products), chance.integers(0, 1_000_000, products)
-    there = np.ones(products, bool)
-    visited, alive = np.empty(0, np.int64), np.empty(0, bool)
-    longest = np.lexsort((-lengths, categories))
-    info = pa.table({"product": np.arange(products), "category": categories, "length": lengths})
-    for epoch in range(10):
-        new = chance.integers(0, products, batch)
-        ids = np.arange(len(visited), len(visited) + batch)
-        visited, alive = np.concatenate([visited, new]), np.concatenate([alive, np.ones(batch, bool)])
-        gone = chance.choice(np.flatnonzero(alive), 10_000, replace=False)
-        alive[gone] = False
-        left = longest[there[longest]]
-        place = np.arange(len(left)) - np.searchsorted(categories[left], categories[left])
-        removed = left[place < 2]
-        there[removed] = False
-        came = pa.table({"id": ids, "product": new, "_tombstone": np.zeros(batch, bool)})
-        went = pa.table({"id": gone, "product": visited[gone], "_tombstone": np.ones(len(gone), bool)})
-        lost = info.take(removed).append_column("_tombstone", pa.array(np.ones(len(removed), bool)))
-        first = info.append_column("_tombstone", pa.array(np.zeros(products, bool)))
-        yield {"visit": pa.concat_tables([came, went]), "info": pa.concat_tables([first, lost]) if epoch == 0 else lost}
-
-
-def w2_check(rows: pa.Table, epoch: int) -> None:
-    assert pc.sum(rows["longest"]).as_py() == W2_ANSWERS[epoch - 1]
-
-
-WORKLOADS = (
-    Workload("W1", W1_TABLES + W1_VIEW, "w1", w1_epochs, w1_check),
-    Workload("W2", W2_TABLES + W2_VIEW, "w2", w2_epochs, w2_check),
-)
 
 
 def main() -> None:
@@ -137,21 +34,32 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--engines", default=",".join(WHERE))
     asked = parser.parse_args()
-    chosen = [where for where in WHERE if where in asked.engines.split(",")]
+    chosen = [where for where in (*WHERE, "merge", "flink") if where in asked.engines.split(",")]
     print(f"{'':<12} {'overall':>12} {'steady':>12} {'CPU-s':>8}   (events a second)")
     with engines("bench-workloads") as both, tempfile.TemporaryDirectory() as folder:
         for workload in WORKLOADS:
             for where in chosen:
-                measured = run(both, workload, where, asked.epochs, Path(folder))
+                before = _processor()
+                measured = _measured(both, workload, where, asked.epochs, Path(folder))
+                measured.processor = _processor() - before
                 rates = f"{measured.rate(asked.epochs):>12,.0f} {measured.rate(STEADY):>12,.0f}"
                 print(f"{workload.name} {where:<9} {rates} {measured.processor:>8.1f}", flush=True)
 
 
+def _measured(both: Engines, workload: Workload, engine: str, epochs: int, folder: Path) -> Measured:
+    match engine:
+        case "merge":
+            return hand_written.run(both.spark, workload, epochs, folder / f"{workload.name}-merge")
+        case "flink":
+            return flink.run(workload, epochs, folder / f"{workload.name}-flink")
+        case _:
+            return run(both, workload, next(where for where in WHERE if where == engine), epochs, folder)
+
+
 def run(both: Engines, workload: Workload, where: Where, epochs: int, folder: Path) -> Measured:
-    """One workload by one engine, in a lake of its own."""
+    """One workload by one of our engines, in a lake of its own."""
     history = History.over(folder / f"{workload.name}-{where}", workload.statements)
     measured = Measured()
-    before = _processor()
     for number, changes in enumerate(workload.epochs(), 1):
         if number > epochs:
             break
@@ -165,7 +73,6 @@ def run(both: Engines, workload: Workload, where: Where, epochs: int, folder: Pa
         measured.seconds.append(time.monotonic() - began)
         measured.events.append(sum(events.num_rows for events in changes.values()))
         workload.check(reader.read_rows(history.lake.table(workload.view)), number)
-    measured.processor = _processor() - before
     return measured
 
 
