@@ -14,11 +14,11 @@ from state_store.delta import log
 from state_store.delta.checkpoint import live_actions
 from state_store.delta.cleanup_plan import named_by
 from state_store.delta.log_upkeep import make_checkpoint
-from state_store.delta.retention import Need, check_leases
 from state_store.errors import DiskFailed
 from state_store.failpoints import failpoint
 from state_store.files import sync_folder
 from state_store.folders import remove_file, remove_if_empty
+from state_store.retention import Need, check_leases
 
 if TYPE_CHECKING:
     from state_store.delta.cleanup_plan import CleanupPlan

@@ -22,10 +22,10 @@ from state_store import leases
 from state_store.delta import log
 from state_store.delta.checkpoint import live_actions
 from state_store.delta.deletion_vectors import vector_file
-from state_store.delta.retention import Need, Retention, needs_of
 from state_store.delta.snapshot import read_snapshot
 from state_store.location import Location
 from state_store.paths import file_names, file_size, within
+from state_store.retention import Need, Retention, needs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

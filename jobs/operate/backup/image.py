@@ -23,7 +23,7 @@ from state_store.errors import CorruptState, VersionGone
 from state_store.paths import sizes_below, within
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from jobs.operate.verify.subjects import Subject
     from state_store.commits import Head

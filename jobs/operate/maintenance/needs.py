@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobs.operate.verify.subjects import subjects
 from state_store.delta import reader
-from state_store.delta.retention import Need
+from state_store.retention import Need
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog

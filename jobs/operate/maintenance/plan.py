@@ -13,9 +13,9 @@ from jobs.operate.verify.subjects import subjects
 from state_store.delta import log
 from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
 from state_store.delta.compaction_plan import plan_compaction
-from state_store.delta.retention import Retention
 from state_store.delta.snapshot import read_snapshot
 from state_store.layout import Lake
+from state_store.retention import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jobs.operate.verify.subjects import Subject
     from state_store.delta.cleanup_plan import CleanupPlan
     from state_store.delta.compaction_plan import CompactionPlan
-    from state_store.delta.retention import Need
+    from state_store.retention import Need
 
 
 @dataclass(frozen=True)
