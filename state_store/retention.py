@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from state_store import leases
-from state_store.delta import log
 from state_store.errors import LeaseHeld
 from state_store.tablespec import RECOVERY_HORIZON_MS
 
@@ -61,27 +60,6 @@ class Retention:
     fold: bool = False
 
 
-def needs_of(path: LakePath, now: int, retention: Retention) -> list[Need]:
-    """Everything that is needed of a table, the smallest version first; what the log has lost already is left out.
-
-    Args:
-        now: milliseconds since the epoch.
-
-    Raises:
-        LeaseHeld: an explicit version is above one that is leased.
-        CorruptState: a lease, or a commit within the horizon, does not read back.
-    """
-    versions = log.versions(path)
-    living = [Need("lease", lease.version, lease.reader, lease.until) for lease in leases.living(path, now)]
-    if retention.before is None:
-        wanted = Need("horizon", _current_at(path, versions, now - retention.horizon_ms))
-    else:
-        wanted = Need("horizon", max(versions[0], min(retention.before, versions[-1])))
-        check_leases(path, [need for need in living if need.version >= versions[0]], retention.before)
-    found = [wanted, *(need for need in (*living, *retention.needs) if need.version >= versions[0])]
-    return sorted(found, key=lambda need: need.version)
-
-
 def check_leases(path: LakePath, leased: Sequence[Need], first: int) -> None:
     """Raise LeaseHeld if a version below `first` is leased."""
     held = min((need for need in leased if need.version < first), key=lambda need: need.version, default=None)
@@ -92,13 +70,3 @@ def check_leases(path: LakePath, leased: Sequence[Need], first: int) -> None:
             hint=f"keep version {held.version} on, or wait until the reader has gone on; a dead reader's lease ends "
             f"by itself after {leases.LEASE_DAYS} days",
         )
-
-
-def _current_at(path: LakePath, versions: Sequence[int], horizon: int) -> int:
-    """The last of the oldest versions that are all older than the horizon: a clock that went back keeps more."""
-    first = versions[0]
-    for version in versions:
-        if log.read_commit(path, version).timestamp > horizon:
-            break
-        first = version
-    return first

@@ -25,10 +25,10 @@ from state_store.delta.deletion_vectors import vector_file
 from state_store.delta.snapshot import read_snapshot
 from state_store.location import Location
 from state_store.paths import file_names, file_size, within
-from state_store.retention import Need, Retention, needs_of
+from state_store.retention import Need, Retention, check_leases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from state_store.delta.entry import Action
@@ -102,7 +102,7 @@ def plan_cleanup(path: LakePath, now: int, retention: Retention | None = None) -
     versions = log.versions(path)
     if not versions:
         raise log.missing(path)
-    needs = needs_of(path, now, retention)
+    needs = _needs(path, now, retention)
     first, newest = needs[0].version, versions[-1]
     living = leases.living(path, now)
     named = named_since(path, first, newest)
@@ -112,6 +112,37 @@ def plan_cleanup(path: LakePath, now: int, retention: Retention | None = None) -
     files = [*_log_entries(path, kept_from), *_nobodys(path, kept, superseded, now - ORPHAN_DAYS * DAY_MS)]
     fold = retention.fold and kept_from > versions[0]
     return CleanupPlan(path, newest, first, tuple(files), tuple(needs), tuple(leases.expired(path, now)), fold)
+
+
+def _needs(path: LakePath, now: int, retention: Retention) -> list[Need]:
+    """Everything that is needed of a table, the smallest version first; what the log has lost already is left out.
+
+    Args:
+        now: milliseconds since the epoch.
+
+    Raises:
+        LeaseHeld: an explicit version is above one that is leased.
+        CorruptState: a lease, or a commit within the horizon, does not read back.
+    """
+    versions = log.versions(path)
+    living = [Need("lease", lease.version, lease.reader, lease.until) for lease in leases.living(path, now)]
+    if retention.before is None:
+        wanted = Need("horizon", _current_at(path, versions, now - retention.horizon_ms))
+    else:
+        wanted = Need("horizon", max(versions[0], min(retention.before, versions[-1])))
+        check_leases(path, [need for need in living if need.version >= versions[0]], retention.before)
+    found = [wanted, *(need for need in (*living, *retention.needs) if need.version >= versions[0])]
+    return sorted(found, key=lambda need: need.version)
+
+
+def _current_at(path: LakePath, versions: Sequence[int], horizon: int) -> int:
+    """The last of the oldest versions that are all older than the horizon: a clock that went back keeps more."""
+    first = versions[0]
+    for version in versions:
+        if log.read_commit(path, version).timestamp > horizon:
+            break
+        first = version
+    return first
 
 
 def _log_kept_from(path: LakePath, first: int) -> int:
@@ -143,7 +174,11 @@ def named_since(path: LakePath, first: int, newest: int) -> frozenset[str]:
 def _superseded(path: LakePath, oldest: int, first: int) -> frozenset[str]:
     """Every file that a commit up to `first` has named: no running epoch can be about to name it."""
     entries = log.read_entries(path, oldest - 1, first)
-    return frozenset(name for actions in entries for name in named_by(path, actions))
+    names = {name for actions in entries for name in named_by(path, actions)}
+    base = next((number for number in log.checkpoints(path, upto=first) if _whole(path, number)), None)
+    if base is not None:
+        names |= {name for body in read_snapshot(path, base).files.values() for name in _files_of(path, body)}
+    return frozenset(names)
 
 
 def named_by(path: LakePath, actions: Iterable[Action]) -> frozenset[str]:
