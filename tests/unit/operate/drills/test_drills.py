@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from jobs.model.errors import UnknownName
-from jobs.model.settings import Settings
+from jobs.model.settings import Settings, load_settings
 from jobs.operate.drills.history import history, record
 from jobs.operate.drills.plan import Drill, plan_drills
 from jobs.operate.drills.run import DrillResult, run_drill
 from jobs.operate.drills.scenarios import SCENARIOS
 from state_store.commits import CommitRecord
 from state_store.errors import CorruptState
+from tests.support.warm_process import exit_code
 from tests.unit.operate.verify.lakes import MadeLake
 
 
@@ -46,6 +48,20 @@ def test_the_live_lake_is_only_read(shop: MadeLake, tmp_path: Path) -> None:
         run_drill(shop.settings, Drill(scenario.name, "owned", 60.0), scratch=tmp_path)
     assert contents() == before
     assert list(tmp_path.iterdir()) == [], "the copies are gone"
+
+
+def _drilled(lake: Path, scratch: Path) -> None:
+    run_drill(load_settings(lake=lake), Drill("backup", "owned", 60.0), scratch=scratch)
+
+
+def test_a_drill_that_is_killed_leaves_the_lake_alone_and_its_copy_to_the_next(shop: MadeLake, tmp_path: Path) -> None:
+    lake = Path(str(shop.settings.lake))
+    before = {each: each.stat().st_mtime_ns for each in lake.rglob("*")}
+    assert exit_code(_drilled, lake, tmp_path, failpoint="inside-restore:3") == -signal.SIGKILL
+    assert {each: each.stat().st_mtime_ns for each in lake.rglob("*")} == before
+    assert len(list(tmp_path.iterdir())) == 1
+    assert exit_code(_drilled, lake, tmp_path) == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_drill_over_its_target_has_failed(shop: MadeLake) -> None:
