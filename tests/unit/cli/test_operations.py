@@ -56,7 +56,7 @@ def test_a_backup_is_restored_and_drilled(made: MadeLake, tmp_path: Path) -> Non
     assert invoke("restore", backup, str(tmp_path / "restored"))[0] == 2
     code, out, err = invoke("drill", "owned", "--scenario", "backup", "--scenario", "changelog", "--backup", backup)
     assert (code, err) == (0, "2 drills, 0 skipped: all is well\n")
-    assert out.count(" ok ") == 2
+    assert out.count("|ok") == 2
     flip(data_file(Path(str(made.lake.table("owned")))))
     code, out, err = invoke("drill", "owned", "--scenario", "changelog", "--json")
     assert (code, json.loads(out)["passed"]) == (1, False)

@@ -74,7 +74,7 @@ def test_a_view_with_a_single_version_is_skipped_and_says_why(settings: Settings
     made = MadeLake(settings)
     made.visits([(0, "a", 1.0)], {0: 1})
     made.tables["totals"].create(CommitRecord(epoch=0))
-    result = drilled(made, "point-in-time", "totals")
+    result = drilled(made, "feed-gap", "totals")
     assert result.passed is None
     assert "too few versions" in result.why
 
