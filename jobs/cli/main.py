@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -79,7 +77,9 @@ def run(
         if mode is Mode.DRAIN:
             report = jobs_pipeline.drain(settings, pipeline)
         else:
-            with _stopped_by_signal() as stop:
+            from jobs.run.stop_signal import stopped_by_signal
+
+            with stopped_by_signal() as stop:
                 report = jobs_pipeline.follow(settings, pipeline, stop)
         say(_summary(report))
 
@@ -191,17 +191,6 @@ def _summary(report: RunReport) -> str:
         late = f", {table.late} late rows left out" if table.late else ""
         lines.append(f"  {table.name}: {table.rows} rows ({changed}), version {table.version}{late}")
     return "\n".join(lines)
-
-
-@contextmanager
-def _stopped_by_signal() -> Iterator[Event]:
-    """An event that SIGTERM sets: the run ends after the current micro-batch."""
-    stop = Event()
-    before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
