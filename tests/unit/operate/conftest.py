@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.ingest.logs.local_log import LocalLog
 from jobs.model.settings import load_settings
 from tests.unit.operate.verify.lakes import MadeLake, healthy
 
@@ -26,4 +27,5 @@ def made(template: tuple[MadeLake, Path]) -> MadeLake:
     lake, kept = template
     shutil.rmtree(lake.lake.root)
     shutil.copytree(kept, lake.lake.root)
+    lake.log = LocalLog(lake.lake)  # one that knows nothing of what other tests produced
     return lake
