@@ -12,16 +12,22 @@ import dagster as dg
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
+from jobs.model.definitions import Source
 from jobs.model.settings import load_settings
 from orchestration.assets import pipeline_assets, topics
+from orchestration.checks import pipeline_checks
 from orchestration.launch import DrainClient
-from orchestration.roles import identifier
+from orchestration.roles import Role, asset_key, identifier
+from orchestration.streaming import streaming
 from orchestration.translator import OWNERS, Translator
 from state_store.errors import CorruptState
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from jobs.catalog.broken import Broken
+    from jobs.model.definitions import Definition
     from jobs.model.settings import Settings
 
 log = logging.getLogger("strandline")
@@ -45,21 +51,40 @@ def build(settings: Settings) -> dg.Definitions:
         for name, definitions in pipelines.items()
         if (assets := pipeline_assets(name, definitions, translator, client)) is not None
     }
+    checks = {name: pipeline_checks(name, pipelines[name], translator, settings) for name in drained}
+    streams = [
+        streaming(name, _specs(pipelines[name], translator), _topic_keys(pipelines[name]), settings) for name in drained
+    ]
     shown = [*topics(translator, everything), *map(_broken, catalog.broken.values())]
     return dg.Definitions(
         assets=[*(shown or [_nothing_yet(lake)]), *drained.values()],
+        asset_checks=[check for each in checks.values() for check in each.all],
         jobs=[
             dg.define_asset_job(
                 f"drain_{identifier(name)}",
-                selection=dg.AssetSelection.assets(*assets.keys),
+                selection=dg.AssetSelection.assets(*assets.keys).without_checks() | _made_by(checks[name].cheap),
                 description=f"Brings every table of the pipeline `{name}` up to what its topics hold now, then ends.",
             )
             for name, assets in drained.items()
-        ],
+        ]
+        + [each.job for each in streams],
+        sensors=[each.keeper for each in streams],
         # A step only waits for its child process: one more process for each step would isolate nothing, and takes
         # seconds to start.
         executor=dg.in_process_executor,
     )
+
+
+def _specs(definitions: Iterable[Definition], translator: Translator) -> list[dg.AssetSpec]:
+    return [spec for definition in definitions for spec in translator.specs(definition)]
+
+
+def _topic_keys(definitions: Iterable[Definition]) -> dict[str, dg.AssetKey]:
+    return {each.topic: asset_key(Role.TOPIC, each.topic) for each in definitions if isinstance(each, Source)}
+
+
+def _made_by(checks: Iterable[dg.AssetChecksDefinition]) -> dg.AssetSelection:
+    return dg.AssetSelection.checks(*(key for each in checks for key in each.check_keys))
 
 
 def _is_whole(pipeline: str, catalog: Catalog) -> bool:

@@ -68,5 +68,18 @@ def described(sentence: str, *statements: str) -> str:
 
 def with_definition(result: dg.MaterializeResult[Any], spec: dg.AssetSpec) -> dg.MaterializeResult[Any]:
     """The materialization, with the columns and the lineage of its definition added."""
-    defined = {label: spec.metadata[label] for label in DEFINED if label in spec.metadata}
-    return result._replace(metadata={**defined, **(result.metadata or {})})
+    return result._replace(metadata=with_defined(result.metadata or {}, spec))
+
+
+def with_defined(metadata: Mapping[str, Any], spec: dg.AssetSpec) -> dict[str, Any]:
+    """Metadata of a materialization, with the columns and the lineage of its definition added."""
+    return {**{label: spec.metadata[label] for label in DEFINED if label in spec.metadata}, **metadata}
+
+
+def from_pipes(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata that a child process reports, in Dagster's own types."""
+    made = {"md": dg.MetadataValue.md, "json": dg.MetadataValue.json}
+    return {
+        label: made[value["type"]](value["raw_value"]) if isinstance(value, dict) else value
+        for label, value in metadata.items()
+    }
