@@ -16,6 +16,9 @@
     │   ├── ReplicaDiverged           store.replica_diverged      restore
     │   ├── ReplicaNotReady           store.replica_not_ready     retry
     │   ├── CorruptState              store.corrupt               restore
+    │   ├── LeaseHeld                 store.lease_held            retry
+    │   ├── BackupBroken              store.backup_broken         stop
+    │   ├── LakeNotEmpty              store.lake_not_empty        stop
     │   ├── DiskFailed                store.disk                  retry
     │   ├── ObjectMissing             store.object_missing        stop
     │   ├── KeyRefused                store.key_refused           stop
@@ -172,6 +175,25 @@ class CorruptState(StoreError):
 
     code = "store.corrupt"
     action = Action.RESTORE
+
+
+class LeaseHeld(StoreError):
+    """A clean-up was asked to remove what a reader has leased. Retry when its lease is withdrawn or has ended."""
+
+    code = "store.lease_held"
+    action = Action.RETRY
+
+
+class BackupBroken(StoreError):
+    """A file of a backup is missing, or is not as it was written. Stop: restore an older backup, or make a new one."""
+
+    code = "store.backup_broken"
+
+
+class LakeNotEmpty(StoreError):
+    """A restore would write over what is there. Stop: name an empty folder."""
+
+    code = "store.lake_not_empty"
 
 
 class DiskFailed(StoreError):

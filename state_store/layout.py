@@ -7,6 +7,7 @@
 <lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server
 <lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
 <lake>/runs/<pipeline>.json       the heartbeat of its last run: a note for people and alerts
+<lake>/drills/                    what recovery drills came to
 <lake>/locks/<name>.lock          one writer process per pipeline: a file lock, or a lease on an object store
 """
 
@@ -56,6 +57,10 @@ class Lake:
     @property
     def aside(self) -> LakePath:
         return self.root / "aside"
+
+    @property
+    def drills(self) -> LakePath:
+        return self.root / "drills"
 
     def table(self, name: str) -> LakePath:
         """The folder of a table. On an object store it has no `%`, which delta-rs and Spark would decode or encode."""

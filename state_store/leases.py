@@ -106,6 +106,15 @@ def living(table: LakePath, now: int) -> list[Lease]:
     return [lease for lease in _all(table) if lease.until > now]
 
 
+def expired(table: LakePath, now: int) -> list[Lease]:
+    """The leases that have ended, of readers that did not withdraw them: nothing is kept for them any more.
+
+    Raises:
+        CorruptState: one of them does not read back.
+    """
+    return [lease for lease in _all(table) if lease.until <= now]
+
+
 def file_of(lease: Lease) -> str:
     """The lease's file, relative to the table."""
     return f"{FOLDER}/{safe_name(lease.reader)}.json"

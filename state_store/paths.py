@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -80,6 +81,19 @@ def any_file(folder: LakePath, suffix: str) -> bool:
     if isinstance(folder, Location):
         return any(each.name.endswith(suffix) for each in folder.list(recursive=True))
     return any(folder.rglob(f"*{suffix}"))
+
+
+def sizes_below(folder: LakePath) -> dict[str, int]:
+    """{name relative to the folder: size in bytes} of all files in a folder and below; hidden ones are left out."""
+    if isinstance(folder, Location):
+        return {within(found, folder): about.size for found, about in folder.entries()}
+    found: dict[str, int] = {}
+    for inner, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(inner, name) for name in names if not name.startswith(".")):
+            with suppress(FileNotFoundError):  # removed a moment ago
+                found[within(path, folder)] = path.stat().st_size
+    return found
 
 
 def file_size(path: LakePath) -> int:

@@ -33,6 +33,7 @@ from state_store.errors import SettingsError
 from state_store.location import Location
 from state_store.storage.open import lake_path
 from state_store.storage.options import StorageOptions
+from state_store.tablespec import RECOVERY_HORIZON_DAYS
 
 
 class _Section(BaseModel):
@@ -105,6 +106,13 @@ class IngestSettings(_Section):
     max_seconds_ahead: float = Field(default=86_400.0, ge=0, description="0: any event time is taken")
 
 
+class RetentionSettings(_Section):
+    """How long the history of tables is kept. Their rows are kept without end."""
+
+    # Longer than any holiday's outage. Every version is a file of the log: with an epoch a second, keep some hours.
+    horizon_days: float = Field(default=RECOVERY_HORIZON_DAYS, gt=0)
+
+
 class FunctionSettings(_Section):
     """The modules that CREATE FUNCTION may load. Their code may do all that Strandline may, so only the operator names
     them."""
@@ -129,6 +137,7 @@ class Settings(BaseSettings):
     registry: RegistrySettings = RegistrySettings()
     spark: SparkSettings = SparkSettings()
     ingest: IngestSettings = IngestSettings()
+    retention: RetentionSettings = RetentionSettings()
     functions: FunctionSettings = FunctionSettings()
 
     @field_validator("lake", mode="before")

@@ -9,25 +9,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from state_store import leases
 from state_store.delta import log
+from state_store.delta.checkpoint import live_actions
 from state_store.delta.cleanup_plan import named_by
+from state_store.delta.log_upkeep import make_checkpoint
+from state_store.errors import DiskFailed
 from state_store.failpoints import failpoint
 from state_store.files import sync_folder
 from state_store.folders import remove_file, remove_if_empty
+from state_store.retention import Need, check_leases
 
 if TYPE_CHECKING:
     from state_store.delta.cleanup_plan import CleanupPlan
     from state_store.paths import LakePath
 
 
-def clean(plan: CleanupPlan) -> int:
+def clean(plan: CleanupPlan, now: int | None = None) -> int:
     """Carry out a plan: the bytes that were freed.
 
+    Args:
+        now: milliseconds since the epoch, by which leases have ended; default: the clock.
+
     Raises:
+        LeaseHeld: a reader has leased an older version since the plan was made: nothing was removed.
         CorruptState, VersionGone: a commit made since the plan does not read back: nothing was removed.
         OSError: a file cannot be removed. Those before it are gone; run it again.
     """
     path = plan.path
+    if plan.files:
+        _check_leases(plan, log.now_ms() if now is None else now)
+        _fold(plan)
     spared: set[str] = set()
     for version in range(plan.version + 1, (log.newest_version(path) or 0) + 1):
         spared |= named_by(path, log.read_actions(path, version))
@@ -41,6 +53,29 @@ def clean(plan: CleanupPlan) -> int:
         remove_if_empty(folder)
     sync_folder(path)
     return freed
+
+
+def _check_leases(plan: CleanupPlan, now: int) -> None:
+    """Raise LeaseHeld if a reader has leased an older version since the plan, which went by all leases there were."""
+    oldest = log.versions(plan.path)[0]
+    leased = [lease for lease in leases.living(plan.path, now) if lease.version >= oldest]
+    check_leases(plan.path, [Need("lease", lease.version, lease.reader, lease.until) for lease in leased], plan.first)
+
+
+def _fold(plan: CleanupPlan) -> None:
+    """Write the checkpoint of the first version that is kept, if the log is to begin there.
+
+    Raises:
+        DiskFailed: it does not read back.
+    """
+    file = log.checkpoint_file(plan.path, plan.first)
+    if not plan.fold or live_actions(file) is not None:
+        return
+    make_checkpoint(plan.path, plan.first)
+    if live_actions(file) is None:
+        raise DiskFailed(
+            f"no checkpoint of version {plan.first} could be written: nothing was removed", where=str(file)
+        )
 
 
 def _remove(found: LakePath) -> None:

@@ -3,10 +3,9 @@
     commits   0 … … … checkpoint … first … … … … newest
               └──── go ────┘         └── kept: each of these versions can be read ──┘
 
-`first` is the version that was current at the start of the recovery horizon, or an older one that a reader has leased.
-What is live in it, and what came later,
-is kept; so is the log from the last whole checkpoint below it on. All else in the folder is nobody's, once it is older
-than any running epoch.
+`first` is the oldest version that anybody needs: see `retention`. What is live in it, and what came later, is kept; so
+is the log from the last whole checkpoint below it on; where the feed is folded, from `first` itself, which gets a
+checkpoint. All else in the folder is nobody's, once it is older than any running epoch.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from state_store.delta.deletion_vectors import vector_file
 from state_store.delta.snapshot import read_snapshot
 from state_store.location import Location
 from state_store.paths import file_names, file_size, within
-from state_store.tablespec import RECOVERY_HORIZON_DAYS, RECOVERY_HORIZON_MS
+from state_store.retention import Need, Retention, check_leases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,12 +61,23 @@ class CleanupPlan:
         version: the newest one when the plan was made.
         first: the oldest version that can be read for certain afterwards.
         files: what goes, entries of the log from the oldest on first.
+        needs: who needs which version, the smallest first.
+        expired: leases that have ended: they hold nothing, and their files go.
+        fold: a checkpoint of `first` is written before anything goes.
     """
 
     path: LakePath
     version: int
     first: int
     files: tuple[Needless, ...]
+    needs: tuple[Need, ...] = ()
+    expired: tuple[leases.Lease, ...] = ()
+    fold: bool = False
+
+    @property
+    def size(self) -> int:
+        """The bytes that go."""
+        return sum(file.size for file in self.files)
 
     def __str__(self) -> str:
         counts = Counter(file.reason for file in self.files)
@@ -76,7 +86,7 @@ class CleanupPlan:
         return "\n".join([first, *(f"  {n} files, {sizes[why] / 1e6:.1f} MB: {why}" for why, n in counts.items())])
 
 
-def plan_cleanup(path: LakePath, now: int) -> CleanupPlan:
+def plan_cleanup(path: LakePath, now: int, retention: Retention | None = None) -> CleanupPlan:
     """The plan for a table of ours.
 
     Args:
@@ -84,20 +94,48 @@ def plan_cleanup(path: LakePath, now: int) -> CleanupPlan:
 
     Raises:
         TableMissing: there is no table.
+        LeaseHeld: a version is leased that is explicitly not to be kept.
         CorruptState, VersionGone: a version within the horizon, or a lease, does not read back: nothing is to be
             removed.
     """
+    retention = retention or Retention()
     versions = log.versions(path)
     if not versions:
         raise log.missing(path)
+    needs = _needs(path, now, retention)
+    first, newest = needs[0].version, versions[-1]
     living = leases.living(path, now)
-    first = _leased(versions, living, _first_kept(path, versions, now - RECOVERY_HORIZON_MS))
-    named = _named(path, first, versions[-1]) | {leases.file_of(lease) for lease in living}
-    files = [*_log_entries(path, _log_kept_from(path, first)), *_nobodys(path, named, now - ORPHAN_DAYS * DAY_MS)]
-    return CleanupPlan(path, versions[-1], first, tuple(files))
+    named = named_since(path, first, newest)
+    kept_from = _recorded(path, first) if retention.fold else _log_kept_from(path, first)
+    superseded = _superseded(path, versions[0], first) - named if retention.fold else frozenset()
+    kept = named | {leases.file_of(lease) for lease in living}
+    files = [*_log_entries(path, kept_from), *_nobodys(path, kept, superseded, now - ORPHAN_DAYS * DAY_MS)]
+    fold = retention.fold and kept_from > versions[0]
+    return CleanupPlan(path, newest, first, tuple(files), tuple(needs), tuple(leases.expired(path, now)), fold)
 
 
-def _first_kept(path: LakePath, versions: Sequence[int], horizon: int) -> int:
+def _needs(path: LakePath, now: int, retention: Retention) -> list[Need]:
+    """Everything that is needed of a table, the smallest version first; what the log has lost already is left out.
+
+    Args:
+        now: milliseconds since the epoch.
+
+    Raises:
+        LeaseHeld: an explicit version is above one that is leased.
+        CorruptState: a lease, or a commit within the horizon, does not read back.
+    """
+    versions = log.versions(path)
+    living = [Need("lease", lease.version, lease.reader, lease.until) for lease in leases.living(path, now)]
+    if retention.before is None:
+        wanted = Need("horizon", _current_at(path, versions, now - retention.horizon_ms))
+    else:
+        wanted = Need("horizon", max(versions[0], min(retention.before, versions[-1])))
+        check_leases(path, [need for need in living if need.version >= versions[0]], retention.before)
+    found = [wanted, *(need for need in (*living, *retention.needs) if need.version >= versions[0])]
+    return sorted(found, key=lambda need: need.version)
+
+
+def _current_at(path: LakePath, versions: Sequence[int], horizon: int) -> int:
     """The last of the oldest versions that are all older than the horizon: a clock that went back keeps more."""
     first = versions[0]
     for version in versions:
@@ -107,18 +145,15 @@ def _first_kept(path: LakePath, versions: Sequence[int], horizon: int) -> int:
     return first
 
 
-def _leased(versions: Sequence[int], living: Sequence[leases.Lease], first: int) -> int:
-    """The smallest version that is leased, if it is older than `first` and the log still has it."""
-    needed = [lease.version for lease in living if lease.version >= versions[0]]
-    return min([first, *needed])
-
-
 def _log_kept_from(path: LakePath, first: int) -> int:
     """The oldest entry of the log that is kept: of the last whole checkpoint, and of the record that it goes by."""
     checkpoint = next((number for number in log.checkpoints_before(path, first) if _whole(path, number)), None)
-    if checkpoint is None:
-        return 0
-    for version in range(checkpoint, -1, -1):
+    return 0 if checkpoint is None else _recorded(path, checkpoint)
+
+
+def _recorded(path: LakePath, upto: int) -> int:
+    """The newest entry up to a version that has a record of ours, which the versions after it go by."""
+    for version in range(upto, -1, -1):
         if not log.commit_file(path, version).exists() or log.read_commit(path, version).record is not None:
             return version
     return 0
@@ -128,11 +163,21 @@ def _whole(path: LakePath, version: int) -> bool:
     return live_actions(log.checkpoint_file(path, version)) is not None
 
 
-def _named(path: LakePath, first: int, newest: int) -> frozenset[str]:
+def named_since(path: LakePath, first: int, newest: int) -> frozenset[str]:
     """Every file that a version from `first` on needs: to read it, or to read its changes."""
     names = {name for body in read_snapshot(path, first).files.values() for name in _files_of(path, body)}
     for version in range(first + 1, newest + 1):
         names |= named_by(path, log.read_actions(path, version))
+    return frozenset(names)
+
+
+def _superseded(path: LakePath, oldest: int, first: int) -> frozenset[str]:
+    """Every file that a commit up to `first` has named: no running epoch can be about to name it."""
+    entries = log.read_entries(path, oldest - 1, first)
+    names = {name for actions in entries for name in named_by(path, actions)}
+    base = next((number for number in log.checkpoints(path, upto=first) if _whole(path, number)), None)
+    if base is not None:
+        names |= {name for body in read_snapshot(path, base).files.values() for name in _files_of(path, body)}
     return frozenset(names)
 
 
@@ -152,7 +197,7 @@ def _files_of(path: LakePath, body: Mapping[str, Any]) -> Iterator[str]:
 
 def _log_entries(path: LakePath, kept_from: int) -> Iterator[Needless]:
     """Entries and checkpoints below a version, the oldest first, so that the log never has a gap."""
-    reason = f"entries of the log older than {RECOVERY_HORIZON_DAYS} days, below the checkpoint that is kept"
+    reason = "entries of the log below the version that is kept"
     numbered = (name for name in sorted(file_names(path / _LOG)) if _NUMBERED.fullmatch(name))
     for name in numbered:
         if int(name[:20]) >= kept_from:
@@ -160,12 +205,14 @@ def _log_entries(path: LakePath, kept_from: int) -> Iterator[Needless]:
         yield Needless(f"{_LOG}/{name}", file_size(path / _LOG / name), reason)
 
 
-def _nobodys(path: LakePath, named: frozenset[str], before: int) -> Iterator[Needless]:
+def _nobodys(path: LakePath, named: frozenset[str], superseded: frozenset[str], before: int) -> Iterator[Needless]:
     """What lies below the table and no kept version names; of the log's folder, only temporary files."""
-    reason = f"files that no kept version names, older than {ORPHAN_DAYS} days"
+    orphan = f"files that no kept version names, older than {ORPHAN_DAYS} days"
     for name, size, modified in _objects(path) if isinstance(path, Location) else _files(path, named):
-        if modified < before and not _needed(name, named):
-            yield Needless(name, size, reason)
+        if name in superseded:
+            yield Needless(name, size, "files that only older versions name")
+        elif modified < before and not _needed(name, named):
+            yield Needless(name, size, orphan)
 
 
 def _objects(path: Location) -> Iterator[tuple[str, int, int]]:

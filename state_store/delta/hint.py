@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 
 def write_hint(file: LakePath, version: int, *, actions: int, size: int, files: int) -> None:
-    """Name the checkpoint of `version`.
+    """Name the checkpoint of `version`, unless a newer one is named: a clean-up checkpoints an old version.
 
     Args:
         actions, size, files: its rows, its bytes, and the live files in it, as Delta's protocol wants them.
     """
+    if (hinted_version(file) or 0) > version:
+        return
     about = {"version": version, "size": actions, "sizeInBytes": size, "numOfAddFiles": files}
     text = json.dumps({**about, "tags": {"checksum": PLACE}})
     failpoint("before-hint")

@@ -101,7 +101,7 @@ def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table
     names = [column.name for column in definition.columns]
     stored = _stored(table, definition, names)
     computed = pa.concat_tables([part.rename_columns(names) for part in parts])
-    wrong = difference(stored, computed, _lasting_key(definition))
+    wrong = difference(stored, computed, lasting_key(definition))
     if wrong:
         return failed(f"the rows are not those of its SQL at its vector: {wrong}")
     return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector")
@@ -118,7 +118,7 @@ def _stored(table: Opened, definition: Source | View, names: list[str]) -> pa.Ta
     return rows.filter(pc.greater_equal(rows["_partition"], PARTITIONS_EACH)).select(names)
 
 
-def _lasting_key(definition: Source | View) -> list[int] | None:
+def lasting_key(definition: Source | View) -> list[int] | None:
     """The places of the key where a group that fell to zero stays, as ksqlDB has it; None where it goes.
 
     None also of one group over all rows, which is always there. Empty when a part of the key is not visible.

@@ -1,0 +1,131 @@
+"""The commands of operations: compact, backup, restore, drill. Each prints its plan with `--dry-run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.cli.exits import BROKEN, exit_codes
+from jobs.cli.operated import show_drills, show_json, show_maintenance
+from jobs.cli.output import say
+from jobs.model.settings import load_settings
+
+if TYPE_CHECKING:
+    from jobs.model.settings import Settings
+    from state_store.paths import LakePath
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="definitions or tables")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="print the plan and change nothing")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON object for each row on standard output")]
+
+
+def add_operations(app: typer.Typer) -> None:
+    """Add the commands to the command `strandline`."""
+    for command in (compact, backup, restore, drill):
+        app.command()(command)
+
+
+def compact(
+    names: Names = None,
+    before: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="of one table: fold its feed up to this version now")
+    ] = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Merge small files, remove what nobody needs any more, fold old changes; then prove that no row has changed."""
+    with exit_codes():
+        from jobs.operate.maintenance.execute import execute_maintenance
+        from jobs.operate.maintenance.plan import plan_maintenance
+
+        if before is not None and len(names or ()) != 1:
+            raise typer.BadParameter("--before is a version of one table: name it")
+        settings = load_settings()
+        plan = plan_maintenance(settings, names or (), before=before)
+        if dry_run:
+            show_json([each.as_json() for each in plan.tables]) if json else print(plan)
+            return
+        done = execute_maintenance(settings, plan)
+        show_maintenance(done, json=json)
+        if not done.proved:
+            raise typer.Exit(BROKEN)
+
+
+def backup(
+    destination: Annotated[str, typer.Argument(metavar="DEST", help="a path or URL: a new folder, or older backups")],
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Back up the lake: only files that DEST has not yet are copied. Pipelines may run."""
+    with exit_codes():
+        from jobs.operate.backup.execute import execute_backup
+        from jobs.operate.backup.plan import plan_backup
+
+        settings = load_settings()
+        plan = plan_backup(settings, _path(settings, destination))
+        if dry_run:
+            show_json([plan.as_json()]) if json else print(plan)
+            return
+        done = execute_backup(settings, plan)
+        if json:
+            show_json([done.as_json()])
+        say(
+            f"backup {done.number}: {done.files} files, {done.size / 1e6:.1f} MB, of {len(done.tables)} tables; "
+            f"{done.written} files, {done.written_size / 1e6:.1f} MB were written in {done.seconds:.1f} s"
+        )
+
+
+def restore(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="where the backups are")],
+    lake: Annotated[str, typer.Argument(metavar="LAKE", help="a path or URL with nothing in it")],
+    number: Annotated[int | None, typer.Option(help="of an older backup; default: the newest")] = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Restore a backup into an empty lake, and verify the rows of every table. Killed, it goes on when run again."""
+    with exit_codes():
+        from jobs.operate.backup.restore import execute_restore, plan_restore
+
+        settings = load_settings()
+        plan = plan_restore(_path(settings, source), _path(settings, lake), number)
+        if dry_run:
+            print(plan)
+            return
+        done = execute_restore(plan)
+        if json:
+            show_json([done.as_json()])
+        say(f"restored {len(done.tables)} tables, {done.rows} rows, in {done.seconds:.1f} s: every digest is equal")
+
+
+def drill(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="views; default: all")] = None,
+    scenario: Annotated[list[str] | None, typer.Option(help="one of the scenarios; may be repeated")] = None,
+    target: Annotated[float | None, typer.Option(metavar="SECONDS", help="instead of each scenario's own")] = None,
+    source: Annotated[str | None, typer.Option("--backup", metavar="SRC", help="the backup to be restored")] = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Rehearse recoveries on copies, never on the lake itself, and measure them."""
+    with exit_codes():
+        from jobs.operate.drills.history import record
+        from jobs.operate.drills.plan import plan_drills
+        from jobs.operate.drills.run import run_drill
+        from state_store.layout import Lake
+
+        settings = load_settings()
+        plan = plan_drills(settings, names or (), scenario or (), target)
+        if dry_run:
+            show_json([each.as_json() for each in plan])
+            return
+        saved = None if source is None else _path(settings, source)
+        results = [run_drill(settings, each, backup=saved) for each in plan]
+        record(Lake(settings.lake), results)
+        if not show_drills(results, json=json):
+            raise typer.Exit(BROKEN)
+
+
+def _path(settings: Settings, root: str) -> LakePath:
+    from state_store.storage.open import lake_path
+
+    return lake_path(root, settings.storage.options())

@@ -1,0 +1,109 @@
+"""The execution of a backup: files first, then the manifest that names them all, then the name of the newest.
+
+    read, checksum compared with the log's ──> <file>.<crc>, unless it is there ──> manifest ──> latest.json
+
+A kill leaves files that nothing names; the next backup finds them there and does not write them again.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.operate.backup import manifest as manifests
+from jobs.operate.backup.manifest import Manifest, Stored, TableState
+from state_store.delta import log
+from state_store.errors import CorruptState
+from state_store.failpoints import failpoint
+from state_store.files import make_folder, replace
+from state_store.layout import Lake
+from state_store.paths import sizes_below, within
+
+if TYPE_CHECKING:
+    from jobs.model.settings import Settings
+    from jobs.operate.backup.image import ImageFile
+    from jobs.operate.backup.plan import BackupPlan
+
+
+@dataclass(frozen=True)
+class BackupResult:
+    """A backup that was made.
+
+    Attributes:
+        files, size: of the whole backup; `size` in bytes.
+        written, written_size: what this one wrote.
+        tables: {table: the version that it holds}.
+    """
+
+    destination: str
+    number: int
+    files: int
+    size: int
+    written: int
+    written_size: int
+    tables: dict[str, int]
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as values of JSON."""
+        return asdict(self)
+
+
+def execute_backup(settings: Settings, plan: BackupPlan) -> BackupResult:
+    """Carry out a plan. Killed at any point, it is begun again with a new plan, and finds what was written.
+
+    Raises:
+        CorruptState: a file of the lake is not as it was written. The backup before it still stands.
+        FileNotFoundError: a clean-up has removed a file since the plan was made: plan again.
+        DiskFailed, StorageDenied, StorageUnavailable: the destination cannot be written.
+    """
+    began = time.monotonic()
+    lake = Lake(settings.lake)
+    root = manifests.objects(plan.destination).root
+    there = sizes_below(root)
+    new, written = [], []
+    for file in plan.copied:
+        data = _read(file, lake)
+        stored = Stored(file.table, file.name, len(data), f"{zlib.crc32(data):08x}")
+        new.append(stored)
+        target = stored.of_backup(plan.destination)
+        if there.get(within(target, root)) != stored.size:
+            make_folder(target.parent)
+            replace(target, data)
+            written.append(stored)
+            failpoint("inside-backup")
+    made = _manifest(plan, lake, [*plan.known, *new])
+    failpoint("before-backup-manifest")
+    manifests.write(plan.destination, made)
+    return BackupResult(
+        destination=str(plan.destination),
+        number=plan.number,
+        files=len(made.files),
+        size=sum(file.size for file in made.files),
+        written=len(written),
+        written_size=sum(file.size for file in written),
+        tables={name: state.version for name, state in made.tables.items()},
+        seconds=round(time.monotonic() - began, 3),
+    )
+
+
+def _read(file: ImageFile, lake: Lake) -> bytes:
+    path = file.path(lake)
+    data = path.read_bytes()
+    if file.checksum is not None and f"{zlib.crc32(data):08x}" != file.checksum:
+        raise CorruptState(
+            f"a file of '{file.table}' is not as it was written", where=str(path), hint="type: strandline verify"
+        )
+    return data
+
+
+def _manifest(plan: BackupPlan, lake: Lake, files: list[Stored]) -> Manifest:
+    place = {(file.table, file.name): number for number, file in enumerate(plan.image.files)}
+    tables = {
+        name: TableState(plan.identities[name], head.version, head.record.digest)
+        for name, head in plan.image.heads.items()
+    }
+    ordered = tuple(sorted(files, key=lambda file: place[file.key]))
+    return Manifest(plan.number, log.now_ms(), str(lake.root), tables, ordered)

@@ -1,0 +1,142 @@
+"""The image of a lake: the files that it consists of at one moment, while its pipelines go on.
+
+    definitions ──> heads ──> inputs at least at the versions that vectors name ──> dead letters ──> topics
+
+Files are immutable and named once, so whoever has the list has the moment. What is listed later may be newer and never
+older than what it must fit: a table's inputs, the dead letters of a log, the topic of both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from jobs.catalog.catalog import Catalog
+from jobs.operate.verify.history import oldest_base
+from jobs.operate.verify.subjects import subjects
+from state_store.delta import log, reader
+from state_store.delta.cleanup_plan import named_since
+from state_store.delta.snapshot import read_snapshot
+from state_store.delta.staging import stated_checksum
+from state_store.errors import CorruptState, VersionGone
+from state_store.paths import sizes_below, within
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from jobs.operate.verify.subjects import Subject
+    from state_store.commits import Head
+    from state_store.layout import Lake
+    from state_store.paths import LakePath
+
+_LOG = "_delta_log/"
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """A file of a lake.
+
+    Attributes:
+        table: the table that it belongs to; empty for a file of the lake itself.
+        name: relative to the table, or the lake.
+        size: bytes.
+        checksum: the CRC-32 that the log states of it, eight hex digits; None: it states none.
+        lasting: it never has another content under its name, as long as the table is the same.
+    """
+
+    table: str
+    name: str
+    size: int
+    checksum: str | None = None
+    lasting: bool = False
+
+    def path(self, lake: Lake) -> LakePath:
+        """The file in a lake, on a disk or an object store."""
+        return (lake.table(self.table) if self.table else lake.root) / self.name
+
+
+@dataclass(frozen=True)
+class Image:
+    """A lake at one moment.
+
+    Attributes:
+        heads: {table: its head}.
+        files: those of tables first, definitions last: without them nobody takes a copy for a lake.
+    """
+
+    heads: Mapping[str, Head]
+    files: tuple[ImageFile, ...]
+
+
+def lake_image(lake: Lake, only: Collection[str] | None = None) -> Image:
+    """The image of a lake as it is now.
+
+    Args:
+        only: of these tables; default: all that belong to definitions.
+
+    Raises:
+        CorruptState, ForeignWrite, VersionGone: a table is broken: verify it.
+    """
+    # Read first: a definition that comes later is not in the image, nor are its tables.
+    about = [*_below(lake.root, "registry"), *_below(lake.root, "catalog")]
+    found = [each for each in subjects((), Catalog(lake), lake) if each.definition is not None]
+    chosen = [each for each in found if only is None or each.table in only]
+    heads = _heads(chosen)
+    files = [file for each in chosen if each.table in heads for file in _of_table(each, heads[each.table].version)]
+    return Image(heads, (*files, *_below(lake.root, "topics"), *about))
+
+
+def _below(root: LakePath, folder: str) -> Iterator[ImageFile]:
+    return (ImageFile("", f"{folder}/{name}", size) for name, size in sizes_below(root / folder).items())
+
+
+def _heads(chosen: Sequence[Subject]) -> dict[str, Head]:
+    """The heads of the tables that are there, each at least at the version that the others name."""
+    by_name = {each.table: each for each in chosen}
+    found = {each.table: head for each in chosen if (head := reader.head(each.path)) is not None}
+    while late := _named_later(by_name, found):
+        found |= {name: head for name in late if (head := reader.head(by_name[name].path)) is not None}
+    letters = (each for each in chosen if each.role == "dead letters")
+    return found | {each.table: head for each in letters if (head := reader.head(each.path)) is not None}
+
+
+def _named_later(by_name: Mapping[str, Subject], heads: Mapping[str, Head]) -> set[str]:
+    """The tables whose heads were read before a commit that another's vector names."""
+    vectors = (
+        (by_name[name].input_of(entry), at) for name, h in heads.items() for entry, at in h.record.vector.items()
+    )
+    return {name for name, at in vectors if name in by_name and (name not in heads or heads[name].version < at.version)}
+
+
+def _of_table(subject: Subject, version: int) -> Iterator[ImageFile]:
+    """The log of a table up to a version, and the files that it names and that are there.
+
+    Raises:
+        VersionGone: a file of that version is gone.
+    """
+    path, sizes = subject.path, sizes_below(subject.path)
+    base = oldest_base(path, version)
+    if base is None:
+        raise CorruptState(f"the log of '{subject.table}' reaches back to no version that is whole", where=str(path))
+    stated = _stated(path, max(base, 0), version)
+    live = {unquote(name) for name in read_snapshot(path, version).files}
+    for name in sorted(named_since(path, max(base, 0), version)):
+        if name in sizes:
+            yield ImageFile(subject.table, name, sizes[name], stated.get(name), lasting=True)
+        elif name in live:
+            raise VersionGone(f"file '{name}' of '{subject.table}' is gone", where=str(path), hint=subject.hint)
+    entries = [*(log.commit_file(path, each) for each in log.versions(path) if each <= version)]
+    entries += [log.checkpoint_file(path, each) for each in log.checkpoints(path, upto=version)]
+    for file in entries:
+        name = within(file, path)
+        if name in sizes:
+            yield ImageFile(subject.table, name, sizes[name])
+
+
+def _stated(path: LakePath, first: int, newest: int) -> dict[str, str | None]:
+    """{data file: the checksum that its `add` action states}."""
+    bodies: list[Mapping[str, Any]] = [*read_snapshot(path, first).files.values()]
+    for actions in log.read_entries(path, first, newest):
+        bodies += [action["add"] for action in actions if "add" in action]
+    return {unquote(body["path"]): stated_checksum(body) for body in bodies}

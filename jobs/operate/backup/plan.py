@@ -1,0 +1,98 @@
+"""The plan of a backup: which files of the lake are copied, and which the backup has already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.operate.backup.image import lake_image
+from jobs.operate.backup.manifest import objects, read_latest
+from state_store.delta.snapshot import read_snapshot
+from state_store.errors import BackupBroken
+from state_store.layout import Lake
+from state_store.paths import file_names, is_folder, sizes_below, within
+
+if TYPE_CHECKING:
+    from jobs.model.settings import Settings
+    from jobs.operate.backup.image import Image, ImageFile
+    from jobs.operate.backup.manifest import Manifest, Stored
+    from state_store.paths import LakePath
+
+
+@dataclass(frozen=True)
+class BackupPlan:
+    """What a backup copies.
+
+    Attributes:
+        number: of the backup, one more than that of the last.
+        copied: the files to read, and to write unless the backup has them.
+        known: files that the last backup named, and that lie in the backup as they should.
+        identities: {table: Delta's id}.
+    """
+
+    destination: LakePath
+    number: int
+    image: Image
+    copied: tuple[ImageFile, ...]
+    known: tuple[Stored, ...]
+    identities: dict[str, str]
+
+    def __str__(self) -> str:
+        new, old = sum(file.size for file in self.copied), sum(file.size for file in self.known)
+        return (
+            f"backup {self.number} of {len(self.image.heads)} tables to {self.destination}: {len(self.copied)} files, "
+            f"{new / 1e6:.1f} MB to copy; {len(self.known)} files, {old / 1e6:.1f} MB are there"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as values of JSON."""
+        return {
+            "destination": str(self.destination),
+            "number": self.number,
+            "tables": {name: head.version for name, head in self.image.heads.items()},
+            "copied": {"files": len(self.copied), "bytes": sum(file.size for file in self.copied)},
+            "known": {"files": len(self.known), "bytes": sum(file.size for file in self.known)},
+        }
+
+
+def plan_backup(settings: Settings, destination: LakePath) -> BackupPlan:
+    """The plan for the lake as it is now. Its pipelines may run.
+
+    Raises:
+        BackupBroken: the destination is something else than a backup.
+        CorruptState, ForeignWrite, VersionGone: a table is broken: verify it.
+    """
+    lake = Lake(settings.lake)
+    before, number = _last(destination)
+    image = lake_image(lake)
+    identities = {name: read_snapshot(lake.table(name), head.version).table_id for name, head in image.heads.items()}
+    there = sizes_below(objects(destination).root)
+    stored = {file.key: file for file in before.files} if before else {}
+    same = {name for name, state in (before.tables if before else {}).items() if identities.get(name) == state.id}
+    copied, known = [], []
+    for file in image.files:
+        old = stored.get((file.table, file.name)) if file.lasting and file.table in same else None
+        if old is not None and old.size == file.size and _lies(old, destination, there):
+            known.append(old)
+        else:
+            copied.append(file)
+    return BackupPlan(destination, number, image, tuple(copied), tuple(known), identities)
+
+
+def _last(destination: LakePath) -> tuple[Manifest | None, int]:
+    """The newest backup, None where its last file is lost, and the number of the next.
+
+    Raises:
+        BackupBroken: what is there is no backup.
+    """
+    numbers = [int(name[:6]) for name in sizes_below(destination / "manifests") if name[:6].isdecimal()]
+    if not numbers and is_folder(destination) and set(file_names(destination)) - {"objects", "manifests"}:
+        raise BackupBroken("the destination holds something else than a backup", where=str(destination))
+    try:
+        return read_latest(destination), max(numbers, default=0) + 1
+    except BackupBroken:
+        return None, max(numbers, default=0) + 1
+
+
+def _lies(file: Stored, destination: LakePath, there: dict[str, int]) -> bool:
+    return there.get(within(file.of_backup(destination), objects(destination).root)) == file.size

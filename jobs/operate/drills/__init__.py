@@ -1,0 +1,1 @@
+"""Recovery drills: measured rehearsals on copies, which must end in equal rows."""

@@ -1,0 +1,26 @@
+"""A driver in a process of its own, to be killed: `python -m jobs.operate.drills.child VIEW` refreshes one view."""
+
+from __future__ import annotations
+
+import sys
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.settings import load_settings
+from jobs.operate.drills.refreshed import refreshed
+from state_store.errors import StrandlineError
+from state_store.layout import Lake
+
+
+def main() -> int:
+    """Refresh the view that the command line names; 0 when it is at the heads of its inputs."""
+    settings = load_settings()
+    try:
+        refreshed(settings, sys.argv[1], Catalog(Lake(settings.lake)))
+    except StrandlineError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""The ground of a drill: a copy of what one view is computed from, in a scratch folder, which may be damaged at will.
+
+The copy shares the immutable files with the live lake by hard links where both lie on one disk; a drill removes files
+and writes new ones, and never writes into one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobs.catalog.catalog import Catalog
+from jobs.functions.python.register import Library
+from jobs.model.definitions import Source, View
+from jobs.model.errors import UnknownName
+from jobs.operate.backup.image import lake_image
+from jobs.operate.drills.closure import closure
+from jobs.operate.verify.difference import difference
+from jobs.operate.verify.opened import opened
+from jobs.operate.verify.recompute import lasting_key
+from jobs.operate.verify.subjects import subjects
+from state_store.delta import reader
+from state_store.errors import StorageUnavailable
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from jobs.model.settings import Settings
+    from jobs.operate.backup.image import ImageFile
+    from jobs.operate.verify.opened import Opened
+    from state_store.paths import LakePath
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A copy of one view with all that it is computed from.
+
+    Attributes:
+        settings: of the copy: its lake lies in `folder`.
+        folder: the scratch folder, where a drill may put what it needs.
+        live: the lake that was copied; it is only read.
+        backup: the backup to restore; None: one of the copy is made.
+    """
+
+    settings: Settings
+    folder: Path
+    live: Lake
+    view: str
+    backup: LakePath | None = None
+
+    @property
+    def lake(self) -> Lake:
+        """The copy."""
+        return Lake(self.settings.lake)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the view's table in the copy."""
+        path = self.lake.table(self.view)
+        assert isinstance(path, Path), "a copy lies on this machine's disk"
+        return path
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The definitions of the copy."""
+        return Catalog(self.lake)
+
+    @cached_property
+    def definition(self) -> View | Source:
+        """The definition of the view."""
+        found = self.catalog.find(self.view)
+        assert isinstance(found, View | Source), "the plan names views and keyed sources only"
+        return found
+
+    @cached_property
+    def library(self) -> Library:
+        """The functions that users wrote."""
+        return Library(self.catalog.functions.values(), self.settings.functions.modules)
+
+    @property
+    def tables(self) -> Iterator[Opened]:
+        """The tables of the copy at their heads, the view's own first. Raises as `opened`."""
+        names = closure(self.view, self.catalog)
+        found = [each for each in subjects((), self.catalog, self.lake) if each.table in names]
+        there = [each for each in found if reader.head(each.path) is not None]
+        return (opened(each) for each in sorted(there, key=lambda each: each.table != self.view))
+
+    def rows(self) -> pa.Table:
+        """The visible rows of the view, compared with the digest of their record. Raises CorruptState, VersionGone."""
+        return reader.read_rows(self.path)
+
+    def differing(self, expected: pa.Table) -> str:
+        """How the view's rows differ from those that it must have, doubles at 1e-9; empty when they do not."""
+        definition = self.definition
+        return difference(expected, self.rows(), lasting_key(definition))
+
+
+def copied(settings: Settings, view: str, folder: Path, backup: LakePath | None) -> Ground:
+    """Copy what a view is computed from to `<folder>/lake`, which is not there yet.
+
+    Raises:
+        UnknownName: there is no such view.
+        CorruptState, ForeignWrite, VersionGone: a table's log is broken.
+        StorageUnavailable: the lake changed faster than it could be copied.
+    """
+    live, copy = Lake(settings.lake), Lake(folder / "lake")
+    catalog = Catalog(live)
+    if catalog.find(view) is None:
+        raise UnknownName.among("table or view", view, [each.name for each in catalog.definitions()])
+    for file in lake_image(live, closure(view, catalog)).files:
+        _copy(file, live, copy)
+    local = settings.model_copy(update={"lake": copy.root, "engine": "duckdb"})
+    return Ground(local, folder, live, view, backup)
+
+
+def _copy(file: ImageFile, live: Lake, copy: Lake) -> None:
+    source, target = file.path(live), file.path(copy)
+    assert isinstance(target, Path), "a copy lies on this machine's disk"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if not isinstance(source, Path):
+            target.write_bytes(source.read_bytes())
+        elif not (file.lasting and _linked(source, target)):
+            shutil.copyfile(source, target)
+    except FileNotFoundError as error:
+        message = f"'{file.name}' was removed while the lake was copied"
+        raise StorageUnavailable(message, where=str(source), hint="run the drill again") from error
+
+
+def _linked(source: Path, target: Path) -> bool:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another disk, or one without links
+        return False
+    return True

@@ -1,0 +1,58 @@
+"""The history of drills in the lake: one small file for each run of some drills, to be plotted.
+
+    <lake>/drills/<milliseconds, 15 digits>-<random>.json      {"format": 1, "results": [...]}
+
+A file is written once and never changed, so runs beside each other, on any storage, lose nothing of each other.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from jobs.operate.drills.run import DrillResult
+from state_store.errors import CorruptState
+from state_store.files import make_folder, replace
+from state_store.paths import files_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from state_store.layout import Lake
+
+_FORMAT: Final = 1
+
+
+def record(lake: Lake, results: Sequence[DrillResult]) -> None:
+    """Add the results of one run to the history.
+
+    Raises:
+        DiskFailed, StorageDenied, StorageUnavailable: it could not be written.
+    """
+    if not results:
+        return
+    make_folder(lake.drills)
+    name = f"{min(result.at for result in results):015d}-{secrets.token_hex(4)}.json"
+    body = {"format": _FORMAT, "results": [result.as_json() for result in results]}
+    replace(lake.drills / name, json.dumps(body).encode())
+
+
+def history(lake: Lake) -> list[DrillResult]:
+    """All results, the oldest first.
+
+    Raises:
+        CorruptState: a file of the history does not read back.
+    """
+    found: list[DrillResult] = []
+    for file in files_in(lake.drills, ".json"):
+        try:
+            body = json.loads(file.read_bytes())
+            if body["format"] != _FORMAT:
+                raise ValueError
+            found += [DrillResult(**each) for each in body["results"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptState(
+                "a file of the drills' history does not read back", where=str(file), hint="remove it"
+            ) from error
+    return sorted(found, key=lambda result: result.at)

@@ -1,0 +1,36 @@
+"""The refresh of a copy by the kernel, without a JVM: a view and all it reads, brought to the heads of the copy."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from jobs.functions.python.register import Library
+from jobs.ivm.refresh.context import RunContext
+from jobs.model.errors import EngineRefused
+from jobs.operate.drills.closure import levels
+from jobs.operate.drills.scenario import Unrehearsable
+from jobs.run.refresh_views import refresh_all
+from state_store.kernel.kernel import Kernel
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from jobs.catalog.catalog import Catalog
+    from jobs.model.settings import Settings
+
+
+def refreshed(settings: Settings, view: str, catalog: Catalog) -> None:
+    """Refresh a view and all that it reads.
+
+    Raises:
+        Unrehearsable: the kernel cannot run a rule.
+        StrandlineError: what stopped the first view that failed.
+    """
+    library = Library(catalog.functions.values(), settings.functions.modules)
+    with Kernel(f"{settings.kernel_memory_mb}MB", settings.kernel_threads or os.cpu_count() or 2) as kernel:
+        context = RunContext(None, Lake(settings.lake), f"drill/{os.getpid()}", library, kernel, "duckdb")
+        done = refresh_all(context, levels(view, catalog), frozenset())
+    for error in done.failures.values():
+        if isinstance(error, EngineRefused):
+            raise Unrehearsable(f"it needs Spark: {error.message}")
+        raise error

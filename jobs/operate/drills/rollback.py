@@ -1,0 +1,45 @@
+"""The history of a table in a copy: a version by time, and the way back to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.operate.drills.scenario import Unrehearsable
+from state_store.delta import log
+from state_store.folders import remove_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from state_store.delta.log import Commit
+
+
+def readable(path: Path, base: int) -> list[Commit]:
+    """The commits from `base` (−1: the first) to the head. Raises VersionGone where one is missing."""
+    newest = log.newest_version(path)
+    if newest is None:
+        raise log.missing(path)
+    return log.read_history(path, max(base, 0) - 1, newest)
+
+
+def midway(commits: list[Commit]) -> Commit:
+    """The commit in the middle of a history: what stood at its time.
+
+    Raises:
+        Unrehearsable: there is but one.
+    """
+    if len(commits) < 2:
+        raise Unrehearsable("its table has but one version")
+    at = commits[(len(commits) - 1) // 2].timestamp
+    return [commit for commit in commits[:-1] if commit.timestamp <= at][-1]
+
+
+def rolled_back(path: Path, version: int) -> None:
+    """Take a table of a copy back to a version: later entries and checkpoints go, their files stay behind unnamed."""
+    newest = log.newest_version(path)
+    if newest is None:
+        raise log.missing(path)
+    remove_file(log.hint_file(path))
+    for each in range(version + 1, newest + 1):
+        remove_file(log.commit_file(path, each))
+        remove_file(log.checkpoint_file(path, each))

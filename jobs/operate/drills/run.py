@@ -1,0 +1,98 @@
+"""One drill at work: a copy in a scratch folder, the rehearsal on it, and what it came to."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs.operate.drills.ground import copied
+from jobs.operate.drills.scenario import Recovery, Unrehearsable
+from jobs.operate.drills.scenarios import scenario
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from jobs.model.settings import Settings
+    from jobs.operate.drills.plan import Drill
+    from state_store.paths import LakePath
+
+
+@dataclass(frozen=True)
+class DrillResult:
+    """What a drill came to.
+
+    Attributes:
+        at: when it began, milliseconds since the epoch.
+        rto_seconds: from the loss to rows that are right again; None when it did not come so far.
+        rpo_versions, rpo_rows: commits of the view, and changed rows in them, that were lost for good.
+        rows: of the view afterwards.
+        digest_equal: the rows are those that they must be; doubles that were added up anew are equal at 1e-9.
+        passed: None when the loss could not be staged.
+        why: what was done, or what is wrong.
+    """
+
+    drill: str
+    view: str
+    at: int
+    rto_seconds: float | None
+    rpo_versions: int
+    rpo_rows: int
+    rows: int
+    digest_equal: bool | None
+    target_seconds: float
+    passed: bool | None
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as values of JSON."""
+        return asdict(self)
+
+
+def run_drill(
+    settings: Settings, drill: Drill, *, scratch: Path | None = None, backup: LakePath | None = None
+) -> DrillResult:
+    """Run one drill. The live lake is only read; the copy is removed at the end, whatever happens.
+
+    Args:
+        scratch: an existing folder for the copy; best on the lake's own disk, where files need no copying. Default:
+            the system's temporary folder.
+        backup: the backup that the scenario `backup` restores; default: one made of the copy.
+
+    Raises:
+        UnknownName: there is no such scenario or view.
+    """
+    at = time.time_ns() // 1_000_000
+    rehearse = scenario(drill.scenario).rehearse
+    with tempfile.TemporaryDirectory(prefix="strandline-drill-", dir=scratch) as folder:
+        try:
+            return _judged(drill, at, rehearse(copied(settings, drill.view, Path(folder), backup)))
+        except Unrehearsable as reason:
+            return DrillResult(
+                drill.scenario, drill.view, at, None, 0, 0, 0, None, drill.target_seconds, None, str(reason)
+            )
+        except StrandlineError as error:
+            return _failed(drill, at, f"[{error.code}] {error.message}")
+
+
+def _judged(drill: Drill, at: int, done: Recovery) -> DrillResult:
+    late = done.seconds > drill.target_seconds
+    why = done.fault or (f"took {done.seconds:.1f} s, the target is {drill.target_seconds:g} s" if late else done.what)
+    return DrillResult(
+        drill=drill.scenario,
+        view=drill.view,
+        at=at,
+        rto_seconds=round(done.seconds, 3),
+        rpo_versions=done.lost_versions,
+        rpo_rows=done.lost_rows,
+        rows=done.rows,
+        digest_equal=not done.fault,
+        target_seconds=drill.target_seconds,
+        passed=not done.fault and not late,
+        why=why,
+    )
+
+
+def _failed(drill: Drill, at: int, why: str) -> DrillResult:
+    return DrillResult(drill.scenario, drill.view, at, None, 0, 0, 0, False, drill.target_seconds, False, why)

@@ -1,0 +1,57 @@
+"""The scenarios that are drilled, as data. A new view is drilled without code: drills are scenario × view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from jobs.model.errors import UnknownName
+from jobs.operate.drills import (
+    feed_gap,
+    from_backup,
+    from_changelog,
+    killed_driver,
+    local_state,
+    point_in_time,
+    recomputed,
+    short_topic,
+)
+from jobs.operate.drills.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_REBUILT: Final = 60.0
+"""Seconds for whatever reads all rows: the goal for ten million of them."""
+_RESTARTED: Final = 20.0
+"""Seconds from a killed driver to fresh rows, with the start of a JVM: the goal for it."""
+
+SCENARIOS: Final = (
+    Scenario(
+        "changelog",
+        "the table, rebuilt from its changelog to a version and to a time",
+        _REBUILT,
+        from_changelog.rehearse,
+    ),
+    Scenario("recompute", "the trust in the rows: computed again from the event logs", _REBUILT, recomputed.rehearse),
+    Scenario("local-state", "checkpoints and the replica's folder", _REBUILT, local_state.rehearse),
+    Scenario("killed-driver", "the driver, by SIGKILL in the middle of an epoch", _RESTARTED, killed_driver.rehearse),
+    Scenario(
+        "point-in-time", "the newest versions: taken back to a time, and caught up", _REBUILT, point_in_time.rehearse
+    ),
+    Scenario("feed-gap", "a version of the change feed, where a reader stands", _REBUILT, feed_gap.rehearse),
+    Scenario("backup", "the lake, restored from a backup", _REBUILT, from_backup.rehearse),
+    Scenario("short-topic", "the topic behind the event log", _REBUILT, short_topic.rehearse),
+)
+
+
+def scenario(name: str) -> Scenario:
+    """The scenario of that name. Raises UnknownName."""
+    found = next((each for each in SCENARIOS if each.name == name), None)
+    if found is None:
+        raise UnknownName.among("scenario", name, [each.name for each in SCENARIOS])
+    return found
+
+
+def chosen(names: Sequence[str]) -> list[Scenario]:
+    """The scenarios of those names; without names all of them. Raises UnknownName."""
+    return [scenario(name) for name in names] if names else [*SCENARIOS]

@@ -1,0 +1,154 @@
+"""The execution of a maintenance plan, and its proof.
+
+    plan ──> writer's lock free?  yes: merge, one commit     no: its holder merges as it goes ──┐
+             clean up: what no kept version needs <────────────────────────────────────────────┘
+             prove: rows = digest of the record, kept feed folds to the rows
+
+Only a merge makes a commit, and a commit by a second process would make the running writer lose its epoch; so it is
+done under the writer's lock. A clean-up removes what no version can be about to name, and may run beside any writer.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from jobs.catalog.catalog import Catalog
+from jobs.operate.maintenance.proof import proved
+from jobs.operate.maintenance.specs import kept_aside, specs
+from jobs.operate.verify.opened import opened
+from jobs.run.orphans import sole_writer
+from state_store.delta.cleanup import clean
+from state_store.delta.compaction import compact
+from state_store.delta.compaction_plan import plan_compaction
+from state_store.errors import CommitConflict, WriterBusy
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobs.model.settings import Settings
+    from jobs.operate.maintenance.plan import MaintenancePlan, TablePlan
+    from state_store.tablespec import TableSpec
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What was done to one table.
+
+    Attributes:
+        version: the head afterwards.
+        files_before, files_after: live files.
+        bytes_after: of the live files.
+        removed: files that went; `freed` their bytes.
+        restore_rows_before, restore_rows_after: the rows that a restore from the oldest version plays.
+        digest: of the rows; the same before and after.
+        proved: the rows have that digest, and the kept feed folds to them; None when nothing was done.
+        prove_seconds: how long a fold of the kept feed took.
+        note: why a part of the plan was left to somebody else, or what the proof found.
+    """
+
+    table: str
+    version: int
+    files_before: int
+    files_after: int
+    bytes_after: int
+    removed: int
+    freed: int
+    restore_rows_before: int
+    restore_rows_after: int
+    digest: str
+    proved: bool | None
+    prove_seconds: float = 0.0
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as values of JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class MaintenanceResult:
+    """What was done to some tables of a lake."""
+
+    tables: tuple[TableResult, ...]
+
+    @property
+    def proved(self) -> bool:
+        """False if a table is not what it was: verify it."""
+        return all(table.proved is not False for table in self.tables)
+
+
+def execute_maintenance(settings: Settings, plan: MaintenancePlan, now: int | None = None) -> MaintenanceResult:
+    """Carry out a plan, table by table. A kill at any point is harmless: the next plan finds what is left.
+
+    Args:
+        now: milliseconds since the epoch, by which leases have ended; default: the clock.
+
+    Raises:
+        LeaseHeld: a reader has leased an older version since the plan was made. What was done before stays.
+        CorruptState, VersionGone: a file does not read back: nothing of its table was removed.
+        DiskFailed: the disk is full or broken.
+    """
+    lake = Lake(settings.lake)
+    forms = specs(Catalog(lake))
+    results = []
+    for pipeline, tables in groupby(sorted(plan.tables, key=_pipeline), _pipeline):
+        with _writer(lake, pipeline) as busy:
+            for table in tables:
+                results.append(_maintained(table, forms.get(table.table), busy, now))
+    return MaintenanceResult(tuple(results))
+
+
+def _pipeline(table: TablePlan) -> str:
+    return table.pipeline
+
+
+@contextmanager
+def _writer(lake: Lake, pipeline: str) -> Iterator[str]:
+    """The pipeline's writer's lock for the duration of the block, and nothing; or who holds it."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(sole_writer(lake, pipeline, f"compact {os.getpid()}"))
+            busy = ""
+        except WriterBusy as error:
+            busy = f"no merge: {error.message}, and merges files as it goes"
+        yield busy
+
+
+def _maintained(plan: TablePlan, spec: TableSpec | None, busy: str, now: int | None) -> TableResult:
+    note = (busy if busy else _merged(plan, spec)) if plan.merges.merges else ""
+    freed = clean(plan.cleanup, now)
+    table = opened(plan.subject)
+    proof = proved(table) if plan.due else None
+    return TableResult(
+        table=plan.table,
+        version=table.version,
+        files_before=plan.merges.files,
+        files_after=len(table.snapshot.files),
+        bytes_after=sum(int(body["size"]) for body in table.snapshot.files.values()),
+        removed=len(plan.cleanup.files),
+        freed=freed,
+        restore_rows_before=plan.before.plays,
+        restore_rows_after=plan.after.plays,
+        digest=table.record.digest,
+        proved=None if proof is None else proof.ok,
+        prove_seconds=0.0 if proof is None else proof.seconds,
+        note="; ".join(part for part in (note, proof.fault if proof else "") if part),
+    )
+
+
+def _merged(plan: TablePlan, spec: TableSpec | None) -> str:
+    """Merge under the writer's lock, from the head as it is now; a word on why not, when it came to nothing."""
+    table = opened(plan.subject)
+    merges = plan_compaction(table.snapshot)
+    if not merges.merges:
+        return "nothing is left to merge"
+    try:
+        compact(table.path, spec or kept_aside(plan.table, table.snapshot), table.head, table.snapshot, merges)
+    except CommitConflict as error:
+        return f"no merge: {error.message}"
+    return ""

@@ -1,0 +1,158 @@
+"""The plan of a maintenance: per table what is merged, what goes, what stays and for whom. Nothing is changed by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import Source
+from jobs.operate.maintenance.needs import needs_by_vector
+from jobs.operate.maintenance.restore_cost import RestoreCost, restore_cost
+from jobs.operate.verify.subjects import subjects
+from state_store.delta import log
+from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from state_store.delta.compaction_plan import plan_compaction
+from state_store.delta.snapshot import read_snapshot
+from state_store.layout import Lake
+from state_store.retention import Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jobs.model.settings import Settings
+    from jobs.operate.verify.subjects import Subject
+    from state_store.delta.cleanup_plan import CleanupPlan
+    from state_store.delta.compaction_plan import CompactionPlan
+    from state_store.retention import Need
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What is done to one table.
+
+    Attributes:
+        subject: the table, with its definition.
+        size: the bytes of the live files.
+        merges: live files that become fewer, in one commit that changes no row.
+        cleanup: what goes, and who needs which version.
+        before, after: what a restore from the oldest version plays, as it is and with the feed folded.
+        all_rows: the table is an event log, of which no row is ever removed: views are recomputed from it.
+    """
+
+    subject: Subject
+    size: int
+    merges: CompactionPlan
+    cleanup: CleanupPlan
+    before: RestoreCost
+    after: RestoreCost
+    all_rows: bool
+
+    @property
+    def table(self) -> str:
+        return self.subject.table
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline whose writer's lock a merge takes."""
+        assert self.subject.definition is not None
+        return self.subject.definition.pipeline
+
+    @property
+    def due(self) -> bool:
+        """True if there is anything to do."""
+        return bool(self.merges.merges or self.cleanup.files)
+
+    def lines(self) -> Iterator[str]:
+        """The plan as people read it."""
+        yield f"{self.table}: {self.merges.files} files, {self.size / 1e6:.1f} MB, version {self.cleanup.version}"
+        yield from (f"  merge {merge}" for merge in self.merges.merges)
+        yield from (f"  remove {text.strip()}" for text in str(self.cleanup).splitlines()[1:])
+        yield from (f"  keep from {need}" for need in self.cleanup.needs)
+        yield from (f"  the lease of '{lease.reader}' at {lease.version} has ended" for lease in self.cleanup.expired)
+        if self.all_rows:
+            yield "  keep all rows: views are computed from an event log"
+        if self.after.plays < self.before.plays:
+            yield f"  a restore plays {self.after.plays:,} rows instead of {self.before.plays:,}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as values of JSON."""
+        return {
+            "table": self.table,
+            "version": self.cleanup.version,
+            "files": self.merges.files,
+            "bytes": self.size,
+            "merges": [
+                {"files": len(each.files), "rows": each.rows, "bytes": each.size, "why": each.reason}
+                for each in self.merges.merges
+            ],
+            "removes": {"files": len(self.cleanup.files), "bytes": self.cleanup.size},
+            "kept_from": self.cleanup.first,
+            "kept_for": [_need(need) for need in self.cleanup.needs],
+            "expired_leases": [{"reader": each.reader, "version": each.version} for each in self.cleanup.expired],
+            "restore_rows": {"before": self.before.plays, "after": self.after.plays},
+        }
+
+
+@dataclass(frozen=True)
+class MaintenancePlan:
+    """What is done to some tables of a lake, and which tables are left alone, with the reason."""
+
+    tables: tuple[TablePlan, ...]
+    left: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        said = [line for table in self.tables for line in table.lines()]
+        return "\n".join([*said, *(f"{name}: left alone, {why}" for name, why in self.left)])
+
+
+def plan_maintenance(
+    settings: Settings, names: Sequence[str] = (), *, before: int | None = None, now: int | None = None
+) -> MaintenancePlan:
+    """The plan for some tables.
+
+    Args:
+        names: of definitions, for all their tables, or of tables; without names all tables of the lake.
+        before: fold the feed up to this version, whatever its age; only for one table.
+        now: milliseconds since the epoch; default: the clock.
+
+    Raises:
+        UnknownName: nothing has one of the names.
+        LeaseHeld: `before` is above a version that a reader has leased.
+        CorruptState, VersionGone, ForeignWrite: a table is broken: verify it first.
+    """
+    lake = Lake(settings.lake)
+    catalog = Catalog(lake)
+    chosen = subjects(names, catalog, lake)
+    vectors = needs_by_vector(lake, catalog)
+    horizon = int(settings.retention.horizon_days * DAY_MS)
+    plans, left = [], []
+    for subject in chosen:
+        if log.newest_version(subject.path) is None:
+            continue
+        if subject.definition is None or subject.fault is not None:
+            left.append((subject.table, "no definition that can be planned owns it"))
+            continue
+        needs = tuple(vectors.get(subject.table, ()))
+        retention = Retention(horizon, before if len(names) == 1 else None, needs, fold=True)
+        plans.append(_planned(subject, log.now_ms() if now is None else now, retention))
+    return MaintenancePlan(tuple(plans), tuple(left))
+
+
+def _planned(subject: Subject, now: int, retention: Retention) -> TablePlan:
+    path = subject.path
+    cleanup = plan_cleanup(path, now, retention)
+    snapshot = read_snapshot(path, cleanup.version)
+    return TablePlan(
+        subject=subject,
+        size=sum(int(body["size"]) for body in snapshot.files.values()),
+        merges=plan_compaction(snapshot),
+        cleanup=cleanup,
+        before=restore_cost(path, None, cleanup.version),
+        after=restore_cost(path, cleanup.first, cleanup.version),
+        all_rows=isinstance(subject.definition, Source) and subject.role == "event log",
+    )
+
+
+def _need(need: Need) -> Mapping[str, Any]:
+    return {"kind": need.kind, "who": need.who, "version": need.version, "until": need.until}
