@@ -5,6 +5,7 @@ Dagster hides its own column lineage entry outside Dagster+, so the same lineage
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -23,13 +24,20 @@ VISIBLE_LINEAGE = "column lineage"
 DEFINED = (COLUMN_SCHEMA, COLUMN_LINEAGE, VISIBLE_LINEAGE)
 
 
-def column_schema(columns: Sequence[tuple[str, SqlType]], key: Sequence[str] = ()) -> dg.TableSchema:
-    """The columns with their SQL types, those of the key marked (NULL is a group, so a key may be null)."""
+def column_schema(
+    columns: Sequence[tuple[str, SqlType]], key: Sequence[str] = (), comments: Mapping[str, str] = MappingProxyType({})
+) -> dg.TableSchema:
+    """The columns with their SQL types, those of the key marked (NULL is a group, so a key may be null).
+
+    Args:
+        comments: {column: its description}.
+    """
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 name,
                 str(sql_type),
+                description=comments.get(name),
                 constraints=dg.TableColumnConstraints(other=["key"] if name in key else []),
             )
             for name, sql_type in columns

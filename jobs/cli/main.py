@@ -120,11 +120,14 @@ def rebuild(name: Annotated[str, typer.Argument(metavar="NAME", help="a stream, 
 
 @app.command()
 def status(json: Json = False) -> None:
-    """Show the status of every pipeline: versions, epochs, rows and lag, from the tables' commits."""
+    """Show the status of every pipeline: its tables' versions, rows and lag, its last run, and what is wrong."""
+    from jobs.cli.watched import show_runs
     from jobs.session.status import status as all_tables
 
     with exit_codes():
-        Output(json).write(all_tables(load_settings()))
+        settings = load_settings()
+        Output(json).write(all_tables(settings))
+        show_runs(settings, json=json)
 
 
 @app.command()

@@ -65,14 +65,14 @@ def test_the_graph_is_there_before_anything_ran(dagster: Dagster) -> None:
     nodes = dagster.assets()
     dependencies = {key: {"/".join(d["path"]) for d in node["dependencyKeys"]} for key, node in nodes.items()}
     assert dependencies == {
-        "topics/package_checkins_topic": set(),
-        "logs/package_checkins": {"topics/package_checkins_topic"},
-        "dead_letters/package_checkins": {"topics/package_checkins_topic"},
-        "projections/package_locations": {"logs/package_checkins"},
-        "changelogs/package_locations": {"projections/package_locations"},
+        "topics/package_checkins_topic.topic": set(),
+        "logs/package_checkins__log": {"topics/package_checkins_topic.topic"},
+        "dead_letters/package_checkins__dead_letters": {"topics/package_checkins_topic.topic"},
+        "projections/package_locations": {"logs/package_checkins__log"},
+        "changelogs/package_locations__changelog": {"projections/package_locations"},
     }
     assert {node["groupName"] for node in nodes.values()} == {"packages"}
-    assert not nodes["topics/package_checkins_topic"]["isExecutable"]
+    assert not nodes["topics/package_checkins_topic.topic"]["isExecutable"]
     projection = nodes["projections/package_locations"]
     assert set(projection["kinds"]) == {"deltalake", "spark", "view"}
     assert projection["owners"] == [{"team": "strandline"}]
@@ -100,14 +100,14 @@ def test_a_launched_run_materializes_the_pipeline_and_leaves_its_numbers(dagster
         {"name": "current_location", "type": "VARCHAR"},
     ]
     assert {entry["columnName"]: entry["columnDeps"] for entry in projection["dagster/column_lineage"]} == {
-        "package_id": [{"assetKey": {"path": ["logs", "package_checkins"]}, "columnName": "package_id"}],
-        "current_location": [{"assetKey": {"path": ["logs", "package_checkins"]}, "columnName": "location"}],
+        "package_id": [{"assetKey": {"path": ["logs", "package_checkins__log"]}, "columnName": "package_id"}],
+        "current_location": [{"assetKey": {"path": ["logs", "package_checkins__log"]}, "columnName": "location"}],
     }
     assert "| `current_location` | `package_checkins.location` |" in projection["column lineage"]
 
-    assert entries(nodes["logs/package_checkins"])["dagster/row_count"] == 3
-    assert entries(nodes["dead_letters/package_checkins"])["dagster/row_count"] == 0
-    assert entries(nodes["changelogs/package_locations"])["changes"] >= 2
+    assert entries(nodes["logs/package_checkins__log"])["dagster/row_count"] == 3
+    assert entries(nodes["dead_letters/package_checkins__dead_letters"])["dagster/row_count"] == 0
+    assert entries(nodes["changelogs/package_locations__changelog"])["changes"] >= 2
 
 
 @pytest.mark.live
@@ -119,7 +119,7 @@ def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster
     first run is gone, and reports its part only.
     """
     insert(folder)  # a run that finds nothing new starts no JVM
-    before = dagster.assets()["logs/package_checkins"]["assetMaterializations"]
+    before = dagster.assets()["logs/package_checkins__log"]["assetMaterializations"]
     first = dagster.launch("drain_packages")
     pid = int(dagster.wait_for_message(first, STARTED).group(1))
     second = dagster.launch("__ASSET_JOB", "projections/package_locations")
@@ -135,4 +135,4 @@ def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster
     dagster.wait_for(second, "SUCCESS")
     nodes = dagster.assets()
     assert entries(nodes["projections/package_locations"])["dagster/row_count"] == 2
-    assert nodes["logs/package_checkins"]["assetMaterializations"] == before
+    assert nodes["logs/package_checkins__log"]["assetMaterializations"] == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -33,7 +34,7 @@ def check(made: MadeLake, view: str, name: str, now_ms: int = 0) -> Verdict:
 
 def beat(made: MadeLake, refreshed: int, failures: dict[str, str] | None = None) -> None:
     """The heartbeat of a run that refreshed all views then."""
-    me = process(1)
+    me = process(os.getpid())
     assert me is not None
     path = made.lake.run("shop")
     path.parent.mkdir(exist_ok=True)
