@@ -36,6 +36,8 @@ POLL_SECONDS: Final = 0.5
 """Between two looks whether the stream lives: one read of /proc."""
 REPORT_SECONDS: Final = 30.0
 """Between two reports: an event per changed table, 2,880 a day. Dagster's storage keeps events for ever."""
+ASK_SECONDS: Final = 5.0
+"""Between two looks whether the run is still wanted: a query of Dagster's storage."""
 _RESTARTS: Final = 5
 """A stream that dies that often, each time within `_SETTLED_SECONDS`, does so for a reason: the run fails."""
 _SETTLED_SECONDS: Final = 300.0
@@ -56,6 +58,7 @@ class Pace:
     poll: float = POLL_SECONDS
     report: float = REPORT_SECONDS
     restart: float = _FIRST_DELAY_SECONDS
+    ask: float = ASK_SECONDS
     silence: float = SILENT_SECONDS
 
 
@@ -130,11 +133,14 @@ class Watch:
         return self._child
 
     def _watch(self, group: Group) -> Iterator[Event]:
-        """Look until the leader of the group has ended. Raises Failure: it is silent."""
-        since, reported = time.monotonic(), 0.0
+        """Look until the leader of the group has ended. Raises Failure: it is silent, or not wanted any more."""
+        since, reported, asked = time.monotonic(), 0.0, 0.0
         while self._lives(group):
             beat = self._beat_of(group)
             self._check_silence(beat, time.monotonic() - since)
+            if time.monotonic() - asked >= self.pace.ask:
+                asked = time.monotonic()
+                self._check_wanted()
             if beat is not None and time.monotonic() - reported >= self.pace.report:
                 reported = time.monotonic()
                 yield from self._report(beat)
@@ -163,6 +169,12 @@ class Watch:
                 f"the stream of '{self.pipeline}' has been silent for {silent:.0f} s: it is ended",
                 metadata={"output": dg.MetadataValue.path(str(self.output))},
             )
+
+    def _check_wanted(self) -> None:
+        """A cancel reaches this process through the code server that started it, which may be gone."""
+        run = self.context.instance.get_run_by_id(self.context.run_id)
+        if run is None or run.is_finished or run.status is dg.DagsterRunStatus.CANCELING:
+            raise dg.Failure(f"the run was ended: the stream of '{self.pipeline}' ends with it", allow_retries=False)
 
     def _raise_if_final(self, beat: Beat | None, deaths: int) -> None:
         final = beat is not None and beat.error is not None and beat.error["action"] in (Action.STOP, Action.RESTORE)

@@ -32,12 +32,11 @@ def show_runs(settings: Settings, *, json: bool) -> None:
         Output(json).write(Rows(_ALERT, [(each.kind, each.subject, each.what, each.hint) for each in found]))
 
 
-def _run(beat: Beat, now: int) -> tuple[str, str, str, float, int, int | None, int]:
+def _run(beat: Beat, now: int) -> tuple[str | float | int | None, ...]:
     waiting = [lag for lag in beat.lag.values() if lag is not None]
-    known = len(waiting) == len(beat.lag)
+    behind = sum(waiting) if len(waiting) == len(beat.lag) else None
     silent = round(beat.silent_seconds(now), 1)
-    return (beat.pipeline, beat.mode, _state(beat, now), silent, beat.micro_batches, sum(waiting) if known else None,
-            len(beat.failures))  # fmt: skip
+    return beat.pipeline, beat.mode, _state(beat, now), silent, beat.micro_batches, behind, len(beat.failures)
 
 
 def _state(beat: Beat, now: int) -> str:

@@ -86,7 +86,7 @@ class Beat:
 
 def read_beat(lake: Lake, pipeline: str) -> Beat | None:
     """The last beat of the pipeline's last run; None when there is none, or it does not read back."""
-    with suppress(FileNotFoundError, ValueError, KeyError, TypeError, StrandlineError):
+    with suppress(OSError, ValueError, KeyError, TypeError, StrandlineError):
         content = json.loads(lake.run(pipeline).read_bytes())
         found = Process.from_json(content.pop("process"))
         if content.pop("format") == _FORMAT and found is not None:

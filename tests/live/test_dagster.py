@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.run.heartbeat import Beat, read_beat
+from state_store.delta import reader
+from state_store.layout import Lake
 from tests.live.running_dagster import PATIENCE_SECONDS, TERMINATE, Dagster, entries, running, session_of
 
 PIPELINE = """
@@ -136,3 +140,64 @@ def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster
     nodes = dagster.assets()
     assert entries(nodes["projections/package_locations"])["dagster/row_count"] == 2
     assert nodes["logs/package_checkins__log"]["assetMaterializations"] == before
+
+
+# With the start of a JVM, on an idle machine within 20 s; tests run on busy ones.
+BACK_WITHIN_SECONDS = 60.0
+
+
+def stream_of(folder: Path) -> Beat:
+    """The heartbeat of a stream that is alive."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = read_beat(Lake(folder / "lake"), "packages")
+        if found is not None and found.mode == "continuous" and found.is_running:
+            return found
+        assert time.monotonic() < deadline, f"no stream: {found}"
+        time.sleep(0.2)
+
+
+def events_within(folder: Path, wanted: int, seconds: float) -> None:
+    """Wait until the event log holds as many events."""
+    deadline = time.monotonic() + seconds
+    while True:
+        head = reader.head(Lake(folder / "lake").table("package_checkins"))
+        if head is not None and head.record.rows == wanted:
+            return
+        assert time.monotonic() < deadline, f"{head and head.record.rows} events, not {wanted}"
+        time.sleep(0.2)
+
+
+@pytest.mark.live
+@pytest.mark.kill
+def test_a_stream_survives_its_driver_the_daemon_and_the_code_servers(dagster: Dagster, folder: Path) -> None:
+    """Killed in turn, three events after each: nothing is lost, and at the end the view is what its SQL says."""
+    head = reader.head(Lake(folder / "lake").table("package_checkins"))
+    events = head.record.rows if head is not None else 0
+    run = dagster.launch("stream_packages")
+    first = stream_of(folder)
+    insert(folder)
+    events_within(folder, events + 3, PATIENCE_SECONDS)
+
+    os.kill(first.process.pid, signal.SIGKILL)
+    insert(folder)
+    events_within(folder, events + 6, BACK_WITHIN_SECONDS)
+    second = stream_of(folder)
+    assert second.process.pid != first.process.pid, "the run started it again"
+    assert not session_of(first.process.pid), "its JVM went with it"
+
+    killed = [*dagster.services("api grpc"), *dagster.services("dagster._daemon")]
+    assert len(killed) >= 3, "two code servers and the daemon"
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    insert(folder)
+    events_within(folder, events + 9, BACK_WITHIN_SECONDS)
+    assert stream_of(folder).process == second.process, "the same stream"
+
+    dagster.ask(TERMINATE, id=run)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while session_of(second.process.pid):
+        assert time.monotonic() < deadline, "the stream outlived its run"
+        time.sleep(0.2)
+    command = [str(Path(sys.executable).with_name("strandline")), "verify", "--deep"]
+    subprocess.run(command, cwd=folder, env=environment(folder), check=True, timeout=120)

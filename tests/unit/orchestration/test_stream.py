@@ -87,7 +87,7 @@ class Bench:
         self.definitions = catalog.pipeline("packages")
 
     def run(self, body: str, pace: Pace | None = None) -> dg.ExecuteInProcessResult:
-        pace = pace or Pace(poll=0.02, report=0.1, restart=0.01, silence=1.0)
+        pace = pace or Pace(poll=0.02, report=0.1, restart=0.01, silence=1.0, ask=0.05)
         self.monkeypatch.setattr(streaming_module, "stream_command", lambda _pipeline: command(self.lake, body))
         translator = Translator(self.definitions, self.lake)
         specs = [spec for each in self.definitions for spec in translator.specs(each)]
@@ -178,6 +178,19 @@ def test_a_cancelled_run_ends_its_stream(bench: Bench) -> None:
     with pytest.raises((KeyboardInterrupt, DagsterExecutionInterruptedError)):
         bench.run(GOES_ON)
     wait_until(lambda: not any(alive(pid) for pid in starts(bench.lake)), "the stream outlived its run")
+
+
+def test_a_run_that_is_marked_as_ended_ends_its_stream(bench: Bench) -> None:
+    """As a forced termination does, when the code server is gone that could pass a cancel on."""
+
+    def mark() -> None:
+        wait_until(lambda: bench.beat() is not None, "it did not beat")
+        (run,) = bench.instance.get_runs()
+        bench.instance.report_run_canceling(run)
+
+    threading.Thread(target=mark, daemon=True).start()
+    bench.run(GOES_ON)
+    assert not any(alive(pid) for pid in starts(bench.lake))
 
 
 KEEPS = """
