@@ -15,7 +15,7 @@ import os
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from jobs.ingest.lag import events_behind
 from jobs.ingest.logs.open import open_log
@@ -140,12 +140,18 @@ class _Heart:
         while not over.wait(seconds):
             self.beat()
 
-    def beat(self, **said: Any) -> None:
-        """Write one beat. One that cannot be written is logged: the silence is seen."""
+    def beat(self, *, ended: bool = False, error: dict[str, str | None] | None = None) -> None:
+        """Write one beat. Whatever keeps it from being written is logged and no more: the silence is seen."""
         try:
-            self._write(replace(self._now(), **said))
-        except (StrandlineError, OSError) as error:
-            log.warning("a heartbeat could not be written: %s", error)
+            # After an error the broker may be what is wrong, and asking it again would only take its time.
+            lag = self._lag() if error is None else self._last.lag
+            self._last = replace(self._now(), lag=lag, ended=ended, error=error)
+            self._write(self._last)
+        except Exception as fault:  # a note must never end the run that it speaks of
+            log.warning("a heartbeat could not be written: %s", fault)
+
+    def _lag(self) -> dict[str, int | None]:
+        return {source.topic: events_behind(source, self._stream.lake, self._log) for source in self._stream.sources}
 
     def _now(self) -> Beat:
         stream = self._stream
@@ -156,7 +162,6 @@ class _Heart:
             refreshed=refreshed,
             busy_since=stream.busy_since,
             micro_batches=stream.micro_batches,
-            lag={source.topic: events_behind(source, stream.lake, self._log) for source in stream.sources},
             failures={table: str(error) for table, error in failures.items()},
             tables=self._report(),
         )
