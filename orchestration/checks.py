@@ -99,7 +99,7 @@ def _expectations(
         for each in definitions:
             key = translator.key_of(each.name)
             selected = _selected(context, key)
-            wanted = [one for one in Stewardship.read(each.options).expectations if one.name in selected]
+            wanted = [one for one in Stewardship.read(each.options).expectations if identifier(one.name) in selected]
             try:
                 version, verdicts = validate(Lake(settings.lake).table(each.name), wanted) if wanted else (0, [])
             except StrandlineError as error:
@@ -113,7 +113,7 @@ def _expectations(
 def _expected(definition: Source | View, key: dg.AssetKey) -> Iterator[dg.AssetCheckSpec]:
     for each in Stewardship.read(definition.options).expectations:
         yield dg.AssetCheckSpec(
-            each.name,
+            identifier(each.name),
             asset=key,
             blocking=each.blocking,
             description=f"Great Expectations: `{each.type}`.",
@@ -157,7 +157,7 @@ def result_of(verdict: Verdict, key: dg.AssetKey, metadata: dict[str, Any] | Non
     return dg.AssetCheckResult(
         passed=verdict.ok is True,
         asset_key=key,
-        check_name=verdict.check,
+        check_name=identifier(verdict.check),
         severity=dg.AssetCheckSeverity.ERROR if error else dg.AssetCheckSeverity.WARN,
         description=verdict.what,
         metadata=shown,

@@ -57,7 +57,8 @@ def test_expectations_pass_warn_and_fail_as_the_view_says(
         "expect_column_max_to_be_between__n",
         "expect_column_values_to_be_in_set__page",
     )
-    _, found = execute(repository, instance, *names)
+    ok, found = execute(repository, instance, *names)
+    assert not ok, "a blocking check that fails fails the run"
     passed, warned, failed = (found[name] for name in names)
     assert passed.passed
     assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
