@@ -19,7 +19,8 @@ from orchestration.launch import DrainClient
 from orchestration.operations import backup_job, compact_job
 from orchestration.pipelines import pipeline_of
 from orchestration.schedules import check_job, schedules
-from orchestration.translator import OWNERS, Translator
+from orchestration.stewards import OWNERS
+from orchestration.translator import Translator
 from state_store.errors import CorruptState
 from state_store.layout import Lake
 

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from orchestration.column_comments import column_comments
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from jobs.model.definitions import Source, View
     from jobs.model.types import SqlType
     from orchestration.lineage import Origin
 
@@ -43,6 +46,14 @@ def column_schema(
             for name, sql_type in columns
         ]
     )
+
+
+def schema_of(
+    definition: Source | View, added: Sequence[tuple[str, SqlType]] = (), key: Sequence[str] = ()
+) -> dg.TableSchema:
+    """The columns of a definition, with the comments that stand beside them in its SQL, then the added ones."""
+    columns = [(column.name, column.type) for column in definition.columns]
+    return column_schema([*columns, *added], key, column_comments(definition))
 
 
 def column_lineage(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from jobs.model.report import RunReport
     from jobs.model.settings import Settings
     from jobs.serve.results import Result
-    from jobs.session.interpreter import Interpreter
 
 app = typer.Typer(
     help="SQL views over event streams, kept correct and fresh on Apache Spark and Delta Lake.",
@@ -90,7 +89,7 @@ def sql(
     if text is not None and file is not None:
         raise typer.BadParameter("give -e or -f, not both")
     with exit_codes():
-        from jobs.session.apply import pipeline_of, read_text
+        from jobs.session.apply import pipeline_of, run_file
         from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 
         output = Output(json)
@@ -100,7 +99,9 @@ def sql(
 
             converse(interpreter, output)
             return
-        _execute(interpreter, output, text if text is not None else read_text(file) if file else sys.stdin.read())
+        results = run_file(file, interpreter) if file else interpreter.run(sys.stdin.read() if text is None else text)
+        for result in results:
+            _write(output, result)
 
 
 @app.command()
@@ -151,11 +152,6 @@ add_operations(app)
 def main() -> None:
     """Run the command: its entry point."""
     app(prog_name="strandline")
-
-
-def _execute(interpreter: Interpreter, output: Output, text: str) -> None:
-    for result in interpreter.run(text):
-        _write(output, result)
 
 
 def _write(output: Output, result: Result) -> None:

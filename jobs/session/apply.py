@@ -21,9 +21,10 @@ from state_store.folders import copy_to_disk
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jobs.model.settings import Settings
+    from jobs.serve.results import Result
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,12 @@ def apply(path: Path, settings: Settings) -> Applied:
     missing = (d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
     skipped = Counter(_first_words(statement) for statement in statements if statement not in (*functions, *bare))
     return Applied(interpreter.pipeline, made, changes, tuple(missing), dict(skipped))
+
+
+def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
+    """Execute the statements of a file in order, with what its sidecar says; errors as of `Interpreter.run`."""
+    statements = tended(parse(read_text(path)), path)
+    return (interpreter.execute(statement) for statement in statements)
 
 
 def _rehearse(

@@ -13,22 +13,22 @@ Each entry says what a WITH option of the same name says (`jobs.model.stewardshi
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
 from jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
 from jobs.model.stewardship import STEWARDSHIP_OPTIONS
-from jobs.sql.syntax import CreateSource, CreateView, InsertSelect, Option
+from jobs.sql.syntax import CreateSource, CreateView, Option, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-Tended = CreateSource | CreateView | InsertSelect
+AnyStatement = TypeVar("AnyStatement", bound=Statement)
 
 
-def tended(statements: Sequence[Tended], file: Path) -> list[Tended]:
+def tended(statements: Sequence[AnyStatement], file: Path) -> list[AnyStatement]:
     """The statements of a file, with the options that its sidecar adds; unchanged when there is none.
 
     Raises:
@@ -57,8 +57,8 @@ def _read(sidecar: Path) -> Mapping[str, Mapping[str, Any]]:
     return entries
 
 
-def _with_options(statement: Tended, entries: Mapping[str, Mapping[str, Any]], sidecar: Path) -> Tended:
-    if isinstance(statement, InsertSelect) or statement.name not in entries:
+def _with_options(statement: AnyStatement, entries: Mapping[str, Mapping[str, Any]], sidecar: Path) -> AnyStatement:
+    if not isinstance(statement, CreateSource | CreateView) or statement.name not in entries:
         return statement
     added = []
     for key, value in entries[statement.name].items():

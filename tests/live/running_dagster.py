@@ -59,6 +59,11 @@ query Run($id: ID!) {
 TERMINATE = """
 mutation Terminate($id: String!) { terminateRun(runId: $id) { __typename } }
 """
+FORCE_TERMINATE = """
+mutation Terminate($id: String!) {
+  terminateRun(runId: $id, terminatePolicy: MARK_AS_CANCELED_IMMEDIATELY) { __typename }
+}
+"""
 
 
 class Dagster:

@@ -19,7 +19,15 @@ import pytest
 from jobs.run.heartbeat import Beat, read_beat
 from state_store.delta import reader
 from state_store.layout import Lake
-from tests.live.running_dagster import PATIENCE_SECONDS, TERMINATE, Dagster, entries, running, session_of
+from tests.live.running_dagster import (
+    FORCE_TERMINATE,
+    PATIENCE_SECONDS,
+    TERMINATE,
+    Dagster,
+    entries,
+    running,
+    session_of,
+)
 
 PIPELINE = """
 CREATE STREAM package_checkins (package_id BIGINT KEY, location VARCHAR, processed_by VARCHAR)
@@ -194,7 +202,8 @@ def test_a_stream_survives_its_driver_the_daemon_and_the_code_servers(dagster: D
     events_within(folder, events + 9, BACK_WITHIN_SECONDS)
     assert stream_of(folder).process == second.process, "the same stream"
 
-    dagster.ask(TERMINATE, id=run)
+    # The code server that could pass a cancel on is gone; the run looks for itself whether it is wanted.
+    dagster.ask(FORCE_TERMINATE, id=run)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while session_of(second.process.pid):
         assert time.monotonic() < deadline, "the stream outlived its run"

@@ -212,6 +212,14 @@ def test_column_lineage_points_at_assets_and_is_readable_too(translator: Transla
     assert "| `seen` | `checkins.place` |" in metadata[VISIBLE_LINEAGE].value
 
 
+def test_tables_and_changelogs_are_traced_to_what_they_copy(translator: Translator) -> None:
+    specs = specs_of(translator)
+    copied = {"tables/owners": ["logs", "owners__log"], "changelogs/locations__changelog": ["projections", "locations"]}
+    for key, path in copied.items():
+        lineage = specs[key].metadata[COLUMN_LINEAGE].value
+        assert lineage.deps_by_column["id"] == [dg.TableColumnDep(dg.AssetKey(path), "id")]
+
+
 def test_a_view_that_cannot_be_planned_has_no_lineage_and_its_other_metadata(translator: Translator) -> None:
     broken = replace(LOCATIONS, query="SELECT gone FROM checkins")
     metadata = next(s for s in translator.specs(broken) if s.key.path[0] == "projections").metadata

@@ -9,7 +9,7 @@ import pytest
 from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
 from jobs.model.settings import Settings
 from jobs.model.stewardship import Expectation, Stewardship
-from jobs.session.apply import apply
+from jobs.session.apply import apply, run_file
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
 from tests.support.lake_tables import events
@@ -83,6 +83,15 @@ def test_it_changes_where_rows_are_in_the_lake_and_the_rows_definition_does_not(
     file.with_suffix(".yaml").unlink()
     apply(file, settings)
     assert options_of(settings, "v") == Stewardship()
+
+
+def test_executing_the_file_reads_its_yaml_too(file: Path, settings: Settings) -> None:
+    """Else a file that is applied, and then executed for its INSERTs, would lose what the YAML says."""
+    file.with_suffix(".yaml").write_text(SIDECAR)
+    apply(file, settings)
+    said = [str(result) for result in run_file(file, Interpreter(settings, "shop"))]
+    assert all("unchanged" in each for each in said)
+    assert options_of(settings, "v") == STEWARDSHIP
 
 
 @pytest.mark.parametrize(
