@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from jobs.operate.drills.scenario import Recovery, Unrehearsable
+from jobs.operate.verify.findings import counted
 from jobs.operate.verify.recompute import check_recompute, has_sql
 from jobs.operate.verify.rows import check_digest
 from state_store.delta import reader
@@ -38,4 +39,4 @@ def rehearse(ground: Ground) -> Recovery:
         if outcome.ok is False:
             fault = fault or f"'{table.subject.table}': {outcome.what}"
     rows = next(iter(ground.tables)).record.rows
-    return Recovery(time.monotonic() - began, rows, f"{checked} tables computed again by their SQL", fault)
+    return Recovery(time.monotonic() - began, rows, f"{counted(checked, 'table')} computed again by its SQL", fault)

@@ -26,10 +26,10 @@ def midway(commits: list[Commit]) -> Commit:
     """The commit in the middle of a history: what stood at its time.
 
     Raises:
-        Unrehearsable: there is but one.
+        Unrehearsable: there are fewer than two.
     """
     if len(commits) < 2:
-        raise Unrehearsable("its table has but one version")
+        raise Unrehearsable("its table has too few versions: none lies between the first and the last")
     at = commits[(len(commits) - 1) // 2].timestamp
     return [commit for commit in commits[:-1] if commit.timestamp <= at][-1]
 

@@ -1,0 +1,167 @@
+"""Backups: incremental, whole or refused, resumed after a kill; restored into an empty lake with equal digests."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobs.model.settings import load_settings
+from jobs.operate.backup.execute import BackupResult, execute_backup
+from jobs.operate.backup.manifest import read_latest
+from jobs.operate.backup.plan import plan_backup
+from jobs.operate.backup.restore import RestoreResult, execute_restore, plan_restore
+from jobs.operate.verify.verify import verify
+from state_store.aside import set_aside
+from state_store.delta import reader
+from state_store.errors import BackupBroken, CorruptState, LakeNotEmpty
+from state_store.layout import Lake
+from state_store.paths import LakePath
+from tests.support.operated_lake import epoch
+from tests.support.warm_process import exit_code
+from tests.unit.operate.verify.damage import data_file, flip
+from tests.unit.operate.verify.lakes import MadeLake
+
+
+def back_up(made: MadeLake, backup: LakePath) -> BackupResult:
+    return execute_backup(made.settings, plan_backup(made.settings, backup))
+
+
+def restore(backup: LakePath, lake: LakePath, number: int | None = None) -> RestoreResult:
+    return execute_restore(plan_restore(backup, lake, number))
+
+
+def test_a_restored_lake_is_the_lake(shop: MadeLake, folder: LakePath, tmp_path: Path) -> None:
+    """From a disk to a disk, and by way of an object store."""
+    made = back_up(shop, folder / "backup")
+    assert made.number == 1
+    assert made.written == made.files
+    done = restore(folder / "backup", tmp_path / "restored")
+    assert done.tables == made.tables
+    settings = load_settings(lake=tmp_path / "restored")
+    assert [each for each in verify(settings, deep=True) if each.ok is False] == []
+    for name in made.tables:
+        restored = reader.read_rows(Lake(settings.lake).table(name))
+        assert restored == reader.read_rows(shop.lake.table(name))
+    assert not (tmp_path / "restored" / "restoring.json").exists()
+
+
+def test_only_what_is_new_is_copied(shop: MadeLake, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    first = back_up(shop, backup)
+    assert back_up(shop, backup).written == 0
+    epoch(shop, 4)
+    plan = plan_backup(shop.settings, backup)
+    assert len(plan.known) > len(plan.copied) / 4
+    third = execute_backup(shop.settings, plan)
+    assert 0 < third.written < first.written
+    older = restore(backup, tmp_path / "older", 1)
+    newer = restore(backup, tmp_path / "newer")
+    assert older.tables == first.tables
+    assert newer.tables == third.tables != first.tables
+
+
+def test_a_table_that_was_made_anew_is_copied_anew(shop: MadeLake, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    first = back_up(shop, backup)
+    set_aside(shop.lake, "owned")
+    epoch(shop, 4)
+    assert back_up(shop, backup).written > 0
+    assert restore(backup, tmp_path / "older", 1).tables == first.tables
+    assert restore(backup, tmp_path / "newer").tables["owned"] < first.tables["owned"]
+
+
+def _killed_backup(lake: Path, backup: Path) -> None:
+    settings = load_settings(lake=lake)
+    execute_backup(settings, plan_backup(settings, backup))
+
+
+def _killed_restore(backup: Path, lake: Path) -> None:
+    execute_restore(plan_restore(backup, lake))
+
+
+def test_a_killed_backup_does_not_exist_and_is_resumed(shop: MadeLake, tmp_path: Path) -> None:
+    backup, lake = tmp_path / "backup", Path(str(shop.settings.lake))
+    for failpoint in ("inside-backup:7", "before-backup-manifest:1"):
+        assert exit_code(_killed_backup, lake, backup, failpoint=failpoint) == -signal.SIGKILL
+        assert read_latest(backup) is None
+        with pytest.raises(BackupBroken, match="there is no backup"):
+            plan_restore(backup, tmp_path / "restored")
+    done = back_up(shop, backup)
+    assert done.written == 0, "all files were there already"
+    assert restore(backup, tmp_path / "restored").tables == done.tables
+
+
+def test_a_killed_restore_goes_on(shop: MadeLake, tmp_path: Path) -> None:
+    backup, target = tmp_path / "backup", tmp_path / "restored"
+    made = back_up(shop, backup)
+    assert exit_code(_killed_restore, backup, target, failpoint="inside-restore:9") == -signal.SIGKILL
+    plan = plan_restore(backup, target)
+    assert len(plan.missing) == made.files - 9
+    assert execute_restore(plan).tables == made.tables
+
+
+def test_a_restore_never_writes_over_anything(shop: MadeLake, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    back_up(shop, backup)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("x")
+    with pytest.raises(LakeNotEmpty):
+        plan_restore(backup, tmp_path / "full")
+    restore(backup, tmp_path / "restored")
+    with pytest.raises(LakeNotEmpty):
+        plan_restore(backup, tmp_path / "restored")
+    other = tmp_path / "other"
+    shutil.copytree(backup, other)
+    exit_code(_killed_restore, backup, tmp_path / "begun", failpoint="inside-restore:3")
+    with pytest.raises(LakeNotEmpty, match="not an unfinished restore of this backup"):
+        plan_restore(other, tmp_path / "begun")
+    with pytest.raises(BackupBroken, match="something else"):
+        plan_backup(shop.settings, tmp_path / "restored")
+
+
+def test_every_file_that_is_lost_is_noticed_before_anything_is_written(shop: MadeLake, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    back_up(shop, backup)
+    found = sorted(each for each in backup.rglob("*") if each.is_file())
+    for file in [*found[:: len(found) // 7], backup / "latest.json"]:
+        kept = file.read_bytes()
+        for damage in (None, kept[:-1]):
+            file.unlink()
+            if damage is not None:
+                file.write_bytes(damage)
+            with pytest.raises(BackupBroken):
+                plan_restore(backup, tmp_path / "restored")
+            file.write_bytes(kept)
+    assert not (tmp_path / "restored").exists()
+
+
+def test_a_lost_file_is_copied_again_by_the_next_backup(shop: MadeLake, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    back_up(shop, backup)
+    next(iter(sorted(backup.rglob("*.parquet.*")))).unlink()
+    (backup / "latest.json").unlink()
+    with pytest.raises(BackupBroken, match="its last file is lost"):
+        read_latest(backup)
+    assert back_up(shop, backup).written == 1
+    restore(backup, tmp_path / "restored")
+
+
+def test_a_flipped_bit_is_found_while_it_is_restored(shop: MadeLake, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    back_up(shop, backup)
+    flip(next(iter(sorted(backup.rglob("*.json.*")))))
+    with pytest.raises(BackupBroken, match="not as it was written"):
+        restore(backup, tmp_path / "restored")
+    assert not (tmp_path / "restored" / "catalog").exists(), "nobody takes it for a lake"
+
+
+def test_a_broken_lake_is_not_backed_up(shop: MadeLake, tmp_path: Path) -> None:
+    back_up(shop, tmp_path / "backup")
+    epoch(shop, 4)
+    flip(data_file(Path(str(shop.lake.table("owned")))))
+    with pytest.raises(CorruptState):
+        back_up(shop, tmp_path / "backup")
+    assert restore(tmp_path / "backup", tmp_path / "restored").number == 1

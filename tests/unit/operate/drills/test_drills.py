@@ -1,0 +1,86 @@
+"""Every drill is green on a healthy lake, leaves it untouched, and is red when its fault is really there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.model.errors import UnknownName
+from jobs.model.settings import Settings
+from jobs.operate.drills.history import history, record
+from jobs.operate.drills.plan import Drill, plan_drills
+from jobs.operate.drills.run import DrillResult, run_drill
+from jobs.operate.drills.scenarios import SCENARIOS
+from state_store.commits import CommitRecord
+from state_store.errors import CorruptState
+from tests.unit.operate.verify.lakes import MadeLake
+
+
+def drilled(made: MadeLake, scenario: str, view: str = "owned") -> DrillResult:
+    return run_drill(made.settings, Drill(scenario, view, 60.0))
+
+
+@pytest.mark.parametrize("scenario", [each.name for each in SCENARIOS])
+def test_a_healthy_view_passes(shop: MadeLake, scenario: str) -> None:
+    result = drilled(shop, scenario)
+    assert (result.passed, result.digest_equal, result.rpo_versions, result.rpo_rows) == (True, True, 0, 0), result.why
+    assert result.rows == 3
+    assert result.rto_seconds is not None
+
+
+@pytest.mark.parametrize("view", ["pages", "spread"])
+def test_keyed_sources_and_views_of_several_stages_are_drilled_too(shop: MadeLake, view: str) -> None:
+    for scenario in ("changelog", "recompute", "point-in-time", "feed-gap"):
+        result = drilled(shop, scenario, view)
+        assert result.passed, f"{scenario}: {result.why}"
+
+
+def test_the_live_lake_is_only_read(shop: MadeLake, tmp_path: Path) -> None:
+    def contents() -> dict[str, bytes]:
+        found = (each for each in Path(shop.settings.lake).rglob("*") if each.is_file())  # type: ignore[arg-type]
+        return {str(each): each.read_bytes() for each in found}
+
+    before = contents()
+    for scenario in SCENARIOS:
+        run_drill(shop.settings, Drill(scenario.name, "owned", 60.0), scratch=tmp_path)
+    assert contents() == before
+    assert list(tmp_path.iterdir()) == [], "the copies are gone"
+
+
+def test_a_drill_over_its_target_has_failed(shop: MadeLake) -> None:
+    result = run_drill(shop.settings, Drill("recompute", "owned", 0.000001))
+    assert (result.passed, result.digest_equal) == (False, True)
+    assert "the target is" in result.why
+
+
+def test_a_view_with_a_single_version_is_skipped_and_says_why(settings: Settings) -> None:
+    made = MadeLake(settings)
+    made.visits([(0, "a", 1.0)], {0: 1})
+    made.tables["totals"].create(CommitRecord(epoch=0))
+    result = drilled(made, "point-in-time", "totals")
+    assert result.passed is None
+    assert "too few versions" in result.why
+
+
+def test_the_plan_is_every_scenario_of_every_view(shop: MadeLake) -> None:
+    plan = plan_drills(shop.settings)
+    assert {each.view for each in plan} == {"pages", "totals", "owned", "spread"}
+    assert len(plan) == 4 * len(SCENARIOS)
+    assert {each.target_seconds for each in plan_drills(shop.settings, ["owned"], target_seconds=3)} == {3}
+    with pytest.raises(UnknownName, match="changelog"):
+        plan_drills(shop.settings, ["owned"], ["changelgo"])
+    with pytest.raises(UnknownName, match="visits"):
+        plan_drills(shop.settings, ["visits"])
+
+
+def test_the_history_keeps_every_run(shop: MadeLake) -> None:
+    results = [drilled(shop, "recompute"), drilled(shop, "feed-gap")]
+    record(shop.lake, results[:1])
+    record(shop.lake, results[1:])
+    record(shop.lake, [])
+    assert history(shop.lake) == results
+    (first, _) = sorted(Path(shop.settings.lake, "drills").iterdir())  # type: ignore[arg-type]
+    first.write_text("{")
+    with pytest.raises(CorruptState):
+        history(shop.lake)

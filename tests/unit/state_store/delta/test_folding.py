@@ -1,0 +1,62 @@
+"""A folded feed: the log begins at the oldest version that is needed, and what only older ones named is gone."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from state_store.delta import log, reader
+from state_store.delta.cleanup import clean
+from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from state_store.retention import Retention
+from tests.support.warm_process import exit_code
+from tests.unit.state_store.delta.test_cleanup import Clock, check, files, lived
+
+DAY = Retention(DAY_MS, fold=True)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_the_log_begins_at_the_horizon(tmp_path: Path, clock: Clock) -> None:
+    table = lived(tmp_path, clock, 30, 0.1)
+    plan = plan_cleanup(table.path, clock.now, DAY)
+    assert plan.fold
+    clean(plan)
+    assert log.versions(table.path) == list(range(plan.first, plan.version + 1))
+    assert 0 < plan.first < plan.version
+    check(table, plan)
+    assert plan_cleanup(table.path, clock.now, DAY).files == ()
+
+
+def test_what_a_folded_version_alone_named_goes_at_the_next_fold(tmp_path: Path, clock: Clock) -> None:
+    table = lived(tmp_path, clock, 20, 0.1)
+    clean(plan_cleanup(table.path, clock.now, DAY))
+    clock.pass_days(2, table.path)
+    clean(plan_cleanup(table.path, clock.now, DAY))
+    head = reader.head(table.path)
+    assert head is not None
+    assert log.versions(table.path) == [head.version]
+    named = {name for name in files(table) if name.endswith((".parquet", ".bin")) and "_delta_log" not in name}
+    live = reader.read_rows(table.path).num_rows
+    assert live == 41
+    assert len(named) <= 16, "no file of an older version is left, though none is a week old"
+
+
+def _fold(path: Path, now: int) -> None:
+    clean(plan_cleanup(path, now, DAY), now)
+
+
+def test_a_fold_that_is_killed_is_harmless(tmp_path: Path, clock: Clock) -> None:
+    table = lived(tmp_path, clock, 30, 0.1)
+    expected = plan_cleanup(table.path, clock.now, DAY)
+    for failpoint in ("before-checkpoint:1", "after-checkpoint:1", "inside-cleanup:1", "inside-cleanup:9"):
+        assert exit_code(_fold, table.path, clock.now, failpoint=failpoint) == -signal.SIGKILL, failpoint
+        check(table, expected)
+    assert exit_code(_fold, table.path, clock.now) == 0
+    check(table, expected)
+    assert log.versions(table.path)[0] == expected.first
