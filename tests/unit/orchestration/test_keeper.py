@@ -41,7 +41,7 @@ def test_a_pipeline_that_nothing_keeps_is_started() -> None:
     assert decide(Found([], None), NOW).then == Start("no run keeps it")
 
 
-@pytest.mark.parametrize("status", [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, STARTED])
+@pytest.mark.parametrize("status", [DagsterRunStatus.STARTING, STARTED, DagsterRunStatus.CANCELING])
 def test_a_run_that_keeps_it_is_left_alone(status: DagsterRunStatus) -> None:
     decision = decide(Found([run(status)], beat(5)), NOW)
     assert (decision.lost, decision.end) == ((), None)
