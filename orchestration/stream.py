@@ -42,6 +42,8 @@ _RESTARTS: Final = 5
 """A stream that dies that often, each time within `_SETTLED_SECONDS`, does so for a reason: the run fails."""
 _SETTLED_SECONDS: Final = 300.0
 _FIRST_DELAY_SECONDS: Final = 1.0
+# An error of ours is a line and its hint; the end of a Python traceback says what and where.
+_SAID_LINES: Final = 4
 # Until the first beat: imports, the plan of every view, and on a busy machine all of that slowly.
 _FIRST_BEAT_SECONDS: Final = 120.0
 
@@ -78,7 +80,6 @@ class Watch:
     context: dg.OpExecutionContext
     command: Sequence[str]
     pace: Pace = field(default_factory=Pace)
-    _child: ProcessGroup | None = None
 
     def run(self) -> Iterator[Event]:
         """Keep the stream alive until it is stopped; yields its progress.
@@ -104,9 +105,10 @@ class Watch:
                 return
             group.stop(GRACE_SECONDS)  # its JVM may have outlived it
             deaths = deaths + 1 if time.monotonic() - began < _SETTLED_SECONDS else 1
-            self._raise_if_final(beat, deaths)
+            told = self._told(beat, group)
+            self._raise_if_final(told, beat, deaths)
             delay = self.pace.restart * 2 ** (deaths - 1)
-            self.context.log.warning("%s; it is started again in %g s", _told(beat, self.pipeline), delay)
+            self.context.log.warning("%s; it is started again in %g s", told, delay)
             time.sleep(delay)
 
     def _found(self) -> Group | None:
@@ -122,15 +124,13 @@ class Watch:
         self.context.log.info("found the stream of '%s': process %d", self.pipeline, beat.process.pid)
         return Group(beat.process.pid)
 
-    def _started(self) -> Group:
+    def _started(self) -> ProcessGroup:
         self.output.parent.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with self.output.open("a") as output:
-            self._child = ProcessGroup(self.command, env=environment, stdout=output, stderr=output)
-        self.context.log.info(
-            "started process %d: %s (output: %s)", self._child.pid, " ".join(self.command), self.output
-        )
-        return self._child
+            child = ProcessGroup(self.command, env=environment, stdout=output, stderr=output)
+        self.context.log.info("started process %d: %s (output: %s)", child.pid, " ".join(self.command), self.output)
+        return child
 
     def _watch(self, group: Group) -> Iterator[Event]:
         """Look until the leader of the group has ended. Raises Failure: it is silent, or not wanted any more."""
@@ -176,21 +176,22 @@ class Watch:
         if run is None or run.is_finished or run.status is dg.DagsterRunStatus.CANCELING:
             raise dg.Failure(f"the run was ended: the stream of '{self.pipeline}' ends with it", allow_retries=False)
 
-    def _raise_if_final(self, beat: Beat | None, deaths: int) -> None:
+    def _raise_if_final(self, told: str, beat: Beat | None, deaths: int) -> None:
         final = beat is not None and beat.error is not None and beat.error["action"] in (Action.STOP, Action.RESTORE)
         if final or deaths >= _RESTARTS:
             often = "" if final else f" ({deaths} times in a row)"
             raise dg.Failure(
-                f"{_told(beat, self.pipeline)}{often}",
-                metadata={"output": dg.MetadataValue.path(str(self.output))},
-                allow_retries=False,
+                f"{told}{often}", metadata={"output": dg.MetadataValue.path(str(self.output))}, allow_retries=False
             )
 
-
-def _told(beat: Beat | None, pipeline: str) -> str:
-    """How a stream ended, in a sentence."""
-    if beat is None or not beat.ended:
-        return f"the stream of '{pipeline}' was killed"
-    error = beat.error or {}
-    hint = f"\nhint: {error['hint']}" if error.get("hint") else ""
-    return f"[{error.get('code')}] {error.get('message')}{hint}"
+    def _told(self, beat: Beat | None, group: Group) -> str:
+        """How a stream ended, in words."""
+        if beat is not None and beat.ended and beat.error is not None:
+            hint = f"\nhint: {beat.error['hint']}" if beat.error.get("hint") else ""
+            return f"[{beat.error['code']}] {beat.error['message']}{hint}"
+        code = group.poll() if isinstance(group, ProcessGroup) else None
+        if code is None or code < 0:
+            return f"the stream of '{self.pipeline}' was killed"
+        # It may not even have begun: another process holds the lock, or the settings are wrong.
+        said = self.output.read_text(errors="replace").splitlines()[-_SAID_LINES:]
+        return "\n".join([f"the stream of '{self.pipeline}' ended with exit code {code}; its last words:", *said])

@@ -157,6 +157,13 @@ def test_a_stream_that_dies_at_every_start_fails_the_run(bench: Bench) -> None:
     assert "was killed (5 times in a row)" in failure(result)
 
 
+def test_a_stream_that_never_begins_says_why(bench: Bench) -> None:
+    """Another process holds the lock: there is no heartbeat of this one."""
+    result = bench.run("lake.run('packages').unlink()\nprint('[store.writer_busy] process 7 writes it')\nsys.exit(1)")
+    assert "ended with exit code 1" in failure(result)
+    assert "[store.writer_busy] process 7 writes it" in failure(result)
+
+
 def test_an_error_that_only_a_person_mends_fails_the_run_at_once_with_its_hint(bench: Bench) -> None:
     result = bench.run(REFUSES)
     assert failure(result) == "[source.topic_missing] no topic\nhint: create it"
