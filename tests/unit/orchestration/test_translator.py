@@ -260,7 +260,7 @@ def test_registered_pipelines_load_as_one_multi_asset_and_one_job_each(settings:
     }
     jobs = {job.name: job for job in repository.get_all_jobs()}
     assert {"drain_packages", "drain_reports"} <= set(jobs)
-    (node,) = jobs["drain_packages"].nodes
+    (node,) = (each for each in jobs["drain_packages"].nodes if each.name == "packages__drain")
     assert node.definition.pools == {"pipeline:packages"}
     assert len(jobs["drain_packages"].asset_layer.selected_asset_keys) == 10
 
