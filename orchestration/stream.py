@@ -62,6 +62,7 @@ class Pace:
     restart: float = _FIRST_DELAY_SECONDS
     ask: float = ASK_SECONDS
     silence: float = SILENT_SECONDS
+    grace: float = GRACE_SECONDS
 
 
 @dataclass
@@ -98,12 +99,12 @@ class Watch:
             finally:
                 # A stop of the run, and everything unforeseen: nothing is left behind that nobody watches.
                 if not ended:
-                    group.stop(GRACE_SECONDS)
+                    group.stop(self.pace.grace)
             beat = self._beat_of(group)
             if beat is not None and beat.ended and beat.error is None:
                 self.context.log.info("the stream of '%s' was stopped; this run ends with it", self.pipeline)
                 return
-            group.stop(GRACE_SECONDS)  # its JVM may have outlived it
+            group.stop(self.pace.grace)  # its JVM may have outlived it
             deaths = deaths + 1 if time.monotonic() - began < _SETTLED_SECONDS else 1
             told = self._told(beat, group)
             self._raise_if_final(told, beat, deaths)

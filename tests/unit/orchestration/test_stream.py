@@ -86,7 +86,7 @@ class Bench:
         self.definitions = catalog.pipeline("packages")
 
     def run(self, body: str, pace: Pace | None = None) -> dg.ExecuteInProcessResult:
-        pace = pace or Pace(poll=0.02, report=0.1, restart=0.01, silence=1.0, ask=0.05)
+        pace = pace or Pace(poll=0.02, report=0.1, restart=0.01, silence=1.0, ask=0.05, grace=1.0)
         self.monkeypatch.setattr(streaming_module, "stream_command", lambda _pipeline: command(self.lake, body))
         translator = Translator(self.definitions, self.lake)
         specs = [spec for each in self.definitions for spec in translator.specs(each)]
