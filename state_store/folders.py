@@ -17,6 +17,7 @@ from state_store.failpoints import failpoint
 from state_store.files import sync_folder
 from state_store.location import Location
 from state_store.paths import LakePath, within
+from state_store.process import process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,14 @@ def discard_folder(folder: LakePath) -> None:
             remove_folder(folder)
     else:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_left_behind(where: Path, prefix: str) -> None:
+    """Remove the temporary folders `<prefix><pid>-…` in a folder whose processes were killed."""
+    for folder in where.glob(f"{prefix}*"):
+        pid = folder.name.removeprefix(prefix).partition("-")[0]
+        if pid.isdecimal() and process(int(pid)) is None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def move_folder(folder: LakePath, target: LakePath) -> None:

@@ -119,8 +119,10 @@ def drill(
             show_json([each.as_json() for each in plan])
             return
         saved = None if source is None else _path(settings, source)
-        results = [run_drill(settings, each, backup=saved) for each in plan]
-        record(Lake(settings.lake), results)
+        results = []
+        for each in plan:
+            results.append(run_drill(settings, each, backup=saved))
+            record(Lake(settings.lake), results[-1:])
         if not show_drills(results, json=json):
             raise typer.Exit(BROKEN)
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
+from state_store.folders import remove_left_behind
 from state_store.kernel.kept import Kept
 from state_store.kernel.rows import literal
-from state_store.process import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ class Kernel:
     """
 
     def __init__(self, memory: str, threads: int) -> None:
-        _remove_left_over()
+        remove_left_behind(_ASIDE, _PREFIX)
         # DuckDB makes it when it first puts something aside.
         self._folder = _ASIDE / f"{_PREFIX}{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._database = duckdb.connect(":memory:", config={"memory_limit": memory, "threads": threads})
@@ -94,11 +94,3 @@ class Kernel:
             yield connection
         finally:
             connection.close()
-
-
-def _remove_left_over() -> None:
-    """Remove what kernels put aside whose process was killed."""
-    for folder in _ASIDE.glob(f"{_PREFIX}*"):
-        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdecimal() and process(int(pid)) is None:
-            shutil.rmtree(folder, ignore_errors=True)

@@ -25,7 +25,6 @@ LIVE_FILES: Final = 64
 FOLDER_FILES: Final = 1_500
 """The files of a folder: three a version (entry, data, vector), of some hundred versions within the horizon."""
 _HUNDRED: Final = 100
-_EVERY: Final = 50
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,26 +47,26 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if faults else 0
 
 
-def lived(run: ManyEpochs, epochs: int) -> list[str]:
-    """Run so many epochs, print what each hundred came to; what did not hold."""
+def lived(run: ManyEpochs, epochs: int, step: int = _HUNDRED) -> list[str]:
+    """Run so many epochs, print what each `step` of them came to; what did not hold."""
     faults: list[str] = []
-    print(" epochs  s/100  live  files  entries  restore plays  maintenance s")
+    print(f" epochs  s/{step}  live  files  entries  restore plays  maintenance s")
     spent = 0.0
     plays = 0
     while len(run.seconds) < epochs:
-        run.live(min(_EVERY, epochs - len(run.seconds)))
+        run.live(min(step // 2, epochs - len(run.seconds)))
         began = time.perf_counter()
         done = run.maintain()
         spent += time.perf_counter() - began
         faults += [f"{each.table} at {each.version}: {each.note}" for each in done.tables if each.proved is False]
         plays = max(each.restore_rows_after for each in done.tables if each.table != "visits")
-        if len(run.seconds) % _HUNDRED == 0:
+        if len(run.seconds) % step == 0:
             figures = run.figures().values()
             live, files = max(each.live for each in figures), max(each.files for each in figures)
             faults += [f"{live} live files"] if live > LIVE_FILES else []
             faults += [f"{files} files of a folder"] if files > FOLDER_FILES else []
-            hundred, entries = sum(run.seconds[-_HUNDRED:]), max(each.entries for each in figures)
-            print(f"{len(run.seconds):7} {hundred:6.2f} {live:5} {files:6} {entries:8} {plays:14} {spent:14.2f}")
+            taken, entries = sum(run.seconds[-step:]), max(each.entries for each in figures)
+            print(f"{len(run.seconds):7} {taken:6.2f} {live:5} {files:6} {entries:8} {plays:14} {spent:14.2f}")
             spent = 0.0
     run.check()
     return faults + _slower(run.seconds)

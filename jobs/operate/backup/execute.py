@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.operate.backup import manifest as manifests
 from jobs.operate.backup.manifest import Manifest, Stored, TableState
 from state_store.delta import log
-from state_store.errors import CorruptState
+from state_store.errors import CorruptState, VersionGone
 from state_store.failpoints import failpoint
 from state_store.files import make_folder, replace
 from state_store.layout import Lake
@@ -56,7 +56,7 @@ def execute_backup(settings: Settings, plan: BackupPlan) -> BackupResult:
 
     Raises:
         CorruptState: a file of the lake is not as it was written. The backup before it still stands.
-        FileNotFoundError: a clean-up has removed a file since the plan was made: plan again.
+        VersionGone: a clean-up has removed a file since the plan was made: plan again.
         DiskFailed, StorageDenied, StorageUnavailable: the destination cannot be written.
     """
     began = time.monotonic()
@@ -91,7 +91,11 @@ def execute_backup(settings: Settings, plan: BackupPlan) -> BackupResult:
 
 def _read(file: ImageFile, lake: Lake) -> bytes:
     path = file.path(lake)
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        message = f"'{file.name}' was removed while the lake was backed up"
+        raise VersionGone(message, where=str(path), hint="back up again") from error
     if file.checksum is not None and f"{zlib.crc32(data):08x}" != file.checksum:
         raise CorruptState(
             f"a file of '{file.table}' is not as it was written", where=str(path), hint="type: strandline verify"

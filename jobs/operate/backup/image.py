@@ -88,7 +88,7 @@ def lake_image(lake: Lake, only: Collection[str] | None = None) -> Image:
 
 
 def _below(root: LakePath, folder: str) -> Iterator[ImageFile]:
-    return (ImageFile("", f"{folder}/{name}", size) for name, size in sizes_below(root / folder).items())
+    return (ImageFile("", f"{folder}/{name}", size) for name, size in sorted(sizes_below(root / folder).items()))
 
 
 def _heads(chosen: Sequence[Subject]) -> dict[str, Head]:

@@ -33,7 +33,7 @@ def rehearse(ground: Ground) -> Recovery:
         Unrehearsable: the view has fewer than three versions.
         CorruptState, VersionGone: the snapshot at the head does not read.
     """
-    table = next(iter(ground.tables))
+    table = ground.table()
     start = reach(table)
     if start.fault is not None:
         raise VersionGone(start.fault.what, where=start.fault.where)

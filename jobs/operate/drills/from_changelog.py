@@ -29,7 +29,7 @@ def rehearse(ground: Ground) -> Recovery:
         VersionGone: a file that the feed needs is gone, or a version is.
         NegativeWeight, CorruptState: the feed is broken.
     """
-    table = next(iter(ground.tables))
+    table = ground.table()
     began = time.monotonic()
     start = reach(table)
     if start.fault is not None:

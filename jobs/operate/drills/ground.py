@@ -24,17 +24,16 @@ from jobs.operate.verify.opened import opened
 from jobs.operate.verify.recompute import lasting_key
 from jobs.operate.verify.subjects import subjects
 from state_store.delta import reader
-from state_store.errors import StorageUnavailable
+from state_store.errors import VersionGone
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
     from jobs.model.settings import Settings
     from jobs.operate.backup.image import ImageFile
     from jobs.operate.verify.opened import Opened
+    from jobs.operate.verify.subjects import Subject
     from state_store.paths import LakePath
 
 
@@ -84,13 +83,17 @@ class Ground:
         """The functions that users wrote."""
         return Library(self.catalog.functions.values(), self.settings.functions.modules)
 
-    @property
-    def tables(self) -> Iterator[Opened]:
-        """The tables of the copy at their heads, the view's own first. Raises as `opened`."""
+    def table(self) -> Opened:
+        """The view's table at its head. Raises as `opened`."""
+        return next(opened(each) for each in self._subjects() if each.table == self.view)
+
+    def tables(self) -> list[Opened]:
+        """All tables of the copy at their heads. Raises as `opened`."""
+        return [opened(each) for each in self._subjects() if reader.head(each.path) is not None]
+
+    def _subjects(self) -> list[Subject]:
         names = closure(self.view, self.catalog)
-        found = [each for each in subjects((), self.catalog, self.lake) if each.table in names]
-        there = [each for each in found if reader.head(each.path) is not None]
-        return (opened(each) for each in sorted(there, key=lambda each: each.table != self.view))
+        return [each for each in subjects((), self.catalog, self.lake) if each.table in names]
 
     def rows(self) -> pa.Table:
         """The visible rows of the view, compared with the digest of their record. Raises CorruptState, VersionGone."""
@@ -108,7 +111,6 @@ def copied(settings: Settings, view: str, folder: Path, backup: LakePath | None)
     Raises:
         UnknownName: there is no such view.
         CorruptState, ForeignWrite, VersionGone: a table's log is broken.
-        StorageUnavailable: the lake changed faster than it could be copied.
     """
     live, copy = Lake(settings.lake), Lake(folder / "lake")
     catalog = Catalog(live)
@@ -131,7 +133,7 @@ def _copy(file: ImageFile, live: Lake, copy: Lake) -> None:
             shutil.copyfile(source, target)
     except FileNotFoundError as error:
         message = f"'{file.name}' was removed while the lake was copied"
-        raise StorageUnavailable(message, where=str(source), hint="run the drill again") from error
+        raise VersionGone(message, where=str(source), hint="run the drill again") from error
 
 
 def _linked(source: Path, target: Path) -> bool:

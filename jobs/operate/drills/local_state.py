@@ -33,13 +33,13 @@ def rehearse(ground: Ground) -> Recovery:
     shutil.rmtree(folder)
     for pipeline in ground.catalog.pipelines():
         discard_folder(ground.lake.checkpoint(pipeline))
-    for table in ground.tables:
+    for table in ground.tables():
         _without_checkpoints(table.path)
     began = time.monotonic()
     refreshed(ground.settings, ground.view, ground.catalog)
     found = replicated(ground, folder)
     seconds = time.monotonic() - began
-    said = Digest.parse(next(iter(ground.tables)).record.digest)
+    said = Digest.parse(ground.table().record.digest)
     fault = "" if found == said else f"the replica has the digest {found}, the table's record says {said}"
     return Recovery(seconds, found.count, "checkpoints and replica lost: replica restored from the table", fault)
 

@@ -40,7 +40,7 @@ def taken_back(ground: Ground) -> Commit:
         Unrehearsable: it has but one version.
         VersionGone: its history has a gap.
     """
-    table = next(iter(ground.tables))
+    table = ground.table()
     start = reach(table)
     if start.fault is not None:
         raise VersionGone(start.fault.what, where=start.fault.where)

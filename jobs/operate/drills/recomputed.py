@@ -29,7 +29,7 @@ def rehearse(ground: Ground) -> Recovery:
     began = time.monotonic()
     checked = 0
     fault = ""
-    for table in ground.tables:
+    for table in ground.tables():
         outcome = check_digest(table, reader.digest_of_rows(table.path, table.snapshot))
         if outcome.ok and has_sql(table.subject, ground.catalog):
             outcome = check_recompute(table, ground.catalog, ground.lake, ground.library)
@@ -38,5 +38,5 @@ def rehearse(ground: Ground) -> Recovery:
             raise Unrehearsable(outcome.what)
         if outcome.ok is False:
             fault = fault or f"'{table.subject.table}': {outcome.what}"
-    rows = next(iter(ground.tables)).record.rows
+    rows = ground.table().record.rows
     return Recovery(time.monotonic() - began, rows, f"{counted(checked, 'table')} computed again by its SQL", fault)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from jobs.operate.drills.ground import copied
 from jobs.operate.drills.scenario import Recovery, Unrehearsable
 from jobs.operate.drills.scenarios import scenario
 from state_store.errors import StrandlineError
+from state_store.folders import remove_left_behind
 
 if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from jobs.operate.drills.plan import Drill
     from state_store.paths import LakePath
+
+
+_PREFIX: Final = "strandline-drill-"
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class DrillResult:
 def run_drill(
     settings: Settings, drill: Drill, *, scratch: Path | None = None, backup: LakePath | None = None
 ) -> DrillResult:
-    """Run one drill. The live lake is only read; the copy is removed at the end, whatever happens.
+    """Run one drill. The live lake is only read; the copy is removed at the end, after a kill by the next drill.
 
     Args:
         scratch: an existing folder for the copy; best on the lake's own disk, where files need no copying. Default:
@@ -65,7 +70,9 @@ def run_drill(
     """
     at = time.time_ns() // 1_000_000
     rehearse = scenario(drill.scenario).rehearse
-    with tempfile.TemporaryDirectory(prefix="strandline-drill-", dir=scratch) as folder:
+    where = scratch or Path(tempfile.gettempdir())
+    remove_left_behind(where, _PREFIX)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", dir=where) as folder:
         try:
             return _judged(drill, at, rehearse(copied(settings, drill.view, Path(folder), backup)))
         except Unrehearsable as reason:

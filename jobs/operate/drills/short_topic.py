@@ -50,14 +50,14 @@ def rehearse(ground: Ground) -> Recovery:
 
 
 def _sources(ground: Ground) -> list[Source]:
-    names = {table.subject.owner for table in ground.tables}
+    names = {table.subject.owner for table in ground.tables()}
     return [each for each in ground.catalog.definitions() if isinstance(each, Source) and each.name in names]
 
 
 def _held(ground: Ground) -> str:
     """What is missing in the event logs of the records that were read; empty when nothing is."""
     topics = LocalLog(ground.lake)
-    for table in ground.tables:
+    for table in ground.tables():
         definition = table.subject.definition
         if table.subject.role == "event log" and isinstance(definition, Source):
             outcome = check_offsets(table, definition, ground.lake, topics, dense=True)

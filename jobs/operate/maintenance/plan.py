@@ -113,7 +113,7 @@ def plan_maintenance(
 
     Args:
         names: of definitions, for all their tables, or of tables; without names all tables of the lake.
-        before: fold the feed up to this version, whatever its age; only for one table.
+        before: fold the feed of the one table that is named up to this version, whatever its age.
         now: milliseconds since the epoch; default: the clock.
 
     Raises:
@@ -134,7 +134,7 @@ def plan_maintenance(
             left.append((subject.table, "no definition that can be planned owns it"))
             continue
         needs = tuple(vectors.get(subject.table, ()))
-        retention = Retention(horizon, before if len(names) == 1 else None, needs, fold=True)
+        retention = Retention(horizon, before if [*names] == [subject.table] else None, needs, fold=True)
         plans.append(_planned(subject, log.now_ms() if now is None else now, retention))
     return MaintenancePlan(tuple(plans), tuple(left))
 

@@ -21,6 +21,7 @@ from state_store.paths import (
     is_folder,
     open_file,
     side_by_side,
+    sizes_below,
     within,
 )
 from tests.support.lakes import below
@@ -51,6 +52,8 @@ def test_what_lies_in_a_folder(root: LakePath) -> None:
     assert (is_folder(table), is_folder(table / "none"), (table / TABLE[-1]).exists()) == (True, False, True)
     assert (any_file(table, ".parquet"), any_file(table / "_delta_log", ".parquet")) == (True, False)
     assert file_size(table / TABLE[-1]) == len(TABLE[-1])
+    assert sizes_below(table) == {name: len(name) for name in TABLE}
+    assert sizes_below(root / "none") == {}
     assert within(table / TABLE[-1], table) == TABLE[-1]
     assert within(table, root) == "tables/t"
     assert (table / "a.b.json").stem == "a.b"

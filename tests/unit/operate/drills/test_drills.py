@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from jobs.model.errors import UnknownName
-from jobs.model.settings import Settings
+from jobs.model.settings import Settings, load_settings
 from jobs.operate.drills.history import history, record
 from jobs.operate.drills.plan import Drill, plan_drills
 from jobs.operate.drills.run import DrillResult, run_drill
 from jobs.operate.drills.scenarios import SCENARIOS
 from state_store.commits import CommitRecord
 from state_store.errors import CorruptState
+from tests.support.warm_process import exit_code
 from tests.unit.operate.verify.lakes import MadeLake
 
 
@@ -22,8 +24,12 @@ def drilled(made: MadeLake, scenario: str, view: str = "owned") -> DrillResult:
 
 
 @pytest.mark.parametrize("scenario", [each.name for each in SCENARIOS])
-def test_a_healthy_view_passes(shop: MadeLake, scenario: str) -> None:
-    result = drilled(shop, scenario)
+def test_a_healthy_view_passes_and_the_live_lake_is_only_read(shop: MadeLake, tmp_path: Path, scenario: str) -> None:
+    lake = Path(str(shop.settings.lake))
+    before = {each: each.read_bytes() for each in lake.rglob("*") if each.is_file()}
+    result = run_drill(shop.settings, Drill(scenario, "owned", 60.0), scratch=tmp_path)
+    assert {each: each.read_bytes() for each in lake.rglob("*") if each.is_file()} == before
+    assert list(tmp_path.iterdir()) == [], "the copy is gone"
     assert (result.passed, result.digest_equal, result.rpo_versions, result.rpo_rows) == (True, True, 0, 0), result.why
     assert result.rows == 3
     assert result.rto_seconds is not None
@@ -36,16 +42,18 @@ def test_keyed_sources_and_views_of_several_stages_are_drilled_too(shop: MadeLak
         assert result.passed, f"{scenario}: {result.why}"
 
 
-def test_the_live_lake_is_only_read(shop: MadeLake, tmp_path: Path) -> None:
-    def contents() -> dict[str, bytes]:
-        found = (each for each in Path(shop.settings.lake).rglob("*") if each.is_file())  # type: ignore[arg-type]
-        return {str(each): each.read_bytes() for each in found}
+def _drilled(lake: Path, scratch: Path) -> None:
+    run_drill(load_settings(lake=lake), Drill("backup", "owned", 60.0), scratch=scratch)
 
-    before = contents()
-    for scenario in SCENARIOS:
-        run_drill(shop.settings, Drill(scenario.name, "owned", 60.0), scratch=tmp_path)
-    assert contents() == before
-    assert list(tmp_path.iterdir()) == [], "the copies are gone"
+
+def test_a_drill_that_is_killed_leaves_the_lake_alone_and_its_copy_to_the_next(shop: MadeLake, tmp_path: Path) -> None:
+    lake = Path(str(shop.settings.lake))
+    before = {each: each.stat().st_mtime_ns for each in lake.rglob("*")}
+    assert exit_code(_drilled, lake, tmp_path, failpoint="inside-restore:3") == -signal.SIGKILL
+    assert {each: each.stat().st_mtime_ns for each in lake.rglob("*")} == before
+    assert len(list(tmp_path.iterdir())) == 1
+    assert exit_code(_drilled, lake, tmp_path) == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_drill_over_its_target_has_failed(shop: MadeLake) -> None:
@@ -58,7 +66,7 @@ def test_a_view_with_a_single_version_is_skipped_and_says_why(settings: Settings
     made = MadeLake(settings)
     made.visits([(0, "a", 1.0)], {0: 1})
     made.tables["totals"].create(CommitRecord(epoch=0))
-    result = drilled(made, "point-in-time", "totals")
+    result = drilled(made, "feed-gap", "totals")
     assert result.passed is None
     assert "too few versions" in result.why
 

@@ -38,9 +38,9 @@ def _wrong_input_row(made: MadeLake) -> None:
 def _corrupted_changes(made: MadeLake) -> None:
     """The files that the missed epochs must read."""
     path = made.lake.table("totals")
-    for version in range(2, head_of(path) + 1):
-        for file in log.read_commit(path, version).added:
-            flip(Path(str(file.path)))
+    commits = [log.read_commit(path, version) for version in range(2, head_of(path) + 1)]
+    for file in {Path(str(file.path)) for commit in commits for file in commit.added}:
+        flip(file)
 
 
 def _skipped_input_version(made: MadeLake) -> None:

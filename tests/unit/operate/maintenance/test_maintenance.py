@@ -71,7 +71,7 @@ def only_digests(made: MadeLake) -> dict[str, str]:
 
 
 def test_epochs_go_on_after_it(shop: MadeLake, brief: Settings) -> None:
-    for number in range(4, 7):
+    for number in range(4, 6):
         execute_maintenance(brief, plan_maintenance(brief))
         epoch(shop, number)
     healthy(shop.settings)

@@ -10,6 +10,7 @@ import pytest
 from state_store.delta import log, reader
 from state_store.delta.cleanup import clean
 from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
+from state_store.delta.hint import hinted_version
 from state_store.retention import Retention
 from tests.support.warm_process import exit_code
 from tests.unit.state_store.delta.test_cleanup import Clock, check, files, lived
@@ -45,6 +46,15 @@ def test_what_a_folded_version_alone_named_goes_at_the_next_fold(tmp_path: Path,
     live = reader.read_rows(table.path).num_rows
     assert live == 41
     assert len(named) <= 16, "no file of an older version is left, though none is a week old"
+
+
+def test_the_hint_goes_on_naming_the_newest_checkpoint(tmp_path: Path, clock: Clock) -> None:
+    table = lived(tmp_path, clock, 80, 0.1)
+    plan = plan_cleanup(table.path, clock.now, Retention(4 * DAY_MS, fold=True))
+    assert 0 < plan.first < 50
+    clean(plan)
+    assert hinted_version(log.hint_file(table.path)) == 50
+    check(table, plan)
 
 
 def _fold(path: Path, now: int) -> None:
