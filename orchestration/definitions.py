@@ -13,16 +13,25 @@ import dagster as dg
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
 from jobs.model.settings import load_settings
-from orchestration.assets import pipeline_assets, topics
+from orchestration.alerts import alert_sensor
+from orchestration.assets import topics
 from orchestration.launch import DrainClient
-from orchestration.roles import identifier
-from orchestration.translator import OWNERS, Translator
+from orchestration.operations import backup_job, compact_job
+from orchestration.pipelines import pipeline_of
+from orchestration.schedules import check_job, schedules
+from orchestration.stewards import OWNERS
+from orchestration.translator import Translator
 from state_store.errors import CorruptState
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
     from jobs.catalog.broken import Broken
     from jobs.model.settings import Settings
+    from orchestration.pipelines import Pipeline
 
 log = logging.getLogger("strandline")
 
@@ -31,8 +40,8 @@ def build(settings: Settings) -> dg.Definitions:
     """The definitions of the lake that `settings` names, without the pipelines that need a broken catalog file."""
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
-    pipelines = {name: catalog.pipeline(name) for name in catalog.pipelines() if _is_whole(name, catalog)}
-    everything = [definition for definitions in pipelines.values() for definition in definitions]
+    whole = {name: catalog.pipeline(name) for name in catalog.pipelines() if _is_whole(name, catalog)}
+    everything = [definition for definitions in whole.values() for definition in definitions]
     translator = Translator(
         catalog.definitions(),
         lake,
@@ -40,26 +49,36 @@ def build(settings: Settings) -> dg.Definitions:
         plan_of=lambda view: plan(view, catalog),
     )
     client = DrainClient()
-    drained = {
-        name: assets
-        for name, definitions in pipelines.items()
-        if (assets := pipeline_assets(name, definitions, translator, client)) is not None
-    }
+    made = (pipeline_of(name, definitions, translator, settings, client) for name, definitions in whole.items())
+    pipelines = [pipeline for pipeline in made if pipeline is not None]
     shown = [*topics(translator, everything), *map(_broken, catalog.broken.values())]
+    jobs = _jobs_of_the_lake(pipelines, settings)
     return dg.Definitions(
-        assets=[*(shown or [_nothing_yet(lake)]), *drained.values()],
-        jobs=[
-            dg.define_asset_job(
-                f"drain_{identifier(name)}",
-                selection=dg.AssetSelection.assets(*assets.keys),
-                description=f"Brings every table of the pipeline `{name}` up to what its topics hold now, then ends.",
-            )
-            for name, assets in drained.items()
-        ],
+        assets=[*(shown or [_nothing_yet(lake)]), *(pipeline.assets for pipeline in pipelines)],
+        asset_checks=[check for pipeline in pipelines for check in pipeline.all_checks],
+        jobs=[*(job for each in pipelines for job in (each.drain, each.streaming.job)), *jobs],
+        schedules=schedules(jobs),
+        sensors=[*(pipeline.streaming.keeper for pipeline in pipelines), alert_sensor(settings)],
         # A step only waits for its child process: one more process for each step would isolate nothing, and takes
         # seconds to start.
         executor=dg.in_process_executor,
     )
+
+
+def _jobs_of_the_lake(
+    pipelines: Sequence[Pipeline], settings: Settings
+) -> list[dg.JobDefinition | UnresolvedAssetJobDefinition]:
+    """The jobs over all pipelines."""
+    shown = {table: keys for pipeline in pipelines for table, keys in pipeline.shown().items()}
+    signs = [each.checks.vital_signs for each in pipelines if each.checks.vital_signs is not None]
+    proofs = [each.checks.proofs for each in pipelines if each.checks.proofs is not None]
+    drills = [each.drills for each in pipelines if each.drills is not None]
+    checking = [
+        check_job("vital_signs", signs, "How fresh every view is, and what was left out: from commits alone."),
+        check_job("proofs", proofs, "Every view against its SQL, its changelog and its digest: reads all rows."),
+        check_job("drills", drills, "Every recovery of every view, rehearsed on copies and measured."),
+    ]
+    return [*(each for each in checking if each is not None), compact_job(settings, shown), backup_job(settings)]
 
 
 def _is_whole(pipeline: str, catalog: Catalog) -> bool:

@@ -5,13 +5,17 @@ Dagster hides its own column lineage entry outside Dagster+, so the same lineage
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from orchestration.column_comments import column_comments
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from jobs.model.definitions import Source, View
     from jobs.model.types import SqlType
     from orchestration.lineage import Origin
 
@@ -23,18 +27,33 @@ VISIBLE_LINEAGE = "column lineage"
 DEFINED = (COLUMN_SCHEMA, COLUMN_LINEAGE, VISIBLE_LINEAGE)
 
 
-def column_schema(columns: Sequence[tuple[str, SqlType]], key: Sequence[str] = ()) -> dg.TableSchema:
-    """The columns with their SQL types, those of the key marked (NULL is a group, so a key may be null)."""
+def column_schema(
+    columns: Sequence[tuple[str, SqlType]], key: Sequence[str] = (), comments: Mapping[str, str] = MappingProxyType({})
+) -> dg.TableSchema:
+    """The columns with their SQL types, those of the key marked (NULL is a group, so a key may be null).
+
+    Args:
+        comments: {column: its description}.
+    """
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
                 name,
                 str(sql_type),
+                description=comments.get(name),
                 constraints=dg.TableColumnConstraints(other=["key"] if name in key else []),
             )
             for name, sql_type in columns
         ]
     )
+
+
+def schema_of(
+    definition: Source | View, added: Sequence[tuple[str, SqlType]] = (), key: Sequence[str] = ()
+) -> dg.TableSchema:
+    """The columns of a definition, with the comments that stand beside them in its SQL, then the added ones."""
+    columns = [(column.name, column.type) for column in definition.columns]
+    return column_schema([*columns, *added], key, column_comments(definition))
 
 
 def column_lineage(
@@ -68,5 +87,18 @@ def described(sentence: str, *statements: str) -> str:
 
 def with_definition(result: dg.MaterializeResult[Any], spec: dg.AssetSpec) -> dg.MaterializeResult[Any]:
     """The materialization, with the columns and the lineage of its definition added."""
-    defined = {label: spec.metadata[label] for label in DEFINED if label in spec.metadata}
-    return result._replace(metadata={**defined, **(result.metadata or {})})
+    return result._replace(metadata=with_defined(result.metadata or {}, spec))
+
+
+def with_defined(metadata: Mapping[str, Any], spec: dg.AssetSpec) -> dict[str, Any]:
+    """Metadata of a materialization, with the columns and the lineage of its definition added."""
+    return {**{label: spec.metadata[label] for label in DEFINED if label in spec.metadata}, **metadata}
+
+
+def from_pipes(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata that a child process reports, in Dagster's own types."""
+    made = {"md": dg.MetadataValue.md, "json": dg.MetadataValue.json}
+    return {
+        label: made[value["type"]](value["raw_value"]) if isinstance(value, dict) else value
+        for label, value in metadata.items()
+    }

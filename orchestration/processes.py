@@ -23,7 +23,53 @@ _POLL_SECONDS = 0.05
 _KILLED_WITHIN_SECONDS = 10.0
 
 
-class ProcessGroup:
+class Group:
+    """The processes of one session, known by the pid of the one that leads or led it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def stop(self, grace_seconds: float) -> None:
+        """End the whole group: SIGTERM, and SIGKILL for what is left after `grace_seconds`.
+
+        Returns at once when nothing is left. An exception that a signal raises in here (a second cancel) skips the
+        grace, never the SIGKILL.
+        """
+        try:
+            if self.members():
+                self._signal(signal.SIGTERM)
+                self._gone_within(grace_seconds)
+        finally:
+            if self.members():
+                self._signal(signal.SIGKILL)
+                self._gone_within(_KILLED_WITHIN_SECONDS)
+
+    def members(self) -> list[int]:
+        """The live processes of the group, the leader first if it lives. Zombies do not count."""
+        if Path("/proc/self/stat").exists():
+            return _session_members(self.pid)
+        return _group_leader(self.pid)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self.members():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+            except PermissionError:
+                # Only a process that changed its user refuses; it is not ours to end any more.
+                continue
+
+    def _gone_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.members():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+
+class ProcessGroup(Group):
     """One started child and its descendants.
 
     Args:
@@ -53,11 +99,7 @@ class ProcessGroup:
             text=True,
             errors="replace",
         )
-
-    @property
-    def pid(self) -> int:
-        """The child's process id, which is also the id of its session and group."""
-        return self._process.pid
+        super().__init__(self._process.pid)
 
     @property
     def stderr(self) -> IO[str]:
@@ -79,45 +121,10 @@ class ProcessGroup:
         # a wait that blocks. With a limit Python looks every 50 ms, and runs the handler that raises.
         return self._process.wait(threading.TIMEOUT_MAX if timeout is None else timeout)
 
-    def stop(self, grace_seconds: float) -> None:
-        """End the whole group: SIGTERM, and SIGKILL for what is left after `grace_seconds`.
-
-        Returns at once when nothing is left. An exception that a signal raises in here (a second cancel) skips the
-        grace, never the SIGKILL.
-        """
-        try:
-            if self.members():
-                self._signal(signal.SIGTERM)
-                self._gone_within(grace_seconds)
-        finally:
-            if self.members():
-                self._signal(signal.SIGKILL)
-                self._gone_within(_KILLED_WITHIN_SECONDS)
-
     def members(self) -> list[int]:
         """The live processes of the group, the child first if it lives. Zombies do not count."""
         self._process.poll()
-        if Path("/proc/self/stat").exists():
-            return _session_members(self.pid)
-        return _group_leader(self.pid)
-
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in self.members():
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                continue
-            except PermissionError:
-                # Only a process that changed its user refuses; it is not ours to end any more.
-                continue
-
-    def _gone_within(self, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while self.members():
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_POLL_SECONDS)
-        return True
+        return super().members()
 
 
 def _session_members(session: int) -> list[int]:

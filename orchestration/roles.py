@@ -34,6 +34,14 @@ _FOLDERS = {
     Role.CHANGELOG: "changelogs",
     Role.DEAD_LETTERS: "dead_letters",
 }
+_ENDINGS = {
+    Role.TOPIC: ".topic",
+    Role.LOG: "__log",
+    Role.TABLE: "",
+    Role.PROJECTION: "",
+    Role.CHANGELOG: "__changelog",
+    Role.DEAD_LETTERS: "__dead_letters",
+}
 # Words that Dagster draws an icon for, where it has one.
 KINDS = {
     Role.LOG: {"deltalake", "spark", "dataset"},
@@ -52,9 +60,13 @@ def identifier(name: str) -> str:
 
 
 def asset_key(role: Role, name: str) -> dg.AssetKey:
-    """The key of the asset that shows `name` in this role."""
+    """The key of the asset that shows `name` in this role.
+
+    Dagster labels an asset by the last part of its key, so that part says the role: only a table and a projection, of
+    which there are never two of one name, have none.
+    """
     shown = name if role is Role.TOPIC and _TOPIC.match(name) else identifier(name)
-    return dg.AssetKey([_FOLDERS[role], shown])
+    return dg.AssetKey([_FOLDERS[role], f"{shown}{_ENDINGS[role]}"])
 
 
 def role_tag(role: Role) -> dict[str, str]:

@@ -1,11 +1,11 @@
 """Turns definitions into asset specs: their keys, groups, kinds, owners, tags and code versions.
 
     definition                       assets
-    CREATE STREAM s (…)              topics/T ──> logs/s, dead_letters/s
-    CREATE TABLE t (… PRIMARY KEY)   topics/T ──> logs/t ──> tables/t;  dead_letters/t
-    CREATE STREAM v AS SELECT        inputs ──> logs/v
-    CREATE TABLE v AS SELECT         inputs ──> projections/v ──> changelogs/v
-    INSERT INTO s SELECT             inputs ──> logs/s (adds to the asset of s)
+    CREATE STREAM s (…)              topics/T.topic ──> logs/s__log, dead_letters/s__dead_letters
+    CREATE TABLE t (… PRIMARY KEY)   topics/T.topic ──> logs/t__log ──> tables/t;  dead_letters/t__dead_letters
+    CREATE STREAM v AS SELECT        inputs ──> logs/v__log
+    CREATE TABLE v AS SELECT         inputs ──> projections/v ──> changelogs/v__changelog
+    INSERT INTO s SELECT             inputs ──> logs/s__log (adds to the asset of s)
 
 Inputs are logs, tables and projections, also of other pipelines.
 """
@@ -24,18 +24,17 @@ from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SqlError
 from orchestration.lineage import Origin, lineage
-from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described
-from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier, role_tag
+from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described, schema_of
+from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier
+from orchestration.stewards import stewardship_of
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from jobs.model.stage import Plan
     from jobs.model.types import SqlType
     from state_store.layout import Lake
-
-OWNERS = ("team:strandline",)
 
 # A projection that was not refreshed for a day fails the check; half a day is worth a warning. Wide on purpose: a
 # nightly drain must pass as well as a continuous job.
@@ -108,8 +107,7 @@ class Translator:
             description=f"Topic `{source.topic}`: keys {source.key_format}, values {source.value_format}.",
             group_name=identifier(source.pipeline),
             kinds={"kafka" if self._on_kafka else "file"},
-            owners=OWNERS,
-            tags=role_tag(Role.TOPIC),
+            **stewardship_of(source, Role.TOPIC),
             metadata={"partitions": source.partitions, "replicas": source.replicas},
         )
 
@@ -126,7 +124,7 @@ class Translator:
                 *(feed.sql for feed in feeds),
             ),
             code_version=_hash(source.sql, *(feed.fingerprint for feed in feeds)),
-            metadata={COLUMN_SCHEMA: column_schema([*_columns(source), *META_COLUMNS])},
+            metadata={COLUMN_SCHEMA: schema_of(source, META_COLUMNS)},
         )
 
     def _fed(self, stream: Source | View) -> tuple[list[InsertQuery], list[dg.AssetKey]]:
@@ -153,7 +151,10 @@ class Translator:
             deps=[asset_key(Role.LOG, source.name)],
             description=described(f"The newest row of each key of `{source.name}`.", source.sql),
             code_version=_hash(source.sql),
-            metadata={COLUMN_SCHEMA: column_schema(_columns(source), source.key)},
+            metadata={
+                COLUMN_SCHEMA: schema_of(source, key=source.key),
+                **_copied(source, asset_key(Role.LOG, source.name)),
+            },
             freshness_policy=FRESHNESS,
         )
 
@@ -170,7 +171,7 @@ class Translator:
                 *(feed.sql for feed in feeds),
             ),
             code_version=_hash(view.fingerprint, *(feed.fingerprint for feed in feeds)) if feeds else view.fingerprint,
-            metadata={COLUMN_SCHEMA: column_schema([*_columns(view), *META_COLUMNS]), **self._lineage(view)},
+            metadata={COLUMN_SCHEMA: schema_of(view, META_COLUMNS), **self._lineage(view)},
             freshness_policy=FRESHNESS,
         )
 
@@ -182,7 +183,7 @@ class Translator:
             deps=[self.key_of(name) for name in view.inputs],
             description=described(f"Projection `{view.name}`, kept up to date from its inputs' changes.", view.sql),
             code_version=view.fingerprint,
-            metadata={COLUMN_SCHEMA: column_schema(_columns(view), view.key), **self._lineage(view)},
+            metadata={COLUMN_SCHEMA: schema_of(view, key=view.key), **self._lineage(view)},
             freshness_policy=FRESHNESS,
         )
 
@@ -196,7 +197,10 @@ class Translator:
                 f"The changes of `{view.name}`, in order: rows inserted (weight +1) or retracted (-1), by version."
             ),
             code_version=view.fingerprint,
-            metadata={COLUMN_SCHEMA: column_schema([*_columns(view), *_CHANGE_COLUMNS], view.key)},
+            metadata={
+                COLUMN_SCHEMA: schema_of(view, _CHANGE_COLUMNS, view.key),
+                **_copied(view, asset_key(Role.PROJECTION, view.name)),
+            },
         )
 
     def _spec(
@@ -213,8 +217,7 @@ class Translator:
             asset_key(role, definition.name),
             group_name=identifier(definition.pipeline),
             kinds=KINDS[role],
-            owners=OWNERS,
-            tags=role_tag(role),
+            **stewardship_of(definition, role),
             metadata={
                 TABLE_NAME: table,
                 "dagster/storage_kind": "deltalake",
@@ -240,8 +243,10 @@ class Translator:
         return Origin(table, origin.column)
 
 
-def _columns(definition: Source | View) -> Sequence[tuple[str, SqlType]]:
-    return [(column.name, column.type) for column in definition.columns]
+def _copied(definition: Source | View, key: dg.AssetKey) -> dict[str, dg.MetadataValue[Any]]:
+    """The lineage of columns that another asset of the definition has as well."""
+    origins = {column.name: [Origin(definition.name, column.name)] for column in definition.columns}
+    return column_lineage(origins, lambda _name: key)
 
 
 def _hash(*parts: str) -> str:

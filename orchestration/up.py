@@ -16,11 +16,10 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from orchestration.processes import ProcessGroup
+from orchestration.services import Service
 from state_store.errors import SettingsError, StrandlineError
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ _ROOT = Path(__file__).resolve().parent.parent
 # Measured: the webserver answers after 17 s on two busy cores; it waits for a process that loads the code location.
 _READY_WITHIN_SECONDS = 180.0
 _POLL_SECONDS = 0.5
-# The webserver and the daemon each stop a code server of their own first; they need 2–5 s.
-_GRACE_SECONDS = 20.0
-_LOG_TAIL_LINES = 20
 _LOCATIONS = """
 { workspaceOrError { ... on Workspace { locationEntries {
     locationOrLoadError { ... on PythonError { message causes { message } } }
@@ -43,24 +39,11 @@ _LOCATIONS = """
 """
 
 
-@dataclass(frozen=True)
-class Service:
-    """One of the two processes, with the file its output goes to."""
-
-    name: str
-    process: ProcessGroup
-    log: Path
-
-    def tail(self) -> str:
-        """The last lines of its output."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Start webserver and daemon, print the URL, wait for Ctrl-C or SIGTERM, stop both with all that they started.
 
     Returns:
-        0 after Ctrl-C; 1 when one of the two ended by itself; 2 when they cannot be started.
+        0 after Ctrl-C; 1 when one of the two ends again and again; 2 when they cannot be started.
     """
     parser = argparse.ArgumentParser(prog="python -m orchestration.up", description=__doc__)
     parser.add_argument("--port", type=int, default=_PORT, help=f"port of the webserver on {_HOST} (default {_PORT})")
@@ -110,11 +93,14 @@ def create_storage(home: Path) -> None:
 def _serve(home: Path, port: int) -> int:
     workspace = str(_ROOT / "workspace.yaml")
     commands = {
-        "webserver": ["dagster_webserver", "-h", _HOST, "-p", str(port), "-w", workspace],
-        "daemon": ["dagster._daemon", "run", "-w", workspace],
+        "webserver": ["-m", "dagster_webserver", "-h", _HOST, "-p", str(port), "-w", workspace],
+        "daemon": ["-m", "dagster._daemon", "run", "-w", workspace],
     }
     with ExitStack() as stack:
-        services = [_start(name, command, home, stack) for name, command in commands.items()]
+        services = []
+        for name, arguments in commands.items():
+            services.append(Service(name, arguments, _logs(home) / f"{name}.log"))
+            stack.callback(services[-1].stop)
         print(f"starting Dagster (home {home}, logs {_logs(home)}) …", file=sys.stderr)
         url = f"http://{_HOST}:{port}"
         _wait_until_ready(url, services)
@@ -123,19 +109,6 @@ def _serve(home: Path, port: int) -> int:
             print(f"Dagster could not load the pipelines; correct this and reload in the UI:\n{fault}", file=sys.stderr)
         print(f"Dagster is up: {url}   (Ctrl-C stops it)", flush=True)
         return _watch(services)
-
-
-def _start(name: str, command: list[str], home: Path, stack: ExitStack) -> Service:
-    log = _logs(home) / f"{name}.log"
-    log.parent.mkdir(exist_ok=True)
-    output = stack.enter_context(log.open("w"))
-    process = ProcessGroup(
-        [sys.executable, "-m", *command],
-        stdout=output,
-        stderr=output,
-    )
-    stack.callback(process.stop, _GRACE_SECONDS)
-    return Service(name, process, log)
 
 
 def _logs(home: Path) -> Path:
@@ -170,10 +143,10 @@ def load_fault(url: str) -> str | None:
 
 
 def _watch(services: list[Service]) -> int:
-    while all(service.process.poll() is None for service in services):
+    while all(service.revive() for service in services):
         time.sleep(_POLL_SECONDS)
     ended = next(service for service in services if service.process.poll() is not None)
-    print(f"Dagster's {ended.name} ended by itself; its last lines:\n{ended.tail()}", file=sys.stderr)
+    print(f"Dagster's {ended.name} ends again and again; its last lines:\n{ended.tail()}", file=sys.stderr)
     return 1
 
 

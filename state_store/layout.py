@@ -6,6 +6,7 @@
 <lake>/topics/<topic>/            the local log
 <lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server
 <lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
+<lake>/runs/<pipeline>.json       the heartbeat of its last run: a note for people and alerts
 <lake>/drills/                    what recovery drills came to
 <lake>/locks/<name>.lock          one writer process per pipeline: a file lock, or a lease on an object store
 """
@@ -71,6 +72,9 @@ class Lake:
 
     def checkpoint(self, pipeline: str) -> LakePath:
         return self.root / "checkpoints" / safe_name(pipeline)
+
+    def run(self, pipeline: str) -> LakePath:
+        return self.root / "runs" / f"{safe_name(pipeline)}.json"
 
     def lock(self, name: str) -> LakePath:
         return self.root / "locks" / f"{safe_name(name)}.lock"

@@ -19,8 +19,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("query",),
     ("ivm", "serve"),
     ("run",),
-    ("session", "operate", "orchestration"),
-    ("cli",),
+    ("session", "operate"),
+    ("cli", "orchestration"),
 )
 """The lowest first. A room imports only from floors below its own; rooms side by side do not know each other."""
 

@@ -7,13 +7,9 @@ broken, 2 an error that the message explains, 130 interrupted by Ctrl-C.
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
     from jobs.model.report import RunReport
     from jobs.model.settings import Settings
     from jobs.serve.results import Result
-    from jobs.session.interpreter import Interpreter
 
 app = typer.Typer(
     help="SQL views over event streams, kept correct and fresh on Apache Spark and Delta Lake.",
@@ -75,7 +70,9 @@ def run(
         if mode is Mode.DRAIN:
             report = jobs_pipeline.drain(settings, pipeline)
         else:
-            with _stopped_by_signal() as stop:
+            from jobs.run.stop_signal import stopped_by_signal
+
+            with stopped_by_signal() as stop:
                 report = jobs_pipeline.follow(settings, pipeline, stop)
         say(_summary(report))
 
@@ -92,7 +89,7 @@ def sql(
     if text is not None and file is not None:
         raise typer.BadParameter("give -e or -f, not both")
     with exit_codes():
-        from jobs.session.apply import pipeline_of, read_text
+        from jobs.session.apply import pipeline_of, run_file
         from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 
         output = Output(json)
@@ -102,7 +99,9 @@ def sql(
 
             converse(interpreter, output)
             return
-        _execute(interpreter, output, text if text is not None else read_text(file) if file else sys.stdin.read())
+        results = run_file(file, interpreter) if file else interpreter.run(sys.stdin.read() if text is None else text)
+        for result in results:
+            _write(output, result)
 
 
 @app.command()
@@ -122,11 +121,14 @@ def rebuild(name: Annotated[str, typer.Argument(metavar="NAME", help="a stream, 
 
 @app.command()
 def status(json: Json = False) -> None:
-    """Show the status of every pipeline: versions, epochs, rows and lag, from the tables' commits."""
+    """Show the status of every pipeline: its tables' versions, rows and lag, its last run, and what is wrong."""
+    from jobs.cli.watched import show_runs
     from jobs.session.status import status as all_tables
 
     with exit_codes():
-        Output(json).write(all_tables(load_settings()))
+        settings = load_settings()
+        Output(json).write(all_tables(settings))
+        show_runs(settings, json=json)
 
 
 @app.command()
@@ -150,11 +152,6 @@ add_operations(app)
 def main() -> None:
     """Run the command: its entry point."""
     app(prog_name="strandline")
-
-
-def _execute(interpreter: Interpreter, output: Output, text: str) -> None:
-    for result in interpreter.run(text):
-        _write(output, result)
 
 
 def _write(output: Output, result: Result) -> None:
@@ -190,14 +187,3 @@ def _summary(report: RunReport) -> str:
         late = f", {table.late} late rows left out" if table.late else ""
         lines.append(f"  {table.name}: {table.rows} rows ({changed}), version {table.version}{late}")
     return "\n".join(lines)
-
-
-@contextmanager
-def _stopped_by_signal() -> Iterator[Event]:
-    """An event that SIGTERM sets: the run ends after the current micro-batch."""
-    stop = Event()
-    before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -120,6 +120,19 @@ class FunctionSettings(_Section):
     modules: tuple[str, ...] = Field(default=(), description="names of Python modules, exactly")
 
 
+class AlertSettings(_Section):
+    """Where Dagster's alert sensor sends what it finds, beside the log."""
+
+    webhook_url: SecretStr | None = None
+
+    @field_validator("webhook_url")
+    @classmethod
+    def _over_http(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("https://", "http://")):
+            raise ValueError("a webhook begins with https:// or http://")
+        return value
+
+
 class Settings(BaseSettings):
     """Everything that can be set. Immutable; build one with `load_settings()`."""
 
@@ -139,6 +152,7 @@ class Settings(BaseSettings):
     ingest: IngestSettings = IngestSettings()
     retention: RetentionSettings = RetentionSettings()
     functions: FunctionSettings = FunctionSettings()
+    alerts: AlertSettings = AlertSettings()
 
     @field_validator("lake", mode="before")
     @classmethod

@@ -96,10 +96,12 @@ def table_metadata(table: TableReport, role: str) -> dict[str, int | float | str
         "batch seconds": float(table.seconds),
         "rows inserted": table.inserted,
         "rows deleted": table.deleted,
-        "mode": table.mode,
-        "reason": table.reason,
         "digest": table.digest,
     }
+    if table.inserted or table.deleted:
+        metadata |= {"mode": table.mode, "reason": table.reason}
+    else:
+        metadata["outcome"] = f"no row changed; epoch {table.epoch} was the last"
     if role == _CHANGELOG:
         metadata["changes"] = table.inserted + table.deleted
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
@@ -13,6 +13,7 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import RunReport
+from jobs.run.heartbeat import heartbeat
 from jobs.run.orphans import sole_writer
 from jobs.run.schedule import stages_of
 from jobs.run.session import Session
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from jobs.model.settings import Settings
+    from jobs.run.heartbeat import Mode
     from jobs.run.stream import PipelineStream
     from state_store.kernel.kernel import Kernel
 
@@ -45,7 +47,7 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
         StrandlineError: a source failed; what was committed before stays, a rerun goes on from there.
     """
     with opened(settings, name, spark) as (stream, began):
-        with _typed_errors():
+        with _heartbeat(stream, "drain", began), _typed_errors():
             stream.drain()
         return _finish(stream, began)
 
@@ -53,9 +55,13 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
 def follow(settings: Settings, name: str, stop: Event) -> RunReport:
     """Keep a pipeline fresh until `stop` is set. Raises as `drain` does."""
     with opened(settings, name, None) as (stream, began):
-        with _typed_errors():
+        with _heartbeat(stream, "continuous", began), _typed_errors():
             stream.follow(stop)
         return _finish(stream, began)
+
+
+def _heartbeat(stream: PipelineStream, mode: Mode, began: float) -> AbstractContextManager[None]:
+    return heartbeat(stream, mode, lambda: report_of(stream, began).tables)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import Maintained, read_from_outside
 from jobs.run.tallies import Tallies
 from state_store.delta import reader
+from state_store.delta.log import now_ms
 from state_store.folders import discard_folder
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class PipelineStream:
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)
     micro_batches: int = 0
+    refreshed: int | None = None
+    """When the last refresh of all views began, in milliseconds since the epoch."""
+    busy_since: int | None = None
+    """When the micro-batch at work began; None when none is."""
     topic_ids: dict[str, str] = field(default_factory=dict)
     """{topic: its id} from the start of the query on: what its commits name."""
     _one_at_a_time: Lock = field(default_factory=Lock)
@@ -104,6 +109,7 @@ class PipelineStream:
     def refresh(self) -> None:
         """One refresh of all views from their recorded vectors to the present heads. Raises LockLost."""
         self.lock.check()
+        began = now_ms()
         stopped = frozenset(self.failures)
         # Without a session the kernel of this process is faster than a JVM starts.
         in_tasks = self.settings.engine != "spark" and self.settings.kernel == "tasks" and self.session.started
@@ -113,6 +119,7 @@ class PipelineStream:
         for view, error in done.failures.items():
             log.error("view '%s' stopped: %s", view, error)
             self.failures[view] = error
+        self.refreshed = began
 
     @cached_property
     def _tasks(self) -> RefreshTasks:
@@ -120,7 +127,11 @@ class PipelineStream:
 
     def _micro_batch(self, rows: DataFrame, _batch_id: int) -> None:
         with self._one_at_a_time:
-            self._take_in(rows)
+            self.busy_since = now_ms()
+            try:
+                self._take_in(rows)
+            finally:
+                self.busy_since = None
 
     def _take_in(self, rows: DataFrame) -> None:
         self.lock.check()

@@ -14,15 +14,17 @@ from jobs.session import catalog_changes
 from jobs.session.functions import FunctionChange
 from jobs.session.functions import register as register_function
 from jobs.session.interpreter import Interpreter
+from jobs.session.sidecar import tended
 from jobs.sql.statements import parse
 from jobs.sql.syntax import CreateFunction, CreateSource, CreateView, InsertSelect, Statement
 from state_store.folders import copy_to_disk
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jobs.model.settings import Settings
+    from jobs.serve.results import Result
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def read_text(path: Path) -> str:
 
 
 def apply(path: Path, settings: Settings) -> Applied:
-    """Register the definitions of a file; all of them, or none.
+    """Register the definitions of a file, with what its sidecar says of them; all of them, or none.
 
     Raises:
         SqlError: a statement cannot be parsed or is refused; nothing was changed.
@@ -71,15 +73,22 @@ def apply(path: Path, settings: Settings) -> Applied:
     """
     statements = parse(read_text(path))
     functions = [s for s in statements if isinstance(s, CreateFunction)]
-    defining = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
+    bare = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
+    defining = tended(bare, path)
     interpreter = Interpreter(settings, pipeline_of(path))
     _rehearse(functions, defining, interpreter)
     made = tuple(interpreter.register_function(statement) for statement in functions)
     changes = tuple(interpreter.register(statement) for statement in defining)
     named = {change.definition.name for change in changes}
     missing = (d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
-    skipped = Counter(_first_words(statement) for statement in statements if statement not in (*functions, *defining))
+    skipped = Counter(_first_words(statement) for statement in statements if statement not in (*functions, *bare))
     return Applied(interpreter.pipeline, made, changes, tuple(missing), dict(skipped))
+
+
+def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
+    """Execute the statements of a file in order, with what its sidecar says; errors as of `Interpreter.run`."""
+    statements = tended(parse(read_text(path)), path)
+    return (interpreter.execute(statement) for statement in statements)
 
 
 def _rehearse(

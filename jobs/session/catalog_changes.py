@@ -58,7 +58,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
         SqlError: the definition is refused, or its formats cannot hold it; the catalog is unchanged.
         CorruptState: the file of a definition that it needs is broken.
     """
-    from jobs.session.define.analyze import define
+    from jobs.session.define.analyze import define, gives_the_same_rows
 
     definition = define(statement, catalog, pipeline)
     if isinstance(definition, Source):
@@ -73,6 +73,10 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
         return Change("created", definition)
     if existing == definition:
         return Change("unchanged", existing)
+    if gives_the_same_rows(existing, definition):
+        # Beside a running stream, which has read all that it needs.
+        catalog.replace(definition)
+        return Change("replaced", definition)
     with _stopped(definition.name, catalog, lake):
         definition = define(statement, catalog, pipeline)  # again: what it replaces may be another one by now
         existing = catalog.get(definition.name)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
+from jobs.ingest.lag import events_behind
 from jobs.ingest.logs.open import open_log
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.errors import SourceError
 from jobs.serve.results import Rows
 from state_store.delta import reader
 from state_store.errors import CorruptState
@@ -59,12 +59,12 @@ def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Log) -> Ite
             yield _row(definition, definition.name, "view", lake, behind, late)
         case Source(kind="table"):
             event_log = tables.event_log(definition)
-            yield _row(definition, event_log, "event log", lake, _events_behind(definition, event_log, lake, log))
+            yield _row(definition, event_log, "event log", lake, _events_behind(definition, lake, log))
             yield _row(
                 definition, definition.name, "table", lake, _versions_behind(definition.name, (event_log,), lake)
             )
         case Source():
-            lag = _events_behind(definition, definition.name, lake, log)
+            lag = _events_behind(definition, lake, log)
             yield _row(definition, definition.name, "event log", lake, lag)
     letters = tables.dead_letters(definition.name)
     if reader.head(lake.table(letters)) is not None:
@@ -89,16 +89,8 @@ def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
     return late_in(lake, stages)
 
 
-def _events_behind(source: Source, table: str, lake: Lake, log: Log) -> tuple[int | None, str]:
-    try:
-        if not log.exists(source.topic):
-            return 0, "events"
-        ends, begins = log.end_offsets(source.topic), log.begin_offsets(source.topic)
-    except SourceError:
-        return None, "events"
-    head = reader.head(lake.table(table))
-    reached = head.record.offsets.get(source.topic, {}) if head else {}
-    return sum(max(end - reached.get(str(p), begins.get(p, 0)), 0) for p, end in ends.items()), "events"
+def _events_behind(source: Source, lake: Lake, log: Log) -> tuple[int | None, str]:
+    return events_behind(source, lake, log), "events"
 
 
 def _versions_behind(table: str, inputs: tuple[str, ...], lake: Lake) -> tuple[int, str]:

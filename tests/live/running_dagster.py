@@ -59,13 +59,24 @@ query Run($id: ID!) {
 TERMINATE = """
 mutation Terminate($id: String!) { terminateRun(runId: $id) { __typename } }
 """
+FORCE_TERMINATE = """
+mutation Terminate($id: String!) {
+  terminateRun(runId: $id, terminatePolicy: MARK_AS_CANCELED_IMMEDIATELY) { __typename }
+}
+"""
 
 
 class Dagster:
     """A running webserver and daemon."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pid: int) -> None:
         self.url = url
+        self.pid = pid
+        """Of the command that started both."""
+
+    def services(self, word: str) -> list[int]:
+        """The pids of the processes below the command with these words in their command lines."""
+        return [pid for pid in descendants(self.pid) if word in command_of(pid)]
 
     def ask(self, query: str, **variables: object) -> Any:
         body = json.dumps({"query": query, "variables": variables}).encode()
@@ -143,6 +154,28 @@ def session_of(pid: int) -> list[int]:
     return found
 
 
+def command_of(pid: int) -> str:
+    """The command line of a process; empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, and those that they started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid:
+                found += [int(entry.name), *descendants(int(entry.name))]
+    return found
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -159,7 +192,7 @@ def running(folder: Path, environment: dict[str, str]) -> Iterator[Dagster]:
         line = up.stdout.readline()
         url = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert url is not None, f"it did not come up: {line!r}"
-        yield Dagster(url.group())
+        yield Dagster(url.group(), up.pid)
     finally:
         up.send_signal(signal.SIGINT)
         assert up.wait(PATIENCE_SECONDS) == 0

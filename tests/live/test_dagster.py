@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.running_dagster import PATIENCE_SECONDS, TERMINATE, Dagster, entries, running, session_of
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.run.heartbeat import Beat, read_beat
+from state_store.delta import reader
+from state_store.layout import Lake
+from tests.live.running_dagster import (
+    FORCE_TERMINATE,
+    PATIENCE_SECONDS,
+    TERMINATE,
+    Dagster,
+    entries,
+    running,
+    session_of,
+)
 
 PIPELINE = """
 CREATE STREAM package_checkins (package_id BIGINT KEY, location VARCHAR, processed_by VARCHAR)
@@ -65,14 +78,14 @@ def test_the_graph_is_there_before_anything_ran(dagster: Dagster) -> None:
     nodes = dagster.assets()
     dependencies = {key: {"/".join(d["path"]) for d in node["dependencyKeys"]} for key, node in nodes.items()}
     assert dependencies == {
-        "topics/package_checkins_topic": set(),
-        "logs/package_checkins": {"topics/package_checkins_topic"},
-        "dead_letters/package_checkins": {"topics/package_checkins_topic"},
-        "projections/package_locations": {"logs/package_checkins"},
-        "changelogs/package_locations": {"projections/package_locations"},
+        "topics/package_checkins_topic.topic": set(),
+        "logs/package_checkins__log": {"topics/package_checkins_topic.topic"},
+        "dead_letters/package_checkins__dead_letters": {"topics/package_checkins_topic.topic"},
+        "projections/package_locations": {"logs/package_checkins__log"},
+        "changelogs/package_locations__changelog": {"projections/package_locations"},
     }
     assert {node["groupName"] for node in nodes.values()} == {"packages"}
-    assert not nodes["topics/package_checkins_topic"]["isExecutable"]
+    assert not nodes["topics/package_checkins_topic.topic"]["isExecutable"]
     projection = nodes["projections/package_locations"]
     assert set(projection["kinds"]) == {"deltalake", "spark", "view"}
     assert projection["owners"] == [{"team": "strandline"}]
@@ -100,14 +113,14 @@ def test_a_launched_run_materializes_the_pipeline_and_leaves_its_numbers(dagster
         {"name": "current_location", "type": "VARCHAR"},
     ]
     assert {entry["columnName"]: entry["columnDeps"] for entry in projection["dagster/column_lineage"]} == {
-        "package_id": [{"assetKey": {"path": ["logs", "package_checkins"]}, "columnName": "package_id"}],
-        "current_location": [{"assetKey": {"path": ["logs", "package_checkins"]}, "columnName": "location"}],
+        "package_id": [{"assetKey": {"path": ["logs", "package_checkins__log"]}, "columnName": "package_id"}],
+        "current_location": [{"assetKey": {"path": ["logs", "package_checkins__log"]}, "columnName": "location"}],
     }
     assert "| `current_location` | `package_checkins.location` |" in projection["column lineage"]
 
-    assert entries(nodes["logs/package_checkins"])["dagster/row_count"] == 3
-    assert entries(nodes["dead_letters/package_checkins"])["dagster/row_count"] == 0
-    assert entries(nodes["changelogs/package_locations"])["changes"] >= 2
+    assert entries(nodes["logs/package_checkins__log"])["dagster/row_count"] == 3
+    assert entries(nodes["dead_letters/package_checkins__dead_letters"])["dagster/row_count"] == 0
+    assert entries(nodes["changelogs/package_locations__changelog"])["changes"] >= 2
 
 
 @pytest.mark.live
@@ -119,7 +132,7 @@ def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster
     first run is gone, and reports its part only.
     """
     insert(folder)  # a run that finds nothing new starts no JVM
-    before = dagster.assets()["logs/package_checkins"]["assetMaterializations"]
+    before = dagster.assets()["logs/package_checkins__log"]["assetMaterializations"]
     first = dagster.launch("drain_packages")
     pid = int(dagster.wait_for_message(first, STARTED).group(1))
     second = dagster.launch("__ASSET_JOB", "projections/package_locations")
@@ -135,4 +148,65 @@ def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster
     dagster.wait_for(second, "SUCCESS")
     nodes = dagster.assets()
     assert entries(nodes["projections/package_locations"])["dagster/row_count"] == 2
-    assert nodes["logs/package_checkins"]["assetMaterializations"] == before
+    assert nodes["logs/package_checkins__log"]["assetMaterializations"] == before
+
+
+# With the start of a JVM, on an idle machine within 20 s; tests run on busy ones.
+BACK_WITHIN_SECONDS = 60.0
+
+
+def stream_of(folder: Path) -> Beat:
+    """The heartbeat of a stream that is alive."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = read_beat(Lake(folder / "lake"), "packages")
+        if found is not None and found.mode == "continuous" and found.is_running:
+            return found
+        assert time.monotonic() < deadline, f"no stream: {found}"
+        time.sleep(0.2)
+
+
+def events_within(folder: Path, wanted: int, seconds: float) -> None:
+    """Wait until the event log holds as many events."""
+    deadline = time.monotonic() + seconds
+    while True:
+        head = reader.head(Lake(folder / "lake").table("package_checkins"))
+        if head is not None and head.record.rows == wanted:
+            return
+        assert time.monotonic() < deadline, f"{head and head.record.rows} events, not {wanted}"
+        time.sleep(0.2)
+
+
+@pytest.mark.live
+@pytest.mark.kill
+def test_a_stream_survives_its_driver_the_daemon_and_the_code_servers(dagster: Dagster, folder: Path) -> None:
+    """Killed in turn, three events after each: nothing is lost, and at the end the view is what its SQL says."""
+    events = sum(LocalLog(Lake(folder / "lake")).end_offsets("package_checkins_topic").values())
+    run = dagster.launch("stream_packages")
+    first = stream_of(folder)
+    insert(folder)
+    events_within(folder, events + 3, PATIENCE_SECONDS)
+
+    os.kill(first.process.pid, signal.SIGKILL)
+    insert(folder)
+    events_within(folder, events + 6, BACK_WITHIN_SECONDS)
+    second = stream_of(folder)
+    assert second.process.pid != first.process.pid, "the run started it again"
+    assert not session_of(first.process.pid), "its JVM went with it"
+
+    killed = [*dagster.services("api grpc"), *dagster.services("dagster._daemon")]
+    assert len(killed) >= 3, "two code servers and the daemon"
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    insert(folder)
+    events_within(folder, events + 9, BACK_WITHIN_SECONDS)
+    assert stream_of(folder).process == second.process, "the same stream"
+
+    # The code server that could pass a cancel on is gone; the run looks for itself whether it is wanted.
+    dagster.ask(FORCE_TERMINATE, id=run)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while session_of(second.process.pid):
+        assert time.monotonic() < deadline, "the stream outlived its run"
+        time.sleep(0.2)
+    command = [str(Path(sys.executable).with_name("strandline")), "verify", "--deep"]
+    subprocess.run(command, cwd=folder, env=environment(folder), check=True, timeout=120)

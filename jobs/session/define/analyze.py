@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Definition, Source, View
+from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
 from jobs.model.names import alike, differ_only_in_case
+from jobs.model.stewardship import without_stewardship
 from jobs.session.define.insert import insert_query_of
 from jobs.session.define.source import source_of
 from jobs.session.define.view import view_of
@@ -36,6 +37,17 @@ def define(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog
 def same(left: Definition, right: Definition) -> bool:
     """True if two definitions have the same meaning; their text and pipeline do not count."""
     return _meaning(left) == _meaning(right)
+
+
+def gives_the_same_rows(left: Definition, right: Definition) -> bool:
+    """True if two definitions differ at most in their stewardship, on which no row depends."""
+    return same(_unowned(left), _unowned(right))
+
+
+def _unowned(definition: Definition) -> Definition:
+    if isinstance(definition, InsertQuery):
+        return definition
+    return replace(definition, options=without_stewardship(definition.options))
 
 
 def _meaning(definition: Definition) -> Definition:
@@ -79,6 +91,8 @@ def _redefined(
     """The definition that a second CREATE of a name leaves: the existing one, or its replacement."""
     if same(existing, made):
         return existing
+    if gives_the_same_rows(existing, made):
+        return replace(made, pipeline=existing.pipeline)
     if not statement.or_replace:
         raise NameTaken(
             f"'{made.name}' is defined already, differently",

@@ -9,6 +9,7 @@ from jobs.model.names import alike, differ_only_in_case
 from jobs.model.types import BaseType
 from jobs.query.clauses.select_list import is_reserved
 from jobs.session.define.options import source_options
+from jobs.session.define.stewardship import check_columns_of, split
 from jobs.sql.syntax import CreateSource, DeclaredColumn
 
 
@@ -28,7 +29,9 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
             f"the table '{statement.name}' has no key",
             hint="mark the column whose later events replace earlier ones: name TYPE PRIMARY KEY",
         )
-    options = source_options(statement.name, columns, statement.options)
+    stewardship, others = split(statement.options)
+    check_columns_of(stewardship, columns)
+    options = source_options(statement.name, columns, others)
     return Source(
         name=statement.name,
         kind=statement.kind,
@@ -42,7 +45,7 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         replicas=options.replicas,
         timestamp=options.timestamp,
         timestamp_format=options.timestamp_format,
-        options=options.other,
+        options={**options.other, **stewardship},
         read_only=statement.read_only,
     )
 

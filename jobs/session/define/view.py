@@ -23,6 +23,7 @@ from jobs.query.clauses.logical import Block, From, Query, SetOperation, relatio
 from jobs.query.clauses.read import read_query
 from jobs.session.define.options import timestamp_column
 from jobs.session.define.source import check_name
+from jobs.session.define.stewardship import check_columns_of
 from jobs.session.define.view_options import check_formats, view_options
 from jobs.sql.dialect import sql_of
 from jobs.sql.syntax import CreateView
@@ -54,6 +55,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     meta = {name for name, _ in META_COLUMNS} if stored.storage == "append" else set()
     columns = tuple(Column(name, sql_type, name in query.key) for name, sql_type in stored.columns if name not in meta)
     check_formats(options, columns)
+    check_columns_of(options, columns)
     return View(
         name=statement.name,
         kind=statement.kind or ("stream" if stored.storage == "append" else "table"),

@@ -1,4 +1,4 @@
-"""The WITH (…) of a view: options of its maintenance, and ksqlDB's options of its topic.
+"""The WITH (…) of a view: options of its maintenance, of its stewardship, and ksqlDB's options of its topic.
 
 A view is a table of the lake. The options of a topic are kept for its changelog topic and change no row; TIMESTAMP
 changes the time of the rows (`jobs.ivm.plan.event_time`).
@@ -11,8 +11,10 @@ from typing import get_args
 
 from jobs.model.definitions import Column
 from jobs.model.errors import NotSupported, OptionRefused
+from jobs.model.stewardship import STEWARDSHIP_OPTIONS
 from jobs.model.view_options import ErrorPolicy, Refresh, Semantics, State
 from jobs.session.define.options import allowed, check_columns, check_topic, count_of, error, format_of
+from jobs.session.define.stewardship import checked
 from jobs.sql.syntax import Option
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -38,7 +40,8 @@ def view_options(options: Iterable[Option]) -> dict[str, str]:
         OptionRefused: an option is unknown or has a wrong value.
         NotSupported: an option or value that is not supported yet.
     """
-    given = allowed(options, (*_CHOICES, *TOPIC_OPTIONS, *_TIME_OPTIONS), "a view")
+    known = (*_CHOICES, *TOPIC_OPTIONS, *_TIME_OPTIONS, *STEWARDSHIP_OPTIONS)
+    given = allowed(options, known, "a view")
     return {name: _value(option) for name, option in given.items()}
 
 
@@ -69,6 +72,8 @@ def _value(option: Option) -> str:
             known = ", ".join(repr(each) for each in _CHOICES[name])
             raise error(OptionRefused, option, f"'{option.value}' is no value of {name}", f"use one of {known}")
         return value
+    if name in STEWARDSHIP_OPTIONS:
+        return checked(option)
     if name in ("KEY_FORMAT", "VALUE_FORMAT", "FORMAT"):
         return format_of(option, default="", key=name == "KEY_FORMAT")
     if name in ("PARTITIONS", "REPLICAS"):

@@ -23,6 +23,7 @@ from jobs.model.settings import Settings
 from jobs.run import pipeline
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
+from state_store.process import process
 from tests.support.lake_tables import append, delete
 
 COMMAND = Path(sys.executable).with_name("strandline")
@@ -112,6 +113,25 @@ def test_apply_and_run_do_not_execute_inserts(lake: Lake, monkeypatch: pytest.Mo
     assert objects(out) == [{"topic": "package_checkins_topic", "partitions": 3, "records": 0}]
     assert invoke("run", "package_locations")[0] == 0
     assert len(drained) == 2
+
+
+def test_status_shows_runs_and_alerts_below_the_tables(filled: Lake) -> None:
+    """The last run of the pipeline was killed: its process is not there any more."""
+    me = process(os.getpid())
+    assert me is not None
+    gone = {**me.as_json(), "started": "1"}
+    counts = {"refreshed": None, "busy_since": None, "micro_batches": 4, "lag": {"t": 2}, "failures": {}, "tables": []}
+    note = {"format": 1, "pipeline": "package_locations", "mode": "continuous", "process": gone, "started": 1, "at": 1}
+    path = Path(str(filled.run("package_locations")))
+    path.parent.mkdir()
+    path.write_text(json.dumps({**note, **counts}))
+    code, out, _ = invoke("status", "--json")
+    assert code == 0
+    run, alert = (row for row in objects(out) if isinstance(row, dict) and ("run" in row or "alert" in row))
+    assert (run["run"], run["state"], run["events_behind"]) == ("package_locations", "killed", 2)
+    assert (alert["alert"], alert["subject"]) == ("killed", "package_locations")
+    assert alert["hint"] == "type: strandline run package_locations --mode continuous"
+    assert "killed" in invoke("status")[1]
 
 
 def test_status_is_one_object_per_table(filled: Lake) -> None:

@@ -58,6 +58,7 @@ def test_the_lake_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("STRANDLINE_INGEST__MAX_BYTES_PER_EPOCH", "0", "ingest.max_bytes_per_epoch"),
         ("STRANDLINE_INGEST__MAX_SECONDS_AHEAD", "-1", "ingest.max_seconds_ahead"),
         ("STRANDLINE_KAFKA__SECURITY_PROTOCOL", "TELNET", "kafka.security_protocol"),
+        ("STRANDLINE_ALERTS__WEBHOOK_URL", "file:///etc/passwd", "alerts.webhook_url"),
         ("STRANDLINE_LAKE", "s3://", "'s3://' must be followed by a bucket's name"),
         ("STRANDLINE_LAKE", "hdfs://host/lake", "'hdfs:' is no kind of storage"),
     ],
@@ -70,6 +71,12 @@ def test_a_wrong_value_is_named(variable: str, value: str, named: str, monkeypat
 
 def test_passwords_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_KAFKA__SASL_PASSWORD", "canary")
+    assert "canary" not in repr(load_settings())
+
+
+def test_a_webhook_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many webhooks carry their token in the address."""
+    monkeypatch.setenv("STRANDLINE_ALERTS__WEBHOOK_URL", "https://chat.example.org/canary")
     assert "canary" not in repr(load_settings())
 
 

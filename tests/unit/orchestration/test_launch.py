@@ -15,10 +15,10 @@ def test_each_table_reports_its_numbers_and_its_definition(monkeypatch: pytest.M
     result = dg.materialize([packages(child(REPORTING), monkeypatch)])
     found = materialized(result)
     assert set(found) == {
-        "logs/checkins",
-        "dead_letters/checkins",
+        "logs/checkins__log",
+        "dead_letters/checkins__dead_letters",
         "projections/locations",
-        "changelogs/locations",
+        "changelogs/locations__changelog",
     }
     numbers = {label: value.value for label, value in found["projections/locations"].metadata.items()}
     assert numbers["dagster/row_count"] == 3
@@ -29,9 +29,9 @@ def test_each_table_reports_its_numbers_and_its_definition(monkeypatch: pytest.M
     assert numbers["version vector (json)"] == {"checkins": 4}
     assert "| `checkins` | 4 |" in str(numbers["version vector"])
     assert {"dagster/column_schema", "dagster/column_lineage", "column lineage"} <= set(numbers)
-    assert found["changelogs/locations"].metadata["changes"].value == 4
-    assert "dagster/row_count" not in found["changelogs/locations"].metadata
-    assert found["dead_letters/checkins"].metadata["dagster/row_count"].value == 0
+    assert found["changelogs/locations__changelog"].metadata["changes"].value == 4
+    assert "dagster/row_count" not in found["changelogs/locations__changelog"].metadata
+    assert found["dead_letters/checkins__dead_letters"].metadata["dagster/row_count"].value == 0
     assert found["projections/locations"].tags is not None
     assert found["projections/locations"].tags["dagster/data_version"] == "d:3"
 

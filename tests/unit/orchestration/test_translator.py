@@ -106,21 +106,21 @@ def edges(spec: dg.AssetSpec) -> set[str]:
 def test_every_asset_has_its_key_and_stands_below_what_it_is_made_of(translator: Translator) -> None:
     """The whole graph, written out."""
     assert {key: edges(spec) for key, spec in specs_of(translator).items()} == {
-        "topics/checkins_topic": set(),
-        "logs/checkins": {"topics/checkins_topic", "logs/doors"},
-        "dead_letters/checkins": {"topics/checkins_topic"},
-        "topics/owners_topic": set(),
-        "logs/owners": {"topics/owners_topic"},
-        "tables/owners": {"logs/owners"},
-        "dead_letters/owners": {"topics/owners_topic"},
-        "projections/locations": {"logs/checkins"},
-        "changelogs/locations": {"projections/locations"},
-        "logs/rome": {"logs/checkins"},
-        "topics/doors_topic": set(),
-        "logs/doors": {"topics/doors_topic"},
-        "dead_letters/doors": {"topics/doors_topic"},
+        "topics/checkins_topic.topic": set(),
+        "logs/checkins__log": {"topics/checkins_topic.topic", "logs/doors__log"},
+        "dead_letters/checkins__dead_letters": {"topics/checkins_topic.topic"},
+        "topics/owners_topic.topic": set(),
+        "logs/owners__log": {"topics/owners_topic.topic"},
+        "tables/owners": {"logs/owners__log"},
+        "dead_letters/owners__dead_letters": {"topics/owners_topic.topic"},
+        "projections/locations": {"logs/checkins__log"},
+        "changelogs/locations__changelog": {"projections/locations"},
+        "logs/rome__log": {"logs/checkins__log"},
+        "topics/doors_topic.topic": set(),
+        "logs/doors__log": {"topics/doors_topic.topic"},
+        "dead_letters/doors__dead_letters": {"topics/doors_topic.topic"},
         "projections/counts": {"projections/locations"},
-        "changelogs/counts": {"projections/counts"},
+        "changelogs/counts__changelog": {"projections/counts"},
     }
 
 
@@ -128,26 +128,40 @@ def test_assets_name_their_tables_in_the_lake(translator: Translator) -> None:
     """A keyed source has an event log of its own; a changelog is its projection's table."""
     tables = {key: table_of(spec) for key, spec in specs_of(translator).items() if role_of(spec) is not Role.TOPIC}
     assert tables == {
-        "logs/checkins": "checkins",
-        "dead_letters/checkins": "checkins__dead_letters",
-        "logs/owners": "owners__log",
+        "logs/checkins__log": "checkins",
+        "dead_letters/checkins__dead_letters": "checkins__dead_letters",
+        "logs/owners__log": "owners__log",
         "tables/owners": "owners",
-        "dead_letters/owners": "owners__dead_letters",
+        "dead_letters/owners__dead_letters": "owners__dead_letters",
         "projections/locations": "locations",
-        "changelogs/locations": "locations",
-        "logs/rome": "rome",
-        "logs/doors": "doors",
-        "dead_letters/doors": "doors__dead_letters",
+        "changelogs/locations__changelog": "locations",
+        "logs/rome__log": "rome",
+        "logs/doors__log": "doors",
+        "dead_letters/doors__dead_letters": "doors__dead_letters",
         "projections/counts": "counts",
-        "changelogs/counts": "counts",
+        "changelogs/counts__changelog": "counts",
     }
 
 
 def test_group_is_the_pipeline_and_everything_has_an_owner_and_a_kind(translator: Translator) -> None:
     for key, spec in specs_of(translator).items():
-        assert spec.group_name == ("reports" if key.endswith("/counts") else "packages")
+        assert spec.group_name == ("reports" if "/counts" in key else "packages")
         assert list(spec.owners) == ["team:strandline"]
         assert spec.kinds
+
+
+def test_every_asset_has_a_label_of_its_own(translator: Translator) -> None:
+    """Dagster's graph shows the last part of a key and nothing else."""
+    labels = [spec.key.path[-1] for spec in specs_of(translator).values()]
+    assert len(set(labels)) == len(labels)
+
+
+def test_owners_and_tags_are_the_definitions(translator: Translator) -> None:
+    owned = replace(LOCATIONS, options={"OWNER": "team:parcels, ann@example.org", "TAGS": '{"domain": "parcels"}'})
+    for spec in translator.specs(owned):
+        assert list(spec.owners) == ["team:parcels", "ann@example.org"]
+        assert spec.tags["domain"] == "parcels"
+        assert role_of(spec) in (Role.PROJECTION, Role.CHANGELOG)
 
 
 def test_a_topic_is_a_file_until_there_is_a_broker() -> None:
@@ -160,14 +174,14 @@ def test_code_version_moves_with_the_definition_and_with_nothing_else(translator
     """Views bring a fingerprint; sources are hashed; a query that feeds a stream is part of the stream's code."""
     specs = specs_of(translator)
     assert specs["projections/locations"].code_version == "f1"
-    assert specs["changelogs/locations"].code_version == "f1"
+    assert specs["changelogs/locations__changelog"].code_version == "f1"
     without_feed = specs_of(Translator([d for d in EVERYTHING if d is not FEED], Lake(Path("/elsewhere"))))
     changed = {key for key in specs if specs[key].code_version != without_feed[key].code_version}
-    assert changed == {"logs/checkins"}
+    assert changed == {"logs/checkins__log"}
 
 
 def test_description_shows_the_statements_as_written(translator: Translator) -> None:
-    description = specs_of(translator)["logs/checkins"].description or ""
+    description = specs_of(translator)["logs/checkins__log"].description or ""
     assert f"```sql\n{CHECKINS.sql}\n```" in description
     assert f"```sql\n{FEED.sql}\n```" in description
 
@@ -180,14 +194,14 @@ def test_columns_carry_our_types_and_say_which_are_the_key(translator: Translato
         ("seen", "VARCHAR", []),
         ("at", "BIGINT", []),
     ]
-    log_columns = [c.name for c in specs["logs/checkins"].metadata[COLUMN_SCHEMA].columns]
+    log_columns = [c.name for c in specs["logs/checkins__log"].metadata[COLUMN_SCHEMA].columns]
     assert log_columns == ["id", "place", "_partition", "_offset", "_timestamp", "_stream_time", "_headers"]
 
 
 def test_column_lineage_points_at_assets_and_is_readable_too(translator: Translator) -> None:
     """Dagster's own entry, and the same as a table; a pseudo column is traced to the stored one."""
     metadata = specs_of(translator)["projections/locations"].metadata
-    log = dg.AssetKey(["logs", "checkins"])
+    log = dg.AssetKey(["logs", "checkins__log"])
     assert metadata[COLUMN_LINEAGE].value == dg.TableColumnLineage(
         {
             "id": [dg.TableColumnDep(log, "id")],
@@ -196,6 +210,14 @@ def test_column_lineage_points_at_assets_and_is_readable_too(translator: Transla
         }
     )
     assert "| `seen` | `checkins.place` |" in metadata[VISIBLE_LINEAGE].value
+
+
+def test_tables_and_changelogs_are_traced_to_what_they_copy(translator: Translator) -> None:
+    specs = specs_of(translator)
+    copied = {"tables/owners": ["logs", "owners__log"], "changelogs/locations__changelog": ["projections", "locations"]}
+    for key, path in copied.items():
+        lineage = specs[key].metadata[COLUMN_LINEAGE].value
+        assert lineage.deps_by_column["id"] == [dg.TableColumnDep(dg.AssetKey(path), "id")]
 
 
 def test_a_view_that_cannot_be_planned_has_no_lineage_and_its_other_metadata(translator: Translator) -> None:
@@ -208,7 +230,7 @@ def test_a_view_that_cannot_be_planned_has_no_lineage_and_its_other_metadata(tra
 def test_projections_are_expected_to_stay_fresh_and_topics_are_not(translator: Translator) -> None:
     specs = specs_of(translator)
     assert specs["projections/locations"].freshness_policy is not None
-    assert specs["topics/checkins_topic"].freshness_policy is None
+    assert specs["topics/checkins_topic.topic"].freshness_policy is None
 
 
 @pytest.mark.parametrize("name", ["plain_name", "with-dash", "with dash", "mit_ü", "a.b"])
@@ -232,13 +254,13 @@ def test_registered_pipelines_load_as_one_multi_asset_and_one_job_each(settings:
     repository = build(settings).get_repository_def()
     graph = repository.asset_graph
     assert {node.key.to_user_string() for node in graph.asset_nodes if node.is_external} == {
-        "topics/checkins_topic",
-        "topics/doors_topic",
-        "topics/owners_topic",
+        "topics/checkins_topic.topic",
+        "topics/doors_topic.topic",
+        "topics/owners_topic.topic",
     }
     jobs = {job.name: job for job in repository.get_all_jobs()}
     assert {"drain_packages", "drain_reports"} <= set(jobs)
-    (node,) = jobs["drain_packages"].nodes
+    (node,) = (each for each in jobs["drain_packages"].nodes if each.name == "packages__drain")
     assert node.definition.pools == {"pipeline:packages"}
     assert len(jobs["drain_packages"].asset_layer.selected_asset_keys) == 10
 

@@ -1,0 +1,47 @@
+"""Shows the runs of a lake and its alerts, below the tables of `strandline status`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.catalog.catalog import Catalog
+from jobs.cli.output import Output
+from jobs.operate.watch import alerts
+from jobs.run.heartbeat import read_beat
+from jobs.serve.results import Rows
+from state_store.delta.log import now_ms
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from jobs.model.settings import Settings
+    from jobs.run.heartbeat import Beat
+
+_RUN = ("run", "mode", "state", "heartbeat_seconds", "micro_batches", "events_behind", "views_stopped")
+_ALERT = ("alert", "subject", "found", "hint")
+
+
+def show_runs(settings: Settings, *, json: bool) -> None:
+    """Write the last run of each pipeline, then the alerts; nothing where there is none of either."""
+    now = now_ms()
+    lake = Lake(settings.lake)
+    beats = [beat for name in Catalog(lake).pipelines() if (beat := read_beat(lake, name)) is not None]
+    if beats:
+        Output(json).write(Rows(_RUN, [_run(beat, now) for beat in beats]))
+    found = alerts(settings, now)
+    if found:
+        Output(json).write(Rows(_ALERT, [(each.kind, each.subject, each.what, each.hint) for each in found]))
+
+
+def _run(beat: Beat, now: int) -> tuple[str | float | int | None, ...]:
+    waiting = [lag for lag in beat.lag.values() if lag is not None]
+    behind = sum(waiting) if len(waiting) == len(beat.lag) else None
+    silent = round(beat.silent_seconds(now), 1)
+    return beat.pipeline, beat.mode, _state(beat, now), silent, beat.micro_batches, behind, len(beat.failures)
+
+
+def _state(beat: Beat, now: int) -> str:
+    if beat.ended:
+        return "ended" if beat.error is None else "failed"
+    if not beat.is_running:
+        return "killed"
+    return "silent" if beat.is_silent(now) else "running"

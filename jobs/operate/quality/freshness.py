@@ -1,0 +1,118 @@
+"""The staleness of a view: for how long the oldest event or change has waited that its rows do not reflect.
+
+    topic ── offset 7 waits since 12:00:03 ──> event log ── version 4 is of 12:00:05 ──> view at version 3
+
+A view is as stale as the oldest thing that waits anywhere above it: here since 12:00:03. When nothing waits, it is
+fresh, however long ago its last commit was.
+
+A change that changes no row of a view leaves its vector where it is (`jobs.ivm.refresh.refresh`). So a change does not
+wait either when its pipeline has refreshed all views since; the run's heartbeat says when.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from jobs.ingest.offsets import committed_offsets, start_offsets
+from jobs.model import tables
+from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.run.heartbeat import read_beat
+from state_store.delta import log as delta_log
+from state_store.delta import reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.ingest.logs.log import Log
+    from state_store.layout import Lake
+
+
+class Waiting:
+    """What waits above the views of one lake. Each topic and table is looked at once.
+
+    Args:
+        log: the topics.
+    """
+
+    def __init__(self, catalog: Catalog, lake: Lake, log: Log) -> None:
+        self._catalog, self._lake, self._log = catalog, lake, log
+        self._known: dict[str, int | None] = {}
+
+    def seconds(self, name: str, now_ms: int) -> float:
+        """The staleness of a definition's rows; 0 when nothing waits. Raises as `since`."""
+        since = self.since(name)
+        return 0.0 if since is None else max(now_ms - since, 0) / 1000
+
+    def since(self, name: str) -> int | None:
+        """The moment since when a definition's rows lack something: milliseconds since the epoch; None: nothing waits.
+
+        Raises:
+            SourceError: the broker does not answer, or has not what the lake has read.
+            StoreError: a table above it does not read.
+        """
+        if name not in self._known:
+            self._known[name] = None  # a query that feeds an earlier stream may close a circle
+            self._known[name] = min(self._moments(self._catalog.get(name)), default=None)
+        return self._known[name]
+
+    def _moments(self, definition: Definition) -> Iterator[int]:
+        inputs: list[str] = []
+        if isinstance(definition, Source):
+            yield from self._events(definition)
+            inputs = [tables.event_log(definition)] if definition.kind == "table" else []
+        if isinstance(definition, View):
+            inputs = list(definition.inputs)
+        refreshed = self._refreshed(definition)
+        seen = self._reflected(definition.name)
+        for query in self._catalog.whole_queries(definition.name):
+            inputs += query.inputs
+        for each in dict.fromkeys(inputs):
+            log = tables.log_below(each)
+            read = log if log in seen and each not in seen else each  # a join may read the events below a table
+            yield from self._commit_after(read, seen.get(read, 0), refreshed)
+            above = self._catalog.find(each)
+            if above is not None and not isinstance(above, InsertQuery):
+                since = self.since(each)
+                yield from () if since is None else (since,)
+
+    def _refreshed(self, definition: Definition) -> int:
+        """The moment up to which its pipeline has refreshed it; 0 when that is not known."""
+        beat = read_beat(self._lake, definition.pipeline)
+        if beat is None or beat.refreshed is None or definition.name in beat.failures:
+            return 0
+        return beat.refreshed
+
+    def _reflected(self, table: str) -> dict[str, int]:
+        """{input: version} by the vectors of a table and of the inner stages that stand in it."""
+        head = reader.head(self._lake.table(table))
+        found: dict[str, int] = {}
+        for entry, version in (head.record.versions if head is not None else {}).items():
+            name = entry.rpartition("/")[2]
+            found[name] = max(version, found.get(name, 0))
+            if self._catalog.find(tables.definition_of(name)) is None:
+                found |= self._reflected(name)
+        return found
+
+    def _commit_after(self, table: str, version: int, moment: int) -> Iterator[int]:
+        """The time of the table's first commit after a version and a moment; version 0 only makes the table."""
+        path = self._lake.table(table)
+        newest = delta_log.newest_version(path)
+        if newest is None or newest <= version:
+            return
+        versions = range(version + 1, newest + 1)
+        place = bisect_right(versions, moment, key=lambda each: delta_log.read_commit(path, each).timestamp)
+        if place < len(versions):
+            yield delta_log.read_commit(path, versions[place]).timestamp
+
+    def _events(self, source: Source) -> Iterator[int]:
+        """The time of the oldest record of each partition that is not in the event log."""
+        if not self._log.exists(source.topic):
+            return
+        committed = {source.name: committed_offsets(source, self._lake)}
+        ends = self._log.end_offsets(source.topic)
+        for partition, offset in start_offsets([source], committed, self._log)[source.topic].items():
+            if offset < ends[int(partition)]:
+                for records in self._log.read(source.topic, int(partition), offset, offset + 1):
+                    yield from (moment for moment in records.timestamps[:1] if moment >= 0)

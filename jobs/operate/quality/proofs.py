@@ -1,0 +1,90 @@
+"""The proofs of a view: checks that read all of its rows, and so are made on a schedule.
+
+| check | holds when |
+| --- | --- |
+| `recompute` | DuckDB gets the same rows from the view's SQL over its inputs |
+| `feed` | the changelog, applied in order, gives the rows |
+| `digest`, `row_count` | the rows in the files are those that the record speaks of |
+| `log`, `files`, … | see `jobs.operate.verify` |
+| `counts` | no COUNT of the view is below zero |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sqlglot import exp
+
+from jobs.ivm.plan.plan import plan
+from jobs.model.stage import AggregateStage
+from jobs.operate.quality.verdict import Verdict
+from jobs.operate.verify.verify import verify
+from state_store.delta import reader
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.model.definitions import View
+    from jobs.model.settings import Settings
+    from jobs.model.stage import Stage
+    from jobs.operate.verify.findings import Check
+    from state_store.layout import Lake
+
+PROOFS: Final = ("recompute", "feed", "digest", "counts", "storage")
+"""The names of the checks; `storage` stands for all others of `verify`: the log, the files, the definition."""
+
+
+def prove(view: View, settings: Settings, catalog: Catalog, lake: Lake) -> list[Verdict]:
+    """Make every proof of a view. A table without a commit has nothing to prove.
+
+    Raises:
+        UnknownName: the view is not in the catalog any more.
+    """
+    if reader.head(lake.table(view.name)) is None:
+        return [Verdict(name, True, "no commit yet: nothing has come") for name in PROOFS]
+    checks = verify(settings, [view.name], deep=True)
+    named = {"recompute": ("recompute",), "feed": ("feed",), "digest": ("digest", "row_count")}
+    rest = tuple({each.check for each in checks} - {name for names in named.values() for name in names})
+    found = [_folded(name, [c for c in checks if c.check in names]) for name, names in named.items()]
+    return [*found, _counts(view, catalog, lake), _folded("storage", [c for c in checks if c.check in rest])]
+
+
+def _folded(name: str, checks: Sequence[Check]) -> Verdict:
+    """One verdict of several checks: the worst of them speaks."""
+    broken = next((each for each in checks if each.ok is False), None)
+    if broken is not None:
+        hint = f"\n\n{broken.hint}" if broken.hint else ""
+        return Verdict(name, False, f"{broken.table}: {broken.what}", markdown=f"`{broken.where}`{hint}")
+    made = [each for each in checks if each.ok]
+    if not made:
+        why = checks[0].what if checks else "there is no such check of this view"
+        return Verdict(name, None, why, "warn")
+    return Verdict(name, True, made[-1].what, numbers={"checks": len(made)})
+
+
+def _counts(view: View, catalog: Catalog, lake: Lake) -> Verdict:
+    """The visible counts: a negative one is an upstream fault, which the engine refuses to store."""
+    try:
+        names = _count_columns(plan(view, catalog).stages[-1])
+        if not names:
+            return Verdict("counts", True, "no column of this view is a COUNT")
+        import pyarrow.compute as pc
+
+        rows = reader.read_rows(lake.table(view.name), columns=names)
+        negative = {name: int(pc.sum(pc.less(rows[name], 0)).as_py() or 0) for name in names}
+    except StrandlineError as error:
+        return Verdict("counts", None, f"it could not be made: {error.message}", "warn")
+    wrong = sum(negative.values())
+    what = ", ".join(f"{count} rows have a negative {name}" for name, count in negative.items() if count)
+    return Verdict("counts", wrong == 0, what or f"no negative {', '.join(names)}", numbers={"negative counts": wrong})
+
+
+def _count_columns(stage: Stage) -> list[str]:
+    """The visible columns that are a COUNT and nothing else."""
+    if not isinstance(stage, AggregateStage):
+        return []
+    counts = {call.name for call in stage.aggregates if call.function == "COUNT"}
+    columns = (each for each in stage.outputs if isinstance(each.expression, exp.Column))
+    return [output.name for output in columns if output.expression.name in counts]

@@ -1,0 +1,120 @@
+"""The watch over a lake: what an operator must hear of, found from heartbeats, commits and leases alone.
+
+| alert | when |
+| --- | --- |
+| `silent` | a continuous run should be alive and has said nothing for a minute |
+| `killed` | a continuous run's process is gone, and nobody stopped it |
+| `failed` | a run ended with an error |
+| `stopped` | a view failed in the last run, and is not refreshed any more |
+| `stale` | a view is staler than its FRESHNESS |
+| `lease` | a reader's lease has ended, or ends within a day: what it needs may go then |
+| `broken` | a definition's file does not read back |
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from jobs.catalog.catalog import Catalog
+from jobs.ingest.logs.open import open_log
+from jobs.model.definitions import View
+from jobs.operate.quality.freshness import Waiting
+from jobs.operate.quality.vital_signs import VitalSigns
+from jobs.run.heartbeat import read_beat
+from state_store import leases
+from state_store.errors import CorruptState
+from state_store.layout import Lake, name_of
+from state_store.paths import folders_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobs.model.settings import Settings
+    from jobs.run.heartbeat import Beat
+
+LEASE_ENDS_WITHIN_MS: Final = 86_400_000
+"""A living reader renews its lease of a week every minute: one with a day left has been away for six."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One thing to hear of.
+
+    Attributes:
+        kind: see the table above; `check` for a failed check of Dagster's.
+        subject: the pipeline, view, table or reader.
+        what: one sentence, without numbers that grow: the same alert reads the same a minute later.
+        hint: what to type next.
+    """
+
+    kind: str
+    subject: str
+    what: str
+    hint: str = ""
+
+    @property
+    def identity(self) -> str:
+        """The same as long as it is the same alert, whatever it says of it."""
+        return f"{self.kind} {self.subject}"
+
+    def as_json(self) -> dict[str, str]:
+        """The alert as an object, for monitors."""
+        return asdict(self)
+
+
+def alerts(settings: Settings, now_ms: int) -> list[Alert]:
+    """The alerts of a lake at a moment, in milliseconds since the epoch. No rows are read."""
+    lake = Lake(settings.lake)
+    catalog = Catalog(lake)
+    found = [Alert("broken", name, str(broken.error().message)) for name, broken in catalog.broken.items()]
+    for pipeline in catalog.pipelines():
+        beat = read_beat(lake, pipeline)
+        found += _of_run(pipeline, beat, now_ms) if beat is not None else ()
+    found += _stale(catalog, settings, lake, now_ms)
+    for folder in folders_in(lake.tables):
+        table = name_of(folder.name)
+        found += _of_leases(table, lake, now_ms)
+    return found
+
+
+def _of_run(pipeline: str, beat: Beat, now_ms: int) -> Iterator[Alert]:
+    restart = f"type: strandline run {pipeline} --mode {beat.mode}"
+    if beat.ended and beat.error is not None:
+        hint = beat.error.get("hint") or restart
+        yield Alert("failed", pipeline, f"[{beat.error.get('code')}] {beat.error.get('message')}", hint)
+    elif not beat.ended and not beat.is_running:
+        yield Alert("killed", pipeline, f"process {beat.process.pid} is gone, and nobody stopped it", restart)
+    elif beat.is_silent(now_ms):
+        what = f"process {beat.process.pid} on '{beat.process.host}' gives no heartbeat"
+        yield Alert("silent", pipeline, what, f"look whether it works; to end it: kill {beat.process.pid}")
+    for table, why in beat.failures.items():
+        yield Alert("stopped", table, why, f"type: strandline rebuild {table}")
+
+
+def _stale(catalog: Catalog, settings: Settings, lake: Lake, now_ms: int) -> Iterator[Alert]:
+    signs = VitalSigns(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms)
+    for view in catalog.definitions():
+        if isinstance(view, View):
+            verdict = signs.check(view, "freshness")
+            if verdict.ok is False:
+                target = verdict.numbers["freshness target seconds"]
+                yield Alert("stale", view.name, f"staler than its {target:g} s", f"is '{view.pipeline}' running?")
+
+
+def _of_leases(table: str, lake: Lake, now_ms: int) -> Iterator[Alert]:
+    path = lake.table(table)
+    try:
+        dying = [each for each in leases.living(path, now_ms) if each.until <= now_ms + LEASE_ENDS_WITHIN_MS]
+        dead = leases.expired(path, now_ms)
+    except CorruptState as error:
+        yield Alert("lease", table, error.message, error.hint or "")
+        return
+    for each in dying:
+        what = (
+            f"its lease of '{table}' at version {each.version} ends within a day: process {each.pid} on '{each.host}'"
+        )
+        yield Alert("lease", f"{each.reader} of {table}", what, "start the reader again, or let it go")
+    for each in dead:
+        what = f"its lease of '{table}' at version {each.version} has ended: that version may be cleaned up"
+        yield Alert("lease", f"{each.reader} of {table}", what, "start the reader again soon, or let it go")

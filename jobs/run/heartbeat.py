@@ -1,0 +1,173 @@
+"""The heartbeat of a run: a note in the lake that says it is alive, and how far it is.
+
+    <lake>/runs/<pipeline>.json
+
+Dagster, `strandline status` and alerts read it. It is a note: no row and no lock depends on it, and one that does not
+read back counts as none. The thread that writes it proves that the process is alive; how long the present refresh has
+been going on, it says beside that.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final, Literal
+
+from jobs.ingest.lag import events_behind
+from jobs.ingest.logs.open import open_log
+from jobs.model.report import TableReport
+from state_store import files
+from state_store.delta.log import now_ms
+from state_store.errors import StrandlineError
+from state_store.process import Process, process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jobs.run.stream import PipelineStream
+    from state_store.layout import Lake
+
+log = logging.getLogger("strandline")
+
+BEAT_SECONDS: Final = 5.0
+"""A beat costs one flushed file and a look at each topic's end: nothing at this pace, and fresh enough to watch."""
+SILENT_SECONDS: Final = 60.0
+"""Twelve beats. A machine that swaps, or a broker that is asked for its offsets and does not answer, takes less."""
+
+_FORMAT = 1
+
+Mode = Literal["drain", "continuous"]
+
+
+@dataclass(frozen=True)
+class Beat:
+    """One beat. Moments are milliseconds since the epoch, by the run's clock.
+
+    Attributes:
+        refreshed: what was committed before this moment, every view that has not stopped reflects.
+        busy_since: when the micro-batch at work began; None when none is.
+        lag: {topic: events that wait}; None where the broker does not answer.
+        failures: {table: why it stopped}.
+        ended: the run is over: by itself, or as it was asked to.
+        error: why it is over, when that was an error: code, action, message, where, hint.
+    """
+
+    pipeline: str
+    mode: Mode
+    process: Process
+    started: int
+    at: int
+    refreshed: int | None
+    busy_since: int | None
+    micro_batches: int
+    lag: dict[str, int | None]
+    failures: dict[str, str]
+    tables: tuple[TableReport, ...]
+    ended: bool = False
+    error: dict[str, str | None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """True as far as can be told: of a run on another host, only its silence tells that it is over."""
+        return not self.ended and (self.process.is_alive or not self.process.is_local)
+
+    def silent_seconds(self, now_ms: int) -> float:
+        """The seconds since this beat."""
+        return max(now_ms - self.at, 0) / 1000
+
+    def is_silent(self, now_ms: int) -> bool:
+        """True if a run that should be alive has said nothing for `SILENT_SECONDS`."""
+        return not self.ended and self.silent_seconds(now_ms) > SILENT_SECONDS
+
+
+def read_beat(lake: Lake, pipeline: str) -> Beat | None:
+    """The last beat of the pipeline's last run; None when there is none, or it does not read back."""
+    with suppress(OSError, ValueError, KeyError, TypeError, StrandlineError):
+        content = json.loads(lake.run(pipeline).read_bytes())
+        found = Process.from_json(content.pop("process"))
+        if content.pop("format") == _FORMAT and found is not None:
+            tables = tuple(TableReport(**each) for each in content.pop("tables"))
+            return Beat(process=found, tables=tables, **content)
+    return None
+
+
+@contextmanager
+def heartbeat(
+    stream: PipelineStream, mode: Mode, report: Callable[[], tuple[TableReport, ...]], seconds: float = BEAT_SECONDS
+) -> Iterator[None]:
+    """Beat while the body runs, and once more at its end, with the error that ended it.
+
+    Args:
+        report: the tables as they stand.
+        seconds: between two beats.
+    """
+    heart = _Heart(stream, mode, report)
+    over = Event()
+    heart.beat()
+    thread = Thread(target=heart.go_on, args=(over, seconds), name="heartbeat", daemon=True)
+    thread.start()
+    error: dict[str, str | None] | None = None
+    try:
+        yield
+    except StrandlineError as fault:
+        error = fault.attrs()
+        raise
+    except BaseException as fault:
+        error = {"code": type(fault).__name__, "action": None, "message": str(fault), "where": None, "hint": None}
+        raise
+    finally:
+        over.set()
+        thread.join()
+        heart.beat(ended=True, error=error)
+
+
+class _Heart:
+    """Writes the beats of one run."""
+
+    def __init__(self, stream: PipelineStream, mode: Mode, report: Callable[[], tuple[TableReport, ...]]) -> None:
+        me = process(os.getpid())
+        assert me is not None
+        self._stream, self._report = stream, report
+        self._log = open_log(stream.settings, stream.lake)
+        now = now_ms()
+        self._last = Beat(stream.pipeline, mode, me, now, now, None, None, 0, {}, {}, ())
+
+    def go_on(self, over: Event, seconds: float) -> None:
+        while not over.wait(seconds):
+            self.beat()
+
+    def beat(self, *, ended: bool = False, error: dict[str, str | None] | None = None) -> None:
+        """Write one beat. Whatever keeps it from being written is logged and no more: the silence is seen."""
+        try:
+            # After an error the broker may be what is wrong, and asking it again would only take its time.
+            lag = self._lag() if error is None else self._last.lag
+            self._last = replace(self._now(), lag=lag, ended=ended, error=error)
+            self._write(self._last)
+        except Exception as fault:  # a note must never end the run that it speaks of
+            log.warning("a heartbeat could not be written: %s", fault)
+
+    def _lag(self) -> dict[str, int | None]:
+        return {source.topic: events_behind(source, self._stream.lake, self._log) for source in self._stream.sources}
+
+    def _now(self) -> Beat:
+        stream = self._stream
+        refreshed, failures = stream.refreshed, dict(stream.failures)
+        return replace(
+            self._last,
+            at=now_ms(),
+            refreshed=refreshed,
+            busy_since=stream.busy_since,
+            micro_batches=stream.micro_batches,
+            failures={table: str(error) for table, error in failures.items()},
+            tables=self._report(),
+        )
+
+    def _write(self, beat: Beat) -> None:
+        path = self._stream.lake.run(beat.pipeline)
+        files.make_folder(path.parent)
+        content = {"format": _FORMAT, **asdict(beat), "process": beat.process.as_json()}
+        files.replace(path, json.dumps(content).encode())

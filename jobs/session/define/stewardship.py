@@ -1,0 +1,162 @@
+"""The options OWNER, TAGS, FRESHNESS and EXPECT of a source or view, checked and brought into one form.
+
+EXPECT is a list in YAML (so JSON will do), each entry an expectation of Great Expectations with its arguments:
+
+    - expect_column_values_to_be_between: {column: fare, min_value: 0}
+      severity: warn
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+
+from jobs.model.definitions import Column
+from jobs.model.errors import NotSupported, OptionRefused, UnknownName
+from jobs.model.stewardship import STEWARDSHIP_OPTIONS, Expectation, Severity
+from jobs.session.define.options import allowed, error
+from jobs.sql.syntax import Option
+
+# Dagster's rules: https://docs.dagster.io/guides/build/assets/metadata-and-tags
+_OWNER = re.compile(r"team:[A-Za-z0-9_.-]+|[^@\s,]+@[^@\s,]+\.[^@\s,]+")
+_TAG = re.compile(r"([A-Za-z0-9_.-]{1,63})(?:=([A-Za-z0-9_.-]{0,63}))?")
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)\s*(second|minute|hour|day)s?", re.IGNORECASE)
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_ENTRY_KEYS = ("severity", "blocking", "quarantine")
+
+
+def checked(option: Option) -> str:
+    """The value of one of the four options in the form that is stored.
+
+    Raises:
+        OptionRefused: the value is not of the option's form.
+        NotSupported: an expectation asks for something that is not supported yet.
+        UnknownName: Great Expectations has no such expectation.
+    """
+    return _READERS[option.name](option)
+
+
+def split(options: Iterable[Option]) -> tuple[dict[str, str], tuple[Option, ...]]:
+    """The checked options of a source's stewardship, and the options that are left. Raises as `checked`."""
+    every = tuple(options)
+    mine = allowed((each for each in every if each.name in _READERS), STEWARDSHIP_OPTIONS, "a source")
+    left = tuple(each for each in every if each.name not in _READERS)
+    return {name: checked(option) for name, option in mine.items()}, left
+
+
+def check_columns_of(options: Mapping[str, str], columns: Iterable[Column]) -> None:
+    """Check that expectations speak of columns that are there. Raises UnknownName."""
+    names = [column.name for column in columns]
+    for entry in json.loads(options.get("EXPECT", "[]")):
+        for column in Expectation(**entry).columns:
+            if column not in names:
+                raise UnknownName.among("column", column, names)
+
+
+def _owner(option: Option) -> str:
+    owners = [each.strip() for each in option.value.split(",")]
+    for owner in owners:
+        if not _OWNER.fullmatch(owner):
+            raise error(OptionRefused, option, f"'{owner}' is no owner", "write team:NAME or an e-mail address")
+    return ", ".join(owners)
+
+
+def _tags(option: Option) -> str:
+    tags = {}
+    for each in option.value.split(","):
+        found = _TAG.fullmatch(each.strip())
+        if found is None:
+            raise error(OptionRefused, option, f"'{each.strip()}' is no tag", "write key or key=value, then a comma")
+        tags[found[1]] = found[2] or ""
+    return json.dumps(tags)
+
+
+def _freshness(option: Option) -> str:
+    found = _LENGTH.fullmatch(option.value.strip())
+    seconds = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
+    if seconds <= 0:
+        raise error(OptionRefused, option, f"'{option.value}' is no length of time", "write for example '5 seconds'")
+    return f"{seconds:g}"
+
+
+def _expect(option: Option) -> str:
+    try:
+        entries = yaml.safe_load(option.value)
+    except yaml.YAMLError as fault:
+        raise error(OptionRefused, option, f"EXPECT is no YAML: {str(fault).splitlines()[0]}") from fault
+    if not isinstance(entries, list):
+        raise error(OptionRefused, option, "EXPECT is no list of expectations", "begin each with '- '")
+    found = [_entry(entry, option) for entry in entries]
+    names = [Expectation(**each).name for each in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise error(OptionRefused, option, f"'{twice}' is expected twice")
+    return json.dumps(found)
+
+
+def _entry(entry: object, option: Option) -> dict[str, Any]:
+    """The fields of one Expectation."""
+    if not isinstance(entry, dict):
+        raise error(OptionRefused, option, f"'{entry}' is no expectation", "write - expect_…: {column: …}")
+    types = [name for name in entry if name not in _ENTRY_KEYS]
+    if len(types) != 1:
+        raise error(OptionRefused, option, f"an entry of EXPECT names {len(types)} expectations: each names one")
+    (kind,) = types
+    _check_type(str(kind), option)
+    arguments = entry[kind] or {}
+    severity, blocking = entry.get("severity", "error"), entry.get("blocking", False)
+    if not isinstance(arguments, dict) or not _is_json(arguments):
+        raise error(OptionRefused, option, f"the arguments of '{kind}' are no mapping of plain values")
+    if severity not in get_args(Severity):
+        raise error(OptionRefused, option, f"'{severity}' is no severity", "use error or warn")
+    if not isinstance(blocking, bool):
+        raise error(OptionRefused, option, f"'{blocking}' is no value of blocking", "use true or false")
+    if entry.get("quarantine"):
+        raise error(
+            NotSupported,
+            option,
+            "quarantine is not supported yet: rows that fail an expectation are shown, not kept from readers",
+            "use blocking: true; or filter them in the view, with a second view for the others",
+        )
+    return {"type": kind, "arguments": arguments, "severity": severity, "blocking": blocking}
+
+
+def _check_type(kind: str, option: Option) -> None:
+    known = _expectations()
+    if kind not in known:
+        close = get_close_matches(kind, known, n=2)
+        hint = f"did you mean {' or '.join(close)}?" if close else "see greatexpectations.io/expectations"
+        raise error(UnknownName, option, f"Great Expectations has no '{kind}'", hint)
+
+
+@cache
+def _expectations() -> frozenset[str]:
+    """The names that Great Expectations has: those of its modules. Importing it would take seconds."""
+    found = find_spec("great_expectations")
+    assert found is not None
+    assert found.origin is not None
+    return frozenset(file.stem for file in (Path(found.origin).parent / "expectations" / "core").glob("expect_*.py"))
+
+
+def _is_json(value: object) -> bool:
+    """True if it reads back from JSON as it is; dates of YAML do not: they must be quoted."""
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except TypeError:
+        return False
+
+
+_READERS: Mapping[str, Callable[[Option], str]] = {
+    "OWNER": _owner,
+    "TAGS": _tags,
+    "FRESHNESS": _freshness,
+    "EXPECT": _expect,
+}

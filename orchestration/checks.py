@@ -1,0 +1,164 @@
+"""The asset checks of a pipeline, by what they cost: three multi-asset checks, each of which may be run by itself.
+
+| op | checks | when |
+| --- | --- | --- |
+| `PIPELINE__vital_signs` | freshness, dead letters, late rows: from commits | after each drain, every hour |
+| `PIPELINE__expectations` | what EXPECT says, by Great Expectations | after each drain |
+| `PIPELINE__proofs` | equal to recomputation, changelog folds, digest, counts: all rows are read | every night |
+"""
+
+# No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from jobs.catalog.catalog import Catalog
+from jobs.ingest.logs.open import open_log
+from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.settings import Settings
+from jobs.model.stewardship import Stewardship
+from jobs.operate.quality.expectations import validate
+from jobs.operate.quality.freshness import Waiting
+from jobs.operate.quality.proofs import PROOFS, prove
+from jobs.operate.quality.verdict import Verdict
+from jobs.operate.quality.vital_signs import VITAL_SIGNS, VitalSigns
+from orchestration.roles import identifier
+from orchestration.translator import Translator
+from state_store.delta.log import now_ms
+from state_store.errors import StrandlineError
+from state_store.layout import Lake
+
+
+@dataclass(frozen=True)
+class PipelineChecks:
+    """The checks of one pipeline; None where it has no such checks."""
+
+    vital_signs: dg.AssetChecksDefinition | None
+    expectations: dg.AssetChecksDefinition | None
+    proofs: dg.AssetChecksDefinition | None
+
+    @property
+    def cheap(self) -> list[dg.AssetChecksDefinition]:
+        """Those that are made after every drain."""
+        return [each for each in (self.vital_signs, self.expectations) if each is not None]
+
+    @property
+    def all(self) -> list[dg.AssetChecksDefinition]:
+        """All of them."""
+        return [*self.cheap, *([self.proofs] if self.proofs is not None else [])]
+
+
+def pipeline_checks(
+    pipeline: str, definitions: Sequence[Definition], translator: Translator, settings: Settings
+) -> PipelineChecks:
+    """The checks of a pipeline's views, and of whatever says EXPECT."""
+    views = [each for each in definitions if isinstance(each, View)]
+    expecting = [
+        each
+        for each in definitions
+        if not isinstance(each, InsertQuery) and Stewardship.read(each.options).expectations
+    ]
+    return PipelineChecks(
+        _vital_signs(pipeline, views, translator, settings) if views else None,
+        _expectations(pipeline, expecting, translator, settings) if expecting else None,
+        _proofs(pipeline, views, translator, settings) if views else None,
+    )
+
+
+def _vital_signs(
+    pipeline: str, views: Sequence[View], translator: Translator, settings: Settings
+) -> dg.AssetChecksDefinition:
+    @dg.multi_asset_check(
+        name=f"{identifier(pipeline)}__vital_signs",
+        specs=[dg.AssetCheckSpec(name, asset=translator.key_of(v.name)) for v in views for name in VITAL_SIGNS],
+        can_subset=True,
+    )
+    def vital_signs(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        lake = Lake(settings.lake)
+        catalog = Catalog(lake)
+        signs = VitalSigns(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms())
+        for view in views:
+            key = translator.key_of(view.name)
+            for name in _selected(context, key):
+                yield result_of(signs.check(view, name), key)
+
+    return vital_signs
+
+
+def _expectations(
+    pipeline: str, definitions: Sequence[Source | View], translator: Translator, settings: Settings
+) -> dg.AssetChecksDefinition:
+    @dg.multi_asset_check(
+        name=f"{identifier(pipeline)}__expectations",
+        specs=[spec for each in definitions for spec in _expected(each, translator.key_of(each.name))],
+        can_subset=True,
+    )
+    def expectations(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        for each in definitions:
+            key = translator.key_of(each.name)
+            selected = _selected(context, key)
+            wanted = [one for one in Stewardship.read(each.options).expectations if identifier(one.name) in selected]
+            try:
+                version, verdicts = validate(Lake(settings.lake).table(each.name), wanted) if wanted else (0, [])
+            except StrandlineError as error:
+                version, verdicts = 0, [Verdict(one.name, False, str(error), one.severity) for one in wanted]
+            for verdict in verdicts:
+                yield result_of(verdict, key, {"delta version": version})
+
+    return expectations
+
+
+def _expected(definition: Source | View, key: dg.AssetKey) -> Iterator[dg.AssetCheckSpec]:
+    for each in Stewardship.read(definition.options).expectations:
+        yield dg.AssetCheckSpec(
+            identifier(each.name),
+            asset=key,
+            blocking=each.blocking,
+            description=f"Great Expectations: `{each.type}`.",
+            metadata={"arguments": dg.MetadataValue.json(dict(each.arguments)), "severity": each.severity},
+        )
+
+
+def _proofs(
+    pipeline: str, views: Sequence[View], translator: Translator, settings: Settings
+) -> dg.AssetChecksDefinition:
+    @dg.multi_asset_check(
+        name=f"{identifier(pipeline)}__proofs",
+        specs=[dg.AssetCheckSpec(name, asset=translator.key_of(v.name)) for v in views for name in PROOFS],
+        can_subset=True,
+    )
+    def proofs(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        lake = Lake(settings.lake)
+        catalog = Catalog(lake)
+        for view in views:
+            key = translator.key_of(view.name)
+            selected = _selected(context, key)
+            for verdict in prove(view, settings, catalog, lake) if selected else ():
+                if verdict.check in selected:
+                    yield result_of(verdict, key)
+
+    return proofs
+
+
+def _selected(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> list[str]:
+    """The names of the asset's checks that this run makes."""
+    keys: Iterable[dg.AssetCheckKey] = context.op_execution_context.selected_asset_check_keys
+    return sorted(each.name for each in keys if each.asset_key == key)
+
+
+def result_of(verdict: Verdict, key: dg.AssetKey, metadata: dict[str, Any] | None = None) -> dg.AssetCheckResult:
+    """The verdict in Dagster's form. A check that could not be made is not green: it warns, and says why."""
+    shown: dict[str, Any] = {**(metadata or {}), **verdict.numbers}
+    if verdict.markdown:
+        shown["details"] = dg.MetadataValue.md(verdict.markdown)
+    error = verdict.ok is False and verdict.severity == "error"
+    return dg.AssetCheckResult(
+        passed=verdict.ok is True,
+        asset_key=key,
+        check_name=identifier(verdict.check),
+        severity=dg.AssetCheckSeverity.ERROR if error else dg.AssetCheckSeverity.WARN,
+        description=verdict.what,
+        metadata=shown,
+    )

@@ -1,0 +1,21 @@
+"""The owners and tags of assets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.model.stewardship import Stewardship
+from orchestration.roles import role_tag
+
+if TYPE_CHECKING:
+    from jobs.model.definitions import Source, View
+    from orchestration.roles import Role
+
+OWNERS = ("team:strandline",)
+"""Of what nobody owns."""
+
+
+def stewardship_of(definition: Source | View, role: Role) -> dict[str, Any]:
+    """The owners and tags of an asset of a definition: the definition's own, and the tag that says what it is."""
+    said = Stewardship.read(definition.options)
+    return {"owners": said.owners or OWNERS, "tags": {**said.tags, **role_tag(role)}}

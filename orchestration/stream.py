@@ -1,0 +1,198 @@
+"""The continuous mode: one run per pipeline that keeps its streaming query alive.
+
+    run ── step: watch(pipeline) ──> the stream, a process of its own ──> heartbeat in the lake
+                     │  starts it, or finds the one that is alive          │
+                     └──────── progress, plots, its end and why <──────────┘
+
+The stream does not end with whoever watches it. When the run's process dies, or the code server with it, the stream
+goes on, and the next run finds it by its heartbeat. Only a run that is stopped, or finds the stream silent, ends it.
+The writer's lock of the lake sees to it that there are never two.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import dagster as dg
+
+from jobs.run.heartbeat import SILENT_SECONDS, Beat, read_beat
+from orchestration.launch import GRACE_SECONDS
+from orchestration.processes import Group, ProcessGroup
+from state_store.delta.log import now_ms
+from state_store.errors import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from orchestration.progress import Event, Progress
+    from state_store.layout import Lake
+
+POLL_SECONDS: Final = 0.5
+"""Between two looks whether the stream lives: one read of /proc."""
+REPORT_SECONDS: Final = 30.0
+"""Between two reports: an event per changed table, 2,880 a day. Dagster's storage keeps events for ever."""
+ASK_SECONDS: Final = 5.0
+"""Between two looks whether the run is still wanted: a query of Dagster's storage."""
+_RESTARTS: Final = 5
+"""A stream that dies that often, each time within `_SETTLED_SECONDS`, does so for a reason: the run fails."""
+_SETTLED_SECONDS: Final = 300.0
+_FIRST_DELAY_SECONDS: Final = 1.0
+# An error of ours is a line and its hint; the end of a Python traceback says what and where.
+_SAID_LINES: Final = 4
+# Until the first beat: imports, the plan of every view, and on a busy machine all of that slowly.
+_FIRST_BEAT_SECONDS: Final = 120.0
+
+
+def stream_command(pipeline: str) -> list[str]:
+    """The command of a stream, with the interpreter that runs this process: it has the packages."""
+    return [sys.executable, "-m", "jobs.run.stream_child", pipeline]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The times between looks, reports and restarts, in seconds. Tests take shorter ones."""
+
+    poll: float = POLL_SECONDS
+    report: float = REPORT_SECONDS
+    restart: float = _FIRST_DELAY_SECONDS
+    ask: float = ASK_SECONDS
+    silence: float = SILENT_SECONDS
+    grace: float = GRACE_SECONDS
+
+
+@dataclass
+class Watch:
+    """The watch over one pipeline's stream.
+
+    Args:
+        output: the file that takes what the stream writes to standard output and error.
+        progress: turns beats into Dagster's events.
+    """
+
+    pipeline: str
+    lake: Lake
+    output: Path
+    progress: Progress
+    context: dg.OpExecutionContext
+    command: Sequence[str]
+    pace: Pace = field(default_factory=Pace)
+
+    def run(self) -> Iterator[Event]:
+        """Keep the stream alive until it is stopped; yields its progress.
+
+        Raises:
+            Failure: it failed, died too often, or fell silent.
+        """
+        deaths = 0
+        while True:
+            began = time.monotonic()
+            group = self._found() or self._started()
+            ended = False
+            try:
+                yield from self._watch(group)
+                ended = True
+            finally:
+                # A stop of the run, and everything unforeseen: nothing is left behind that nobody watches.
+                if not ended:
+                    group.stop(self.pace.grace)
+            beat = self._beat_of(group)
+            if beat is not None and beat.ended and beat.error is None:
+                self.context.log.info("the stream of '%s' was stopped; this run ends with it", self.pipeline)
+                return
+            group.stop(self.pace.grace)  # its JVM may have outlived it
+            deaths = deaths + 1 if time.monotonic() - began < _SETTLED_SECONDS else 1
+            told = self._told(beat, group)
+            self._raise_if_final(told, beat, deaths)
+            delay = self.pace.restart * 2 ** (deaths - 1)
+            self.context.log.warning("%s; it is started again in %g s", told, delay)
+            time.sleep(delay)
+
+    def _found(self) -> Group | None:
+        """The stream that is alive already. Raises Failure: it is not one that Dagster started."""
+        beat = read_beat(self.lake, self.pipeline)
+        if beat is None or beat.mode != "continuous" or beat.ended or not beat.process.is_alive:
+            return None
+        if os.getsid(beat.process.pid) != beat.process.pid:
+            raise dg.Failure(
+                f"'{self.pipeline}' is streamed by process {beat.process.pid}, which a terminal started: stop it "
+                "there, and launch this job again"
+            )
+        self.context.log.info("found the stream of '%s': process %d", self.pipeline, beat.process.pid)
+        return Group(beat.process.pid)
+
+    def _started(self) -> ProcessGroup:
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        with self.output.open("a") as output:
+            child = ProcessGroup(self.command, env=environment, stdout=output, stderr=output)
+        self.context.log.info("started process %d: %s (output: %s)", child.pid, " ".join(self.command), self.output)
+        return child
+
+    def _watch(self, group: Group) -> Iterator[Event]:
+        """Look until the leader of the group has ended. Raises Failure: it is silent, or not wanted any more."""
+        since, reported, asked = time.monotonic(), 0.0, 0.0
+        while self._lives(group):
+            beat = self._beat_of(group)
+            self._check_silence(beat, time.monotonic() - since)
+            if time.monotonic() - asked >= self.pace.ask:
+                asked = time.monotonic()
+                self._check_wanted()
+            if beat is not None and time.monotonic() - reported >= self.pace.report:
+                reported = time.monotonic()
+                yield from self._report(beat)
+            time.sleep(self.pace.poll)
+        beat = self._beat_of(group)
+        if beat is not None:
+            yield from self._report(beat)
+
+    def _report(self, beat: Beat) -> Iterator[Event]:
+        self.context.log.info(self.progress.said(beat))
+        yield from self.progress.events(beat)
+
+    def _lives(self, group: Group) -> bool:
+        return group.pid in group.members()
+
+    def _beat_of(self, group: Group) -> Beat | None:
+        """The last beat of this very stream."""
+        beat = read_beat(self.lake, self.pipeline)
+        return beat if beat is not None and beat.process.pid == group.pid else None
+
+    def _check_silence(self, beat: Beat | None, watched: float) -> None:
+        silent = watched if beat is None else beat.silent_seconds(now_ms())
+        limit = max(self.pace.silence, _FIRST_BEAT_SECONDS) if beat is None else self.pace.silence
+        if silent > limit:
+            raise dg.Failure(
+                f"the stream of '{self.pipeline}' has been silent for {silent:.0f} s: it is ended",
+                metadata={"output": dg.MetadataValue.path(str(self.output))},
+            )
+
+    def _check_wanted(self) -> None:
+        """A cancel reaches this process through the code server that started it, which may be gone."""
+        run = self.context.instance.get_run_by_id(self.context.run_id)
+        if run is None or run.is_finished or run.status is dg.DagsterRunStatus.CANCELING:
+            raise dg.Failure(f"the run was ended: the stream of '{self.pipeline}' ends with it", allow_retries=False)
+
+    def _raise_if_final(self, told: str, beat: Beat | None, deaths: int) -> None:
+        final = beat is not None and beat.error is not None and beat.error["action"] in (Action.STOP, Action.RESTORE)
+        if final or deaths >= _RESTARTS:
+            often = "" if final else f" ({deaths} times in a row)"
+            raise dg.Failure(
+                f"{told}{often}", metadata={"output": dg.MetadataValue.path(str(self.output))}, allow_retries=False
+            )
+
+    def _told(self, beat: Beat | None, group: Group) -> str:
+        """How a stream ended, in words."""
+        if beat is not None and beat.ended and beat.error is not None:
+            hint = f"\nhint: {beat.error['hint']}" if beat.error.get("hint") else ""
+            return f"[{beat.error['code']}] {beat.error['message']}{hint}"
+        code = group.poll() if isinstance(group, ProcessGroup) else None
+        if code is None or code < 0:
+            return f"the stream of '{self.pipeline}' was killed"
+        # It may not even have begun: another process holds the lock, or the settings are wrong.
+        said = self.output.read_text(errors="replace").splitlines()[-_SAID_LINES:]
+        return "\n".join([f"the stream of '{self.pipeline}' ended with exit code {code}; its last words:", *said])

@@ -1,0 +1,94 @@
+"""The alert sensor: each alert is told once when it begins and once when it is over, to the log and to a webhook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from jobs.model.settings import AlertSettings, Settings
+from jobs.operate.watch import Alert
+from orchestration import alerts as module
+from orchestration.alerts import News, alert_sensor, failed_checks, news_of, send
+
+STALE = Alert("stale", "locations", "staler than its 5 s", "is 'packages' running?")
+SILENT = Alert("silent", "packages", "process 7 gives no heartbeat")
+
+
+def test_only_what_is_new_and_what_is_gone_is_news() -> None:
+    assert news_of([], [STALE, SILENT]).begun == (STALE, SILENT)
+    assert news_of([STALE.identity, "lease r of t"], [STALE, SILENT]) == News((SILENT,), ("lease r of t",))
+    assert news_of([STALE.identity], [STALE]).lines() == []
+
+
+@pytest.fixture
+def webhook() -> Iterator[tuple[str, list[Any]]]:
+    """A server that keeps what is posted to it; below /refuse it refuses."""
+    posted: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            posted.append(json.loads(body))
+            self.send_response(500 if self.path == "/refuse" else 204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", posted
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_the_sensor_tells_it_once_when_it_begins_and_once_when_it_is_over(
+    webhook: tuple[str, list[Any]], settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, posted = webhook
+    sensor = alert_sensor(settings.model_copy(update={"alerts": AlertSettings.model_validate({"webhook_url": url})}))
+    cursor: str | None = None
+    with dg.DagsterInstance.ephemeral() as instance:
+        for found in ([STALE], [STALE], [], []):
+            monkeypatch.setattr(module, "alerts", lambda _settings, _now, found=found: list(found))
+            context = dg.build_sensor_context(instance=instance, cursor=cursor)
+            sensor.evaluate_tick(context)
+            cursor = context.cursor
+    assert [(len(each["begun"]), each["over"]) for each in posted] == [(1, []), (0, ["stale locations"])]
+    assert posted[0]["begun"][0] == STALE.as_json()
+    assert "staler than its 5 s" in posted[0]["text"]
+
+
+def test_a_webhook_that_refuses_fails_the_tick_and_does_not_show_its_address(webhook: tuple[str, list[Any]]) -> None:
+    with pytest.raises(dg.Failure) as found:
+        send(f"{webhook[0]}/refuse", News((STALE,), ()))
+    assert "127.0.0.1" not in str(found.value)
+
+
+def test_a_check_that_failed_last_is_an_alert_and_one_that_passed_since_is_not() -> None:
+    @dg.asset
+    def rows() -> None: ...
+
+    def checked(passed: bool) -> dg.AssetChecksDefinition:
+        @dg.asset_check(asset=rows, name="no_nulls")
+        def no_nulls() -> dg.AssetCheckResult:
+            return dg.AssetCheckResult(passed=passed, description="3 rows are unexpected")
+
+        return no_nulls
+
+    key = dg.AssetCheckKey(dg.AssetKey("rows"), "no_nulls")
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert failed_checks(instance, [key]) == []
+        dg.materialize([rows, checked(False)], instance=instance)
+        assert failed_checks(instance, [key]) == [Alert("check", "no_nulls of rows", "3 rows are unexpected")]
+        dg.materialize([rows, checked(True)], instance=instance)
+        assert failed_checks(instance, [key]) == []

@@ -1,0 +1,114 @@
+"""Checks, compaction and drills of a real lake, executed by Dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from jobs.operate.drills.history import history
+from jobs.session.interpreter import Interpreter
+from orchestration.definitions import build
+from tests.unit.operate.conftest import made, template
+from tests.unit.operate.verify.lakes import MadeLake
+
+__all__ = ["made", "template"]  # fixtures
+
+VIEW = """CREATE TABLE totals WITH (FRESHNESS = '5 seconds', EXPECT = '
+    - expect_column_values_to_not_be_null: {column: page}
+    - expect_column_max_to_be_between: {column: n, max_value: 2}
+      severity: warn
+    - expect_column_values_to_be_in_set: {column: page, value_set: [a, b]}
+      blocking: true
+  ') AS SELECT page, COUNT(*) AS n, SUM(seconds) AS seconds FROM visits GROUP BY page;"""
+TOTALS = dg.AssetKey(["projections", "totals"])
+
+
+@pytest.fixture
+def repository(made: MadeLake) -> dg.RepositoryDefinition:
+    assert list(Interpreter(made.settings, "shop").run(VIEW))
+    return build(made.settings).get_repository_def()
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+def execute(
+    repository: dg.RepositoryDefinition, instance: dg.DagsterInstance, *checks: str
+) -> tuple[bool, dict[str, dg.AssetCheckEvaluation]]:
+    """Make checks of the view `totals`; whether the run succeeded, and what each found."""
+    keys = [dg.AssetCheckKey(TOTALS, name) for name in checks]
+    job = repository.get_implicit_global_asset_job_def().get_subset(
+        asset_selection=set(), asset_check_selection=set(keys)
+    )
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+    return result.success, {each.check_name: each for each in result.get_asset_check_evaluations()}
+
+
+def test_expectations_pass_warn_and_fail_as_the_view_says(
+    repository: dg.RepositoryDefinition, instance: dg.DagsterInstance
+) -> None:
+    names = (
+        "expect_column_values_to_not_be_null__page",
+        "expect_column_max_to_be_between__n",
+        "expect_column_values_to_be_in_set__page",
+    )
+    ok, found = execute(repository, instance, *names)
+    assert not ok, "a blocking check that fails fails the run"
+    passed, warned, failed = (found[name] for name in names)
+    assert passed.passed
+    assert (warned.passed, warned.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert (failed.passed, failed.severity, failed.blocking) == (False, dg.AssetCheckSeverity.ERROR, True)
+    assert failed.description == "1 of 3 rows are unexpected: 'd'"
+    assert failed.metadata["unexpected rows"].value == 1
+    assert failed.metadata["delta version"].value == 2
+    assert "values must belong to this set" in str(failed.metadata["details"].value)
+
+
+def test_every_view_has_its_vital_signs_and_proofs(
+    repository: dg.RepositoryDefinition, instance: dg.DagsterInstance
+) -> None:
+    for job, checks in (("vital_signs", 3), ("proofs", 5)):
+        result = repository.get_job(job).execute_in_process(instance=instance)
+        found = result.get_asset_check_evaluations()
+        assert len(found) == 3 * checks, "of three views"
+        assert {each.check_name for each in found if not each.passed} <= {"dead_letters"}
+
+
+def test_a_drain_makes_the_cheap_checks_and_not_the_dear_ones(repository: dg.RepositoryDefinition) -> None:
+    nodes = {node.name for node in repository.get_job("drain_shop").nodes}
+    assert nodes == {"shop__drain", "shop__vital_signs", "shop__expectations"}
+
+
+def test_compaction_reports_each_table_and_proves_it(
+    repository: dg.RepositoryDefinition, instance: dg.DagsterInstance
+) -> None:
+    result = repository.get_job("compact").execute_in_process(instance=instance)
+    found = {e.asset_observation_data.asset_observation.asset_key for e in result.get_asset_observation_events()}
+    assert {TOTALS, dg.AssetKey(["logs", "visits__log"])} <= found
+
+
+def test_a_drill_is_a_check_and_its_seconds_are_plotted(
+    repository: dg.RepositoryDefinition, instance: dg.DagsterInstance, made: MadeLake
+) -> None:
+    ok, found = execute(repository, instance, "drill_recompute")
+    drill = found["drill_recompute"]
+    assert ok
+    assert drill.passed, drill.description
+    assert drill.metadata["digest equal"].value is True
+    (observed,) = instance.fetch_observations(TOTALS, limit=10).records
+    assert observed.asset_observation is not None
+    assert "recovery seconds: recompute" in observed.asset_observation.metadata
+    assert [each.drill for each in history(made.lake)] == ["recompute"]
+
+
+def test_what_is_scheduled_is_on_from_the_start(repository: dg.RepositoryDefinition) -> None:
+    assert {each.job_name: each.default_status for each in repository.schedule_defs} == dict.fromkeys(
+        ("vital_signs", "proofs", "drills", "compact"), dg.DefaultScheduleStatus.RUNNING
+    )
+    running = {each.name for each in repository.sensor_defs if each.default_status is dg.DefaultSensorStatus.RUNNING}
+    assert running == {"alerts"}, "a stream is a JVM: whoever wants one turns its keeper on"

@@ -1,0 +1,35 @@
+"""Comments beside columns become the columns' descriptions."""
+
+from __future__ import annotations
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import InsertQuery
+from orchestration.column_comments import column_comments
+from state_store.layout import Lake
+from tests.support.catalog_from_sql import catalog_of
+
+SQL = """
+-- What the scanners send.
+CREATE STREAM checkins (
+  id BIGINT KEY,     -- the package
+  Place VARCHAR,     /* where it was seen; not '--' */
+  note VARCHAR
+) WITH (KAFKA_TOPIC = 't--t');
+CREATE TABLE seen AS SELECT
+    id,
+    MAX(rowtime) AS newest,  -- of its events
+    COUNT(*) AS n            -- how often
+  FROM checkins GROUP BY id;
+"""
+
+
+def comments(catalog: Catalog, name: str) -> dict[str, str]:
+    found = catalog.get(name)
+    assert not isinstance(found, InsertQuery)
+    return column_comments(found)
+
+
+def test_a_comment_describes_the_column_on_its_line(lake: Lake) -> None:
+    catalog = catalog_of(lake, SQL)
+    assert comments(catalog, "checkins") == {"id": "the package", "place": "where it was seen; not '--'"}
+    assert comments(catalog, "seen") == {"newest": "of its events", "n": "how often"}

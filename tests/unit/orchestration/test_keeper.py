@@ -1,0 +1,103 @@
+"""The decision of a pipeline's keeper: when a run is lost, when a stream is ended, when a run is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from dagster import DagsterRun, DagsterRunStatus
+
+from jobs.run.heartbeat import SILENT_SECONDS, Beat
+from orchestration.keeper import KEEPER_TAG, Found, Run, Start, Wait, decide
+from state_store.process import Process, process
+
+NOW = 1_000_000_000
+ME = process(os.getpid())
+assert ME is not None
+GONE = replace(ME, started="1")
+ELSEWHERE = replace(ME, host="another")
+
+
+def tags_of(keeper: Process | None) -> Mapping[str, str]:
+    return {} if keeper is None else {KEEPER_TAG: f"{keeper.pid} {keeper.started} {keeper.boot} {keeper.host}"}
+
+
+def run(status: DagsterRunStatus, keeper: Process | None = ME, seconds_ago: float = 1.0) -> Run:
+    made = DagsterRun("stream_packages", status=status, tags=dict(tags_of(keeper)))
+    return Run(made, NOW - int(seconds_ago * 1000))
+
+
+def beat(silent: float = 0.0, by: Process = ME, *, ended: bool = False) -> Beat:
+    at = NOW - int(silent * 1000)
+    return Beat("packages", "continuous", by, at, at, at, None, 1, {}, {}, (), ended)
+
+
+STARTED, FAILED = DagsterRunStatus.STARTED, DagsterRunStatus.FAILURE
+
+
+def test_a_pipeline_that_nothing_keeps_is_started() -> None:
+    assert decide(Found([], None), NOW).then == Start("no run keeps it")
+
+
+@pytest.mark.parametrize("status", [DagsterRunStatus.STARTING, STARTED, DagsterRunStatus.CANCELING])
+def test_a_run_that_keeps_it_is_left_alone(status: DagsterRunStatus) -> None:
+    decision = decide(Found([run(status)], beat(5)), NOW)
+    assert (decision.lost, decision.end) == ((), None)
+    assert isinstance(decision.then, Wait)
+    assert "heartbeat is 5 s old" in decision.then.reason
+
+
+def test_a_run_whose_process_is_gone_is_lost_and_its_stream_is_not_touched() -> None:
+    """The next run finds the stream: it goes on meanwhile."""
+    lost = run(STARTED, GONE)
+    decision = decide(Found([lost], beat()), NOW)
+    assert [each for each, _ in decision.lost] == [lost.run]
+    assert "is gone" in decision.lost[0][1]
+    assert decision.end is None
+    assert isinstance(decision.then, Start)
+
+
+def test_a_run_of_another_host_is_not_known_by_its_pid() -> None:
+    assert decide(Found([run(STARTED, ELSEWHERE)], beat(by=ELSEWHERE)), NOW).lost == ()
+
+
+def test_a_run_that_never_noted_its_process_is_lost_after_two_minutes() -> None:
+    assert decide(Found([run(STARTED, None, 60)], None), NOW).lost == ()
+    (lost,) = decide(Found([run(STARTED, None, 121)], None), NOW).lost
+    assert "never began" in lost[1]
+
+
+def test_a_silent_stream_loses_its_run_and_is_ended() -> None:
+    decision = decide(Found([run(STARTED)], beat(2 * SILENT_SECONDS + 1)), NOW)
+    assert "silent for 121 s" in decision.lost[0][1]
+    assert decision.end == os.getpid()
+    assert isinstance(decision.then, Start)
+
+
+def test_a_silent_process_that_is_not_ours_by_now_is_never_ended() -> None:
+    """Its pid may be another's: after a reboot, or on another host."""
+    for other in (GONE, ELSEWHERE):
+        assert decide(Found([run(STARTED)], beat(2 * SILENT_SECONDS + 1, other)), NOW).end is None
+
+
+def test_what_a_person_stopped_stays_stopped() -> None:
+    decision = decide(Found([run(DagsterRunStatus.CANCELED), run(FAILED)], None), NOW)
+    assert isinstance(decision.then, Wait)
+    assert "stopped by a person" in decision.then.reason
+
+
+@pytest.mark.parametrize(("failures", "delay"), [(1, 15), (2, 30), (3, 60), (8, 900)])
+def test_what_fails_again_and_again_is_started_later_and_later(failures: int, delay: int) -> None:
+    def after(seconds: float) -> Start | Wait:
+        runs = [run(FAILED, seconds_ago=seconds) for _ in range(failures)]
+        return decide(Found(runs, beat(ended=True)), NOW).then
+
+    assert isinstance(after(delay - 1), Wait)
+    assert isinstance(after(delay + 1), Start)
+
+
+def test_a_run_that_went_well_ends_the_chain_of_failures() -> None:
+    runs = [run(FAILED, seconds_ago=16), run(DagsterRunStatus.SUCCESS), *[run(FAILED)] * 5]
+    assert isinstance(decide(Found(runs, None), NOW).then, Start)

@@ -1,0 +1,234 @@
+"""The run that keeps a stream alive: real child processes that beat as streams do, without a JVM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from jobs.model.settings import Settings
+from jobs.run.heartbeat import Beat, read_beat
+from orchestration import streaming as streaming_module
+from orchestration.keeper import KEEPER_TAG
+from orchestration.stream import Pace
+from orchestration.translator import Translator
+from state_store.layout import Lake
+from tests.support.catalog_from_sql import catalog_of
+from tests.unit.orchestration.child_drains import alive, wait_until
+
+SQL = """CREATE STREAM checkins (id BIGINT KEY, place VARCHAR) WITH (KAFKA_TOPIC = 't');
+CREATE TABLE locations AS SELECT id, LATEST_BY_OFFSET(place) AS place FROM checkins GROUP BY id;"""
+
+BEATS = """
+import json, os, signal, sys, time
+from pathlib import Path
+from state_store.layout import Lake
+from state_store.process import process
+lake, what = Lake(Path(sys.argv[1])), sys.argv[2]
+starts = Path(sys.argv[1]) / 'starts'
+number = len(starts.read_text().split()) + 1 if starts.exists() else 1
+with starts.open('a') as file: file.write(f'{os.getpid()} ')
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+started = int(time.time() * 1000)
+def table(name, version, rows):
+    return dict(name=name, version=version, epoch=version, rows=rows, bytes=100, inserted=version * 3, deleted=0,
+                seconds=0.5 * version, vector={}, offsets={}, mode='delta', reason='few keys',
+                digest=f'd:{rows}', late=None)
+def beat(version, ended=False, error=None):
+    path = lake.run('packages'); path.parent.mkdir(parents=True, exist_ok=True)
+    now = int(time.time() * 1000)
+    content = dict(format=1, pipeline='packages', mode='continuous', process=process(os.getpid()).as_json(),
+        started=started, at=now, refreshed=now, busy_since=None, micro_batches=version, lag={'t': version}, failures={},
+        tables=[table('checkins', version, 3), table('locations', 1, 2)], ended=ended, error=error)
+    new = path.with_suffix('.new'); new.write_text(json.dumps(content)); new.replace(path)
+beat(1)
+"""
+GOES_ON = """
+version = 1
+while not stop:
+    time.sleep(0.05); version = min(version + 1, 4); beat(version)
+beat(version, ended=True)
+"""
+DIES_ONCE = "if number == 1: os.kill(os.getpid(), signal.SIGKILL)\n" + GOES_ON
+REFUSES = """
+beat(1, True, dict(code='source.topic_missing', action='stop', message='no topic', where=None, hint='create it'))
+sys.exit(1)
+"""
+SAYS_NOTHING = "time.sleep(600)"
+ALWAYS_DIES = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def command(lake: Lake, body: str) -> list[str]:
+    return [sys.executable, "-c", textwrap.dedent(BEATS) + textwrap.dedent(body), str(lake.root), ""]
+
+
+def starts(lake: Lake) -> list[int]:
+    file = Path(str(lake.root)) / "starts"
+    return [int(pid) for pid in file.read_text().split()] if file.exists() else []
+
+
+class Bench:
+    """A pipeline whose stream is another program."""
+
+    def __init__(self, lake: Lake, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lake, self.settings, self.monkeypatch = lake, settings, monkeypatch
+        self.instance = dg.DagsterInstance.ephemeral()
+        catalog = catalog_of(lake, SQL, pipeline="packages")
+        self.definitions = catalog.pipeline("packages")
+
+    def run(self, body: str, pace: Pace | None = None) -> dg.ExecuteInProcessResult:
+        pace = pace or Pace(poll=0.02, report=0.1, restart=0.01, silence=1.0, ask=0.05, grace=1.0)
+        self.monkeypatch.setattr(streaming_module, "stream_command", lambda _pipeline: command(self.lake, body))
+        translator = Translator(self.definitions, self.lake)
+        specs = [spec for each in self.definitions for spec in translator.specs(each)]
+        job = streaming_module.streaming("packages", specs, {"t": specs[0].key}, self.settings, pace).job
+        return job.execute_in_process(instance=self.instance, raise_on_error=False)
+
+    def beat(self) -> Beat | None:
+        return read_beat(self.lake, "packages")
+
+    def stop_when(self, pids: int, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal to the newest stream, once as many have begun and it has beaten four times."""
+
+        def send() -> None:
+            wait_until(lambda: len(starts(self.lake)) >= pids, "it did not start")
+            wait_until(lambda: (found := self.beat()) is not None and found.micro_batches >= 4, "it did not beat")
+            os.kill(starts(self.lake)[-1], number)
+
+        threading.Thread(target=send, daemon=True).start()
+
+
+@pytest.fixture
+def bench(lake: Lake, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    made = Bench(lake, settings, monkeypatch)
+    yield made
+    for pid in starts(lake):
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_progress_reaches_the_asset_pages_while_it_runs(bench: Bench) -> None:
+    """Each table that changed, with the counts since the last report; each topic's lag."""
+    bench.stop_when(1)
+    result = bench.run(GOES_ON)
+    assert result.success
+    logs = [
+        e for e in result.get_asset_materialization_events() if e.asset_key == dg.AssetKey(["logs", "checkins__log"])
+    ]
+    assert len(logs) >= 2
+    found = [event.step_materialization_data.materialization.metadata for event in logs]
+    assert sum(int(str(each["rows inserted"].value)) for each in found) == 12, "3 rows for each of 4 versions"
+    assert found[-1]["delta version"].value == 4
+    assert found[-1]["seconds per epoch"].value == 0.5
+    views = [
+        e for e in result.get_asset_materialization_events() if e.asset_key == dg.AssetKey(["projections", "locations"])
+    ]
+    assert len(views) == 1, "it changed once"
+    lags = [
+        event.asset_observation_data.asset_observation.metadata["lag"].value
+        for event in result.get_asset_observation_events()
+    ]
+    assert lags[-1] == 4
+    run = bench.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert run.tags[KEEPER_TAG].startswith(f"{os.getpid()} ")
+
+
+def test_a_stream_that_dies_is_started_again_by_the_same_run(bench: Bench) -> None:
+    bench.stop_when(2)
+    assert bench.run(DIES_ONCE).success
+    assert len(starts(bench.lake)) == 2
+
+
+def test_a_stream_that_dies_at_every_start_fails_the_run(bench: Bench) -> None:
+    result = bench.run(ALWAYS_DIES)
+    assert not result.success
+    assert len(starts(bench.lake)) == 5
+    assert "was killed (5 times in a row)" in failure(result)
+
+
+def test_a_stream_that_never_begins_says_why(bench: Bench) -> None:
+    """Another process holds the lock: there is no heartbeat of this one."""
+    result = bench.run("lake.run('packages').unlink()\nprint('[store.writer_busy] process 7 writes it')\nsys.exit(1)")
+    assert "ended with exit code 1" in failure(result)
+    assert "[store.writer_busy] process 7 writes it" in failure(result)
+
+
+def test_an_error_that_only_a_person_mends_fails_the_run_at_once_with_its_hint(bench: Bench) -> None:
+    result = bench.run(REFUSES)
+    assert failure(result) == "[source.topic_missing] no topic\nhint: create it"
+    assert len(starts(bench.lake)) == 1
+
+
+def test_a_silent_stream_is_ended_and_the_run_says_so(bench: Bench) -> None:
+    result = bench.run(SAYS_NOTHING)
+    assert "has been silent for" in failure(result)
+    assert not any(alive(pid) for pid in starts(bench.lake))
+
+
+def test_a_cancelled_run_ends_its_stream(bench: Bench) -> None:
+    def cancel() -> None:
+        wait_until(lambda: bench.beat() is not None, "it did not beat")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=cancel, daemon=True).start()
+    assert not bench.run(GOES_ON).success
+    assert len(starts(bench.lake)) == 1
+    assert not any(alive(pid) for pid in starts(bench.lake)), "the stream outlived its run"
+
+
+def test_a_run_that_is_marked_as_ended_ends_its_stream(bench: Bench) -> None:
+    """As a forced termination does, when the code server is gone that could pass a cancel on."""
+
+    def mark() -> None:
+        wait_until(lambda: bench.beat() is not None, "it did not beat")
+        (run,) = bench.instance.get_runs()
+        bench.instance.report_run_canceling(run)
+
+    threading.Thread(target=mark, daemon=True).start()
+    bench.run(GOES_ON)
+    assert not any(alive(pid) for pid in starts(bench.lake))
+
+
+KEEPS = """
+import sys
+import dagster as dg
+from pathlib import Path
+from jobs.model.settings import load_settings
+from orchestration import streaming
+from orchestration.stream import Pace
+command = sys.argv[2:]
+streaming.stream_command = lambda _pipeline: command
+job = streaming.streaming('packages', [], {}, load_settings(lake=Path(sys.argv[1])), Pace(poll=0.02)).job
+job.execute_in_process(instance=dg.DagsterInstance.ephemeral())
+"""
+
+
+def test_a_stream_outlives_a_killed_run_and_the_next_run_finds_it(bench: Bench) -> None:
+    """The run's process is killed as a code server is: nothing is left that could tell the stream to end."""
+    keeper = subprocess.Popen([sys.executable, "-c", KEEPS, str(bench.lake.root), *command(bench.lake, GOES_ON)])
+    wait_until(lambda: bench.beat() is not None, "the stream did not start")
+    keeper.kill()
+    keeper.wait()
+    (stream,) = starts(bench.lake)
+    assert alive(stream)
+    bench.stop_when(1)
+    result = bench.run(GOES_ON)
+    assert result.success
+    assert starts(bench.lake) == [stream], "no second one was started"
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    (event,) = result.get_step_failure_events()
+    data = event.step_failure_data.user_failure_data
+    assert data is not None
+    return data.description or ""

@@ -1,0 +1,97 @@
+"""The heartbeat of a run: beats while it works, says how it ended, and never stops the run itself."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from jobs.model.errors import TopicMissing
+from jobs.model.report import TableReport
+from jobs.model.settings import Settings
+from jobs.run.heartbeat import SILENT_SECONDS, Beat, heartbeat, read_beat
+from jobs.run.stream import PipelineStream
+from state_store.layout import Lake
+
+REPORT = TableReport("v", 3, 2, 10, 900, 4, 1, 0.5, {"s": 7}, {}, "delta", "few keys", "d:10")
+
+
+@pytest.fixture
+def stream(lake: Lake, settings: Settings) -> PipelineStream:
+    """As much of a stream as a heartbeat looks at."""
+    found: Any = SimpleNamespace(
+        **{"pipeline": "shop", "lake": lake, "settings": settings, "sources": [], "failures": {}},
+        **{"refreshed": None, "busy_since": None, "micro_batches": 0},
+    )
+    return cast(PipelineStream, found)
+
+
+def beat_of(lake: Lake) -> Beat:
+    found = read_beat(lake, "shop")
+    assert found is not None
+    return found
+
+
+def test_it_beats_from_the_start_on_and_says_how_far_the_run_is(stream: PipelineStream, lake: Lake) -> None:
+    with heartbeat(stream, "continuous", lambda: (REPORT,), 0.02):
+        first = beat_of(lake)
+        assert (first.pipeline, first.mode, first.ended, first.refreshed) == ("shop", "continuous", False, None)
+        assert first.is_running
+        assert first.process.pid == os.getpid()
+        stream.refreshed, stream.micro_batches = 12, 5
+        stream.failures["v"] = TopicMissing("gone")
+        deadline = time.monotonic() + 30
+        while beat_of(lake).micro_batches != 5:
+            assert time.monotonic() < deadline, "it does not beat"
+            time.sleep(0.01)
+        later = beat_of(lake)
+        assert (later.started, later.refreshed, later.tables) == (first.started, 12, (REPORT,))
+        assert later.failures == {"v": "[source.topic_missing] gone"}
+    last = beat_of(lake)
+    assert (last.ended, last.error) == (True, None)
+    assert not last.is_running
+
+
+def test_a_run_that_fails_says_why_in_its_last_beat(stream: PipelineStream, lake: Lake) -> None:
+    with pytest.raises(TopicMissing), heartbeat(stream, "drain", tuple, 60):
+        raise TopicMissing("topic 't' is not there", hint="create it")
+    last = beat_of(lake)
+    assert last.ended
+    assert last.error == {
+        "code": "source.topic_missing",
+        "action": "stop",
+        "message": "topic 't' is not there",
+        "where": None,
+        "hint": "create it",
+    }
+
+
+def test_a_beat_that_cannot_be_written_does_not_end_the_run(
+    stream: PipelineStream, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path(str(lake.root)).mkdir()
+    (Path(str(lake.root)) / "runs").write_text("in the way")
+    with heartbeat(stream, "drain", tuple, 60):
+        pass
+    assert "a heartbeat could not be written" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 1, "process": 7}'])
+def test_a_beat_that_does_not_read_counts_as_none(text: str, lake: Lake) -> None:
+    path = Path(str(lake.run("shop")))
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert read_beat(lake, "shop") is None
+
+
+def test_silence_is_of_runs_that_should_speak(stream: PipelineStream, lake: Lake) -> None:
+    with heartbeat(stream, "drain", tuple, 60):
+        alive = beat_of(lake)
+    later = alive.at + int(SILENT_SECONDS * 1000)
+    assert not alive.is_silent(later)
+    assert alive.is_silent(later + 1)
+    assert not beat_of(lake).is_silent(later + 1), "it has ended"
