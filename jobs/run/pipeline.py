@@ -114,7 +114,7 @@ def _typed_errors() -> Iterator[None]:
     """An error raised in the query's Python comes back through the JVM as text: give it its type again."""
     from pyspark.errors import StreamingQueryException
 
-    from jobs.model.errors import revive
+    from jobs.model.revive import revive
 
     try:
         yield

@@ -95,11 +95,10 @@ def _repair(definition: Definition, catalog: Catalog, lake: Lake) -> Change:
 
 def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None:
     """Create the topic of a source if absent. Raises SourceUnavailable: the broker does not answer."""
-    from jobs.ingest.logs.open import open_log
+    from jobs.ingest.logs.open import open_with_topic
 
     if isinstance(definition, Source):
-        log = open_log(settings, lake)
-        log.ensure_topic(definition.topic, definition.partitions, definition.replicas)
+        open_with_topic(definition, settings, lake)
 
 
 def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
