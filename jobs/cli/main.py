@@ -1,13 +1,11 @@
 """The command `strandline`: apply, run, sql, status, verify.
 
-Standard output holds data; everything else goes to standard error. Exit codes: 0 done, 1 something that was verified is
-broken, 2 an error that the message explains, 130 interrupted by Ctrl-C.
+Standard output holds data; everything else goes to standard error. The exit codes are in `jobs.cli.exits`.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -19,19 +17,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.cli.exits import BROKEN, exit_codes
 from jobs.cli.output import Output, say
 from jobs.model.settings import load_settings
-from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from jobs.model.report import RunReport
     from jobs.model.settings import Settings
     from jobs.serve.results import Result
     from jobs.session.interpreter import Interpreter
-
-BROKEN = 1
-USER_ERROR = 2
-INTERRUPTED = 130
 
 app = typer.Typer(
     help="SQL views over event streams, kept correct and fresh on Apache Spark and Delta Lake.",
@@ -57,7 +51,7 @@ def apply(file: SqlFile) -> None:
     """Check the definitions of FILE.sql and register them as the pipeline named after the file."""
     from jobs.session.apply import apply as apply_file
 
-    with _exit_codes():
+    with exit_codes():
         say(str(apply_file(file, load_settings())))
 
 
@@ -67,7 +61,7 @@ def run(
     mode: Annotated[Mode, typer.Option(help="drain ends when everything there is in; continuous goes on")] = Mode.DRAIN,
 ) -> None:
     """Run a pipeline: ingest its events and refresh its views. INSERTs in the file are not executed."""
-    with _exit_codes():
+    with exit_codes():
         settings = load_settings()
         pipeline = _applied(what, settings)
         from jobs.run import pipeline as jobs_pipeline
@@ -95,7 +89,7 @@ def sql(
     """Execute statements; without -e and -f, the prompt (or the statements on standard input)."""
     if text is not None and file is not None:
         raise typer.BadParameter("give -e or -f, not both")
-    with _exit_codes():
+    with exit_codes():
         from jobs.session.apply import pipeline_of, read_text
         from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 
@@ -112,7 +106,7 @@ def sql(
 @app.command()
 def rebuild(name: Annotated[str, typer.Argument(metavar="NAME", help="a stream, table or view")]) -> None:
     """Compute the rows of a definition anew, whatever is stored: after a foreign write, a lost file or a restore."""
-    with _exit_codes():
+    with exit_codes():
         from jobs.operate.rebuild import rebuild as rebuild_definition
 
         done = rebuild_definition(load_settings(), name)
@@ -129,7 +123,7 @@ def status(json: Json = False) -> None:
     """Show the status of every pipeline: versions, epochs, rows and lag, from the tables' commits."""
     from jobs.session.status import status as all_tables
 
-    with _exit_codes():
+    with exit_codes():
         Output(json).write(all_tables(load_settings()))
 
 
@@ -143,7 +137,7 @@ def verify(
     from jobs.cli.findings import show
     from jobs.operate.verify.verify import verify as verify_tables
 
-    with _exit_codes():
+    with exit_codes():
         if not show(verify_tables(load_settings(), names or (), deep=deep), json=json):
             raise typer.Exit(BROKEN)
 
@@ -202,19 +196,3 @@ def _stopped_by_signal() -> Iterator[Event]:
         yield stop
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _exit_codes() -> Iterator[None]:
-    """Turns errors into a message and an exit code; a reader that closes the pipe is no error."""
-    try:
-        yield
-    except StrandlineError as error:
-        say(str(error))
-        raise typer.Exit(USER_ERROR) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        # The interpreter flushes standard output once more at exit, into a pipe that is closed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
