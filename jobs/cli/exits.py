@@ -11,14 +11,12 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 import typer
-from click.exceptions import ClickException
-from click.exceptions import Exit as ClickExit
 
 from jobs.cli.output import say
 from state_store.disk_errors import of_system
@@ -26,6 +24,7 @@ from state_store.errors import InternalError, StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import NoReturn
 
 BROKEN = 1
 USER_ERROR = 2
@@ -37,7 +36,7 @@ def exit_codes() -> Iterator[None]:
     """Turn errors into a message and an exit code; a reader that closes the pipe is no error."""
     try:
         yield
-    except (ClickExit, ClickException):
+    except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except StrandlineError as error:
         say(str(error))
@@ -55,6 +54,20 @@ def exit_codes() -> Iterator[None]:
     except Exception as error:
         say(str(internal(error)))
         raise typer.Exit(USER_ERROR) from None
+
+
+def leave(code: int) -> NoReturn:
+    """End this process after a command whose sessions and connections are closed.
+
+    Not by the interpreter's own end where Spark was loaded: the threads of its bridge to the JVM never stop, and hold
+    modules whose C++ side then reports everything that is "leaked", pages of it.
+    """
+    if "pyspark" not in sys.modules:
+        sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(code)
 
 
 def internal(error: Exception) -> InternalError:

@@ -6,18 +6,14 @@ Standard output holds data; everything else goes to standard error. The exit cod
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli.exits import BROKEN, exit_codes
+from jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
 from jobs.cli.output import Output, say
 from jobs.model.settings import load_settings
 
@@ -64,18 +60,10 @@ def run(
     with exit_codes():
         settings = load_settings()
         pipeline = _applied(what, settings)
-        from jobs.run import pipeline as jobs_pipeline
-
-        # A drain reports at its end; a continuous run logs each epoch.
-        level = logging.INFO if mode is Mode.CONTINUOUS else logging.WARNING
-        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
-        logging.getLogger("strandline").setLevel(level)
-        if mode is Mode.DRAIN:
-            report = jobs_pipeline.drain(settings, pipeline)
-        else:
-            with _stopped_by_signal() as stop:
-                report = jobs_pipeline.follow(settings, pipeline, stop)
+        report, code = _run(settings, pipeline, mode)
         say(_summary(report))
+        if code:
+            raise typer.Exit(code)
 
 
 @app.command()
@@ -144,7 +132,10 @@ def verify(
 
 def main() -> None:
     """Run the command: its entry point."""
-    app(prog_name="strandline")
+    try:
+        app(prog_name="strandline")
+    except SystemExit as end:
+        leave(end.code if isinstance(end.code, int) else USER_ERROR)
 
 
 def _execute(interpreter: Interpreter, output: Output, text: str) -> None:
@@ -187,12 +178,17 @@ def _summary(report: RunReport) -> str:
     return "\n".join(lines)
 
 
-@contextmanager
-def _stopped_by_signal() -> Iterator[Event]:
-    """An event that SIGTERM sets: the run ends after the current micro-batch."""
-    stop = Event()
-    before = signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _run(settings: Settings, pipeline: str, mode: Mode) -> tuple[RunReport, int]:
+    """Run a pipeline, and show how it goes on; its report and the exit code."""
+    from jobs.cli.progress import shown
+    from jobs.cli.stopping import stopped_by_signal
+    from jobs.run import pipeline as jobs_pipeline
+    from jobs.run.outlook import outlook
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
+    with stopped_by_signal() as stop, shown(outlook(settings, pipeline)) as watch:
+        if mode is Mode.DRAIN:
+            return jobs_pipeline.drain(settings, pipeline, stop=stop, watch=watch), stop.code
+        report = jobs_pipeline.follow(settings, pipeline, stop, watch=watch)
+        # SIGTERM is how a continuous run is ended by those who started it.
+        return report, stop.code if stop.code == INTERRUPTED else 0

@@ -13,6 +13,8 @@ StrandlineError
 │   └── NotSupported              sql.not_supported           names what is not there yet
 ├── SourceError
 │   ├── SourceUnavailable         source.unavailable          retry
+│   ├── SourceDenied              source.denied               stop
+│   ├── SourceBehind              source.behind               retry
 │   ├── TopicMissing              source.topic_missing        stop
 │   ├── TopicsElsewhere           source.topics_elsewhere     stop
 │   ├── OffsetsVanished           source.offsets_vanished     stop
@@ -146,6 +148,19 @@ class SourceUnavailable(SourceError):
     """The broker or the registry does not answer. Retry."""
 
     code = "source.unavailable"
+    action = Action.RETRY
+
+
+class SourceDenied(SourceError):
+    """The broker is there, and TLS or the authentication fails. Stop: correct the settings that the hint names."""
+
+    code = "source.denied"
+
+
+class SourceBehind(SourceError):
+    """What was asked needs events that are not taken in yet. Retry after a run of the pipeline."""
+
+    code = "source.behind"
     action = Action.RETRY
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
-from jobs.model.report import RunReport
+from jobs.model.report import MicroBatch, RunReport
 from jobs.run.orphans import sole_writer
 from jobs.run.schedule import stages_of
 from jobs.run.session import Session
@@ -29,12 +30,23 @@ if TYPE_CHECKING:
     from jobs.run.stream import PipelineStream
     from state_store.kernel.kernel import Kernel
 
+Watch = Callable[[MicroBatch], None]
 
-def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> RunReport:
+
+def drain(
+    settings: Settings,
+    name: str,
+    spark: SparkSession | None = None,
+    *,
+    stop: Event | None = None,
+    watch: Watch | None = None,
+) -> RunReport:
     """Bring a pipeline up to what its topics hold now, then stop.
 
     Args:
         spark: a session to run in; without it one is started and stopped.
+        stop: set to end after the present micro-batch.
+        watch: told of each micro-batch; without it they are logged.
 
     Raises:
         PipelineMissing: no definitions belong to that name.
@@ -45,14 +57,16 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
         StrandlineError: a source failed; what was committed before stays, a rerun goes on from there.
     """
     with opened(settings, name, spark) as (stream, began):
+        stream.watch = watch or stream.watch
         with _typed_errors():
-            stream.drain()
+            stream.drain(stop)
         return _finish(stream, began)
 
 
-def follow(settings: Settings, name: str, stop: Event) -> RunReport:
-    """Keep a pipeline fresh until `stop` is set. Raises as `drain` does."""
+def follow(settings: Settings, name: str, stop: Event, *, watch: Watch | None = None) -> RunReport:
+    """Keep a pipeline fresh until `stop` is set. Arguments and errors as of `drain`."""
     with opened(settings, name, None) as (stream, began):
+        stream.watch = watch or stream.watch
         with _typed_errors():
             stream.follow(stop)
         return _finish(stream, began)

@@ -13,6 +13,7 @@ from jobs.sql.syntax import (
     CreateFunction,
     CreateSource,
     CreateView,
+    Delete,
     Describe,
     DescribeFunction,
     Drop,
@@ -25,6 +26,7 @@ from jobs.sql.syntax import (
     Show,
     Statement,
     UnsetProperty,
+    Update,
 )
 from state_store.layout import Lake
 
@@ -70,6 +72,8 @@ class Interpreter:
                 return self._function(statement)
             case InsertValues():
                 return self._insert(statement)
+            case Delete() | Update():
+                return self._change(statement)
             case Drop():
                 return Message(catalog_changes.drop(statement, self.catalog, self.lake))
             case Select():
@@ -114,6 +118,15 @@ class Interpreter:
 
         count = insert(statement, self.catalog, self.settings, self.lake)
         return Message(f"{count} row{'' if count == 1 else 's'} inserted into '{statement.target}'")
+
+    def _change(self, statement: Delete | Update) -> Message:
+        from jobs.session.keyed_changes import delete, update
+
+        if isinstance(statement, Delete):
+            count = delete(statement, self.catalog, self.settings, self.lake)
+            return Message(f"{count} key{'' if count == 1 else 's'} deleted from '{statement.target}'")
+        count = update(statement, self.catalog, self.settings, self.lake)
+        return Message(f"{count} row{'' if count == 1 else 's'} of '{statement.target}' updated")
 
     def _select(self, statement: Select) -> Result:
         from jobs.functions.python.register import Library

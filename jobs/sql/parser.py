@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.definitions import Kind
 from jobs.model.errors import NotSupported, SqlSyntaxError
+from jobs.sql.change_clauses import ChangeClauses
 from jobs.sql.dialect import position_of
 from jobs.sql.function_clauses import FunctionClauses
 from jobs.sql.syntax import (
@@ -35,17 +36,17 @@ _SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPE
 _ABSENT = {
     **{word: f"{word} is not supported yet" for word in ("TERMINATE", "PAUSE", "RESUME", "ALTER", "ASSERT")},
     **{word: f"{word} is not supported yet" for word in ("PRINT", "DEFINE", "UNDEFINE", "RUN", "SPOOL")},
-    "UPDATE": "rows are changed by events: INSERT INTO the source",
-    "DELETE": "rows are deleted by events: a record with the key and a null value",
 }
 
 
-class Grammar(FunctionClauses):
+class Grammar(ChangeClauses, FunctionClauses):
     """Parses one statement per chunk of tokens into a `Statement`."""
 
     RULES: ClassVar[dict[str, Callable[[Any], Statement]]] = {
         "CREATE": lambda self: self._create(),
         "INSERT": lambda self: self._insert(),
+        "DELETE": lambda self: self._delete(),
+        "UPDATE": lambda self: self._update(),
         "DROP": lambda self: self._drop(),
         "SHOW": lambda self: self._show(),
         "LIST": lambda self: self._show(),

@@ -17,6 +17,7 @@ from jobs.sql.syntax import (
     CreateSource,
     CreateView,
     DeclaredColumn,
+    Delete,
     Describe,
     DescribeFunction,
     Drop,
@@ -30,6 +31,7 @@ from jobs.sql.syntax import (
     Show,
     Statement,
     UnsetProperty,
+    Update,
 )
 
 __all__ = (
@@ -37,6 +39,7 @@ __all__ = (
     "CreateSource",
     "CreateView",
     "DeclaredColumn",
+    "Delete",
     "Describe",
     "DescribeFunction",
     "Drop",
@@ -50,6 +53,7 @@ __all__ = (
     "Show",
     "Statement",
     "UnsetProperty",
+    "Update",
     "parse",
     "parse_one",
 )

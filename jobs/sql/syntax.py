@@ -106,6 +106,23 @@ class InsertValues(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Delete(Statement):
+    """`DELETE FROM target WHERE condition`: the condition names keys."""
+
+    target: str
+    where: exp.Expression
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update(Statement):
+    """`UPDATE target SET column = value, … WHERE condition`: the condition names keys."""
+
+    target: str
+    assignments: tuple[tuple[str, exp.Expression], ...]
+    where: exp.Expression
+
+
+@dataclass(frozen=True, kw_only=True)
 class InsertSelect(Statement):
     """`INSERT INTO target SELECT …`."""
 
