@@ -43,7 +43,7 @@ class Progress:
         """
         self.done += batch.events
         rate = batch.events / batch.seconds if batch.seconds > 0 else 0.0
-        text = f"epoch {batch.number}: {self.done:,} events in, {rate:,.0f} rows/s, {self.views} views fresh"
+        text = f"epoch {batch.number}: {self.done:,} events in, {rate:,.1f} rows/s, {self.views} views fresh"
         left = max(self.waiting - self.done, 0)
         if not left:
             return text

@@ -93,6 +93,8 @@ def _rehearse(
         for function in functions:
             register_function(function, catalog, interpreter.settings.functions.modules)
         for statement in statements:
+            if isinstance(statement, CreateSource):
+                catalog_changes.check_partitions(statement, catalog, interpreter.settings, interpreter.lake)
             catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake)
 
 

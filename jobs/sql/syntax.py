@@ -133,12 +133,14 @@ class InsertSelect(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Drop(Statement):
-    """`DROP STREAM|TABLE|[MATERIALIZED] VIEW [IF EXISTS] name [DELETE TOPIC]`."""
+    """`DROP STREAM|TABLE|[MATERIALIZED] VIEW [IF EXISTS] name [CASCADE] [DELETE TOPIC]`."""
 
-    what: Literal["STREAM", "TABLE", "VIEW"]
+    what: Literal["STREAM", "TABLE", "VIEW", "ANY"]
+    """ANY is not written: CASCADE drops readers of whatever kind they are."""
     name: str
     if_exists: bool = False
     delete_topic: bool = False
+    cascade: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +157,15 @@ class Show(Statement):
 
     what: Literal["STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPERTIES"]
     extended: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Print(Statement):
+    """`PRINT topic [FROM BEGINNING] [LIMIT n]`. Without FROM BEGINNING, the last records of the topic."""
+
+    topic: str
+    from_beginning: bool = False
+    limit: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

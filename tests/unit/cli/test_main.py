@@ -127,7 +127,15 @@ def test_status_is_one_object_per_table(filled: Lake) -> None:
         "lag": 0,
         "lag_unit": "versions",
         "late": None,
+        "state": "fresh",
     }
+
+
+def test_status_without_a_lake_is_an_error(lake: Lake) -> None:
+    code, out, err = invoke("status")
+    assert (code, out) == (2, "")
+    assert err.startswith("[store.object_missing] there is no lake yet")
+    assert "strandline apply" in err
 
 
 @pytest.mark.parametrize("name", ["movie_tickets", "sensor_readings", "package_locations"])
