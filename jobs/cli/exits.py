@@ -38,9 +38,6 @@ def exit_codes() -> Iterator[None]:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
-    except StrandlineError as error:
-        say(str(error))
-        raise typer.Exit(USER_ERROR) from None
     except KeyboardInterrupt:
         say("interrupted by Ctrl-C: what was committed stays")
         raise typer.Exit(INTERRUPTED) from None
@@ -48,12 +45,16 @@ def exit_codes() -> Iterator[None]:
         # The interpreter flushes standard output once more at exit, into a pipe that is closed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
-    except OSError as error:
-        say(str(of_system(error)))
-        raise typer.Exit(USER_ERROR) from None
     except Exception as error:
-        say(str(internal(error)))
+        say(str(as_ours(error)))
         raise typer.Exit(USER_ERROR) from None
+
+
+def as_ours(error: Exception) -> StrandlineError:
+    """An error as one of Strandline's: itself, or its translation."""
+    if isinstance(error, StrandlineError):
+        return error
+    return of_system(error) if isinstance(error, OSError) else internal(error)
 
 
 def leave(code: int) -> NoReturn:

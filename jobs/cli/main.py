@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from jobs.session.interpreter import Interpreter
 
 app = typer.Typer(
-    help="SQL views over event streams, kept correct and fresh on Apache Spark and Delta Lake.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -40,6 +40,18 @@ class Mode(StrEnum):
 
 SqlFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE.sql", help="statements")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object for each row on standard output")]
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", help="say which version this is", is_eager=True)] = False,
+) -> None:
+    """SQL views over event streams, kept correct and fresh on Apache Spark and Delta Lake."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"strandline {version_of('strandline')}")
+        raise typer.Exit
 
 
 @app.command()
@@ -78,7 +90,7 @@ def sql(
     if text is not None and file is not None:
         raise typer.BadParameter("give -e or -f, not both")
     with exit_codes():
-        from jobs.session.apply import pipeline_of, read_text
+        from jobs.session.apply import in_file, pipeline_of, read_text
         from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 
         output = Output(json)
@@ -88,7 +100,11 @@ def sql(
 
             converse(interpreter, output)
             return
-        _execute(interpreter, output, text if text is not None else read_text(file) if file else sys.stdin.read())
+        if file is None:
+            _execute(interpreter, output, text if text is not None else sys.stdin.read())
+            return
+        with in_file(file):
+            _execute(interpreter, output, read_text(file))
 
 
 @app.command()

@@ -141,7 +141,12 @@ class Settings(BaseSettings):
         """The root by its path, absolute, or by its URL."""
         if not isinstance(value, str | Path):
             return value
-        return lake_path(value, info.data.get("storage", StorageSettings()).options())
+        if not str(value).strip():
+            raise ValueError("it is empty: name a folder or a URL")
+        path = lake_path(value, info.data.get("storage", StorageSettings()).options())
+        if isinstance(path, Path) and path.exists() and not path.is_dir():
+            raise ValueError(f"'{path}' is a file: a lake is a folder")
+        return path
 
     @classmethod
     def settings_customise_sources(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.catalog.catalog import Catalog
 from jobs.ingest.lag import lag
 from jobs.ingest.logs.open import open_log
 from jobs.model.definitions import InsertQuery, Source
+from jobs.run.pipeline import loaded
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -42,14 +42,15 @@ class Outlook:
 
 
 def outlook(settings: Settings, pipeline: str) -> Outlook:
-    """The work that a run of the pipeline would find now; an unknown pipeline has none.
+    """The work that a run of the pipeline would find now.
 
     Raises:
+        PipelineMissing, CorruptState: as `loaded`.
         SourceUnavailable: the brokers do not answer.
         TopicsElsewhere: the settings do not lead to the lake's topics.
     """
     lake = Lake(settings.lake)
-    definitions = Catalog(lake).pipeline(pipeline)
+    _, definitions = loaded(pipeline, lake)
     sources = [each for each in definitions if isinstance(each, Source)]
     log = open_log(settings, lake)
     return Outlook(

@@ -80,11 +80,11 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
     """
     began = time.monotonic()
     lake = Lake(settings.lake)
-    _loaded(name, lake)  # no lock is made for a pipeline that is not there
+    loaded(name, lake)  # no lock is made for a pipeline that is not there
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
     with sole_writer(lake, name, writer) as lock:
         # Read under the lock, which whoever replaces or drops a definition takes too: this is what stands.
-        catalog, definitions = _loaded(name, lake)
+        catalog, definitions = loaded(name, lake)
         # Planning needs no session: a definition that cannot run is refused before a JVM starts.
         from jobs.run.schedule import maintained
 
@@ -99,8 +99,13 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
             yield PipelineStream(session, context, settings, name, definitions, levels, lock), began
 
 
-def _loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
-    """The catalog and the pipeline's definitions; drops that were killed are ended first."""
+def loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
+    """The catalog and the pipeline's definitions; drops that were killed are ended first.
+
+    Raises:
+        PipelineMissing: no definitions belong to that name.
+        CorruptState: the file of a definition that it needs is broken.
+    """
     catalog = Catalog(lake)
     catalog.finish_drops()
     catalog.check_pipeline(pipeline)

@@ -101,21 +101,23 @@ def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None
         open_with_topic(definition, settings, lake)
 
 
-def check_partitions(statement: CreateSource, catalog: Catalog, settings: Settings, lake: Lake) -> None:
-    """Check that a new source does not state another number of partitions than its topic has.
+def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, lake: Lake) -> None:
+    """Check, before a source is registered, what its topic may contradict: the kind of the lake's topics, and for a new
+    source the number of partitions that it states.
 
     Raises:
+        TopicsElsewhere: the settings do not lead to the lake's topics.
         OptionRefused: it does.
         SourceUnavailable: the broker does not answer.
     """
     from jobs.ingest.logs.open import open_log
 
+    log = open_log(settings, lake)
     stated = next((option for option in statement.options if option.name == "PARTITIONS"), None)
     if stated is None or statement.name in catalog.names() or statement.name in catalog.broken:
         return
     topics = [option.value for option in statement.options if option.name == "KAFKA_TOPIC"]
     topic = topics[0] if topics else statement.name
-    log = open_log(settings, lake)
     there = len(log.end_offsets(topic)) if log.exists(topic) else None
     if there is not None and stated.value.isdigit() and int(stated.value) != there:
         raise OptionRefused(

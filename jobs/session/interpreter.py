@@ -103,7 +103,7 @@ class Interpreter:
     def register(self, statement: catalog_changes.Defining) -> catalog_changes.Change:
         """Define a source, a view or a query into a stream; a source's topic is created if absent."""
         if isinstance(statement, CreateSource):
-            catalog_changes.check_partitions(statement, self.catalog, self.settings, self.lake)
+            catalog_changes.check_topic(statement, self.catalog, self.settings, self.lake)
         change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake)
         if isinstance(statement, CreateSource):
             catalog_changes.ensure_topic(change.definition, self.settings, self.lake)

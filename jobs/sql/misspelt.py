@@ -37,5 +37,11 @@ def meant_before(tokens: Sequence[Token], line: int | None, column: int | None) 
         line, column: where the parser could not go on, 1-based.
     """
     before = [token for token in tokens if (token.line, token.col - len(token.text) + 1) <= (line or 0, column or 0)]
-    words = (token for token in reversed(before[-2:]) if token.token_type is TokenType.VAR)
+    pairs = list(zip([None, *before], before, strict=False))[-2:]
+    words = (token for last, token in reversed(pairs) if token.token_type is TokenType.VAR and not _is_value(last))
     return next((hint for token in words if (hint := meant(token.text)) is not None), None)
+
+
+def _is_value(last: Token | None) -> bool:
+    """True if what follows that token is a value, such as the JSON of an option."""
+    return last is not None and last.token_type is TokenType.EQ

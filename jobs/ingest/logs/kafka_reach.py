@@ -27,6 +27,9 @@ _TLS = (KafkaError._SSL,)  # noqa: SLF001
 _NAME = (KafkaError._RESOLVE,)  # noqa: SLF001
 _NO_KAFKA = (KafkaError._BAD_MSG,)  # noqa: SLF001
 
+# Only what is critical: each failed try would be a line on the user's screen, besides the error that tells the cause.
+_QUIET = {"log_level": 2}
+
 
 def connect(options: Mapping[str, Any]) -> AdminClient:
     """A client that has had an answer from the brokers.
@@ -38,7 +41,7 @@ def connect(options: Mapping[str, Any]) -> AdminClient:
     servers = str(options.get("bootstrap.servers"))
     met: list[KafkaError] = []
     try:
-        client = AdminClient({**options, "error_cb": met.append})  # type: ignore[dict-item]
+        client = AdminClient({**options, **_QUIET, "error_cb": met.append})  # type: ignore[dict-item]
     except KafkaException as error:
         raise SourceDenied(
             f"Kafka: the settings cannot be used: {error.args[0].str()}",

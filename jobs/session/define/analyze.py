@@ -12,6 +12,7 @@ from jobs.session.define.insert import insert_query_of
 from jobs.session.define.source import source_of
 from jobs.session.define.view import view_of
 from jobs.sql.dialect import quote
+from jobs.sql.from_text import too_deep
 from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
 
 
@@ -31,6 +32,8 @@ def define(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog
     except SqlError as error:
         error.placed(statement.line, statement.column)
         raise
+    except RecursionError as error:
+        raise too_deep(statement.line, statement.column) from error
 
 
 def same(left: Definition, right: Definition) -> bool:
