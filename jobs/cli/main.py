@@ -55,6 +55,15 @@ def _main(
 
 
 @app.command()
+def setup() -> None:
+    """Fetch the jars of Delta that Spark needs, once; from Maven Central."""
+    from jobs.run.jars import fetch
+
+    with exit_codes():
+        say(f"the jars of Delta are in {fetch('delta')}")
+
+
+@app.command()
 def apply(file: SqlFile) -> None:
     """Check the definitions of FILE.sql and register them as the pipeline named after the file."""
     from jobs.session.apply import apply as apply_file

@@ -84,7 +84,7 @@ def spark_session(settings: SparkSettings, name: str = "strandline") -> Iterator
         SettingsError: the jars of Delta are missing, or the JVM does not start.
     """
     if not any(_DELTA_JARS.glob("delta-spark*.jar")):
-        raise SettingsError("the jars of Delta are missing", where=str(_DELTA_JARS), hint="type: make setup")
+        raise SettingsError("the jars of Delta are missing", where=str(_DELTA_JARS), hint="type: strandline setup")
     # Workers must run the interpreter that runs the driver: another one lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
