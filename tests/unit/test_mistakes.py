@@ -22,6 +22,8 @@ CREATE TABLE p (id BIGINT PRIMARY KEY, name VARCHAR, n INT) WITH (KAFKA_TOPIC = 
 CREATE MATERIALIZED VIEW v AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;
 """
 
+CONSTANT = "correct it, or write NULL; WITH (ERRORS = 'null') gives NULL wherever an expression fails"
+
 STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("SELECT * FORM s", "sql.syntax", "line 1, column 15", "did you mean FROM?"),
     ("SELECT * FROM s WEHRE id = 1", "sql.syntax", "line 1, column 23", "did you mean WHERE?"),
@@ -196,6 +198,13 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "sql.unknown_name",
         "line 1, column 68",
         "known: d, id, name, rowoffset, rowpartition, rowtime, x",
+    ),
+    ("CREATE MATERIALIZED VIEW z AS SELECT id, 1 / 0 AS c FROM s", "sql.invalid_query", "line 1, column 42", CONSTANT),
+    (
+        "CREATE MATERIALIZED VIEW z AS SELECT id, CAST('x' AS INT) AS c FROM s",
+        "sql.invalid_query",
+        "line 1, column 47",
+        CONSTANT,
     ),
     (
         "CREATE MATERIALIZED VIEW z WITH (REFRESH='often') AS SELECT id FROM s",
