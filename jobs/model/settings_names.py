@@ -66,7 +66,7 @@ def check_names(environment: Mapping[str, str], section: type[BaseModel]) -> Non
     for variable in sorted(environment):
         # Windows apart, the names of variables are told apart by case; pydantic takes either, so do we.
         if variable.upper().startswith(PREFIX) and variable.upper() not in {*known, *_OTHERS}:
-            raise unknown(f"environment variable '{variable}'", variable.upper(), known)
+            raise unknown(f"environment variable '{variable}'", variable.upper(), known, PREFIX)
 
 
 def config_file(environment: Mapping[str, str]) -> Path:
@@ -98,8 +98,13 @@ def check_file(environment: Mapping[str, str]) -> None:
         ) from error
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> SettingsError:
-    """The error of a setting that does not exist, with the nearest names as its hint."""
-    close = get_close_matches(name, sorted(known), n=1, cutoff=0.7)
-    hint = f"did you mean {close[0]}?" if close else "see docs/settings.md for the names and their defaults"
+def unknown(what: str, name: str, known: Iterable[str], prefix: str = "") -> SettingsError:
+    """The error of a setting that does not exist, with the nearest name as its hint.
+
+    Args:
+        prefix: of all names; it does not make them alike.
+    """
+    bare = sorted(each.removeprefix(prefix) for each in known)
+    close = get_close_matches(name.removeprefix(prefix), bare, n=1, cutoff=0.7)
+    hint = f"did you mean {prefix}{close[0]}?" if close else "see docs/settings.md for the names and their defaults"
     return SettingsError(f"unknown {what}", hint=hint)

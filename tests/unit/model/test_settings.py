@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from jobs.model.settings import load_settings
+from jobs.model.settings import Settings, load_settings
+from jobs.model.settings_names import check_names
 from state_store.errors import SettingsError
 from state_store.layout import Lake
 from state_store.location import Location
@@ -138,3 +140,14 @@ def test_a_file_that_is_named_must_be_there(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("STRANDLINE_CONFIG", str(tmp_path))
     with pytest.raises(SettingsError, match="cannot be read"):
         load_settings()
+
+
+def test_every_variable_that_the_tree_names_is_known() -> None:
+    """Whoever adds one that is no setting, for a test or a benchmark, names it in `jobs.model.settings_names` too."""
+    root = Path(__file__).parents[3]
+    folders = ("jobs", "state_store", "orchestration", "strandline", "infra", "benchmarks", "tests/support")
+    files = [file for folder in folders for file in (root / folder).rglob("*.py")]
+    text = "\n".join(file.read_text() for file in [*files, root / "Makefile", root / "infra" / "setup.sh"])
+    named = set(re.findall(r"\bSTRANDLINE_[A-Z0-9_]*[A-Z0-9]\b", text))
+    assert "STRANDLINE_NIGHTLY" in named
+    check_names(dict.fromkeys(named, ""), Settings)
