@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
+
 import pytest
 
 from jobs.ingest import newest
@@ -19,6 +22,7 @@ from jobs.model.errors import (
 from jobs.model.settings import Settings
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
+from tests.support.lake_tables import append
 from tests.unit.session.statements import STREAM, VIEW, message, run
 
 TABLE = (
@@ -61,6 +65,17 @@ def test_update_writes_the_whole_row_from_what_waits_in_the_topic(
     assert before is not None
     assert after == before.replace(b":60", b":61")
     assert message(session, text.replace("61", "NULL")) == "1 row of 'visit' updated"
+
+
+def test_update_writes_the_whole_row_from_the_table(session: Interpreter, settings: Settings, lake: Lake) -> None:
+    run(session, TABLE)
+    stored = {"product": "leek", "visitor": "ann", "length": 60, "at": 37_800_000, "price": Decimal("1.50")}
+    append(lake, "visit", [stored, {**stored, "visitor": "bob"}])
+    run(session, "UPDATE visit SET length = 61 WHERE visitor = 'ann' AND product = 'leek'")
+    ((_, value),) = records(settings, lake)
+    assert value is not None
+    written = json.loads(value)
+    assert {name: written[name] for name in ("length", "at", "price")} == {"length": 61, "at": 37_800_000, "price": 1.5}
 
 
 def test_a_key_without_a_row_is_not_updated(session: Interpreter, settings: Settings, lake: Lake) -> None:
