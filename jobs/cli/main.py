@@ -119,7 +119,10 @@ def sql(
 @app.command()
 def rebuild(name: Annotated[str, typer.Argument(metavar="NAME", help="a stream, table or view")]) -> None:
     """Compute the rows of a definition anew, whatever is stored: after a foreign write, a lost file or a restore."""
-    with exit_codes():
+    from jobs.cli.stopping import stopped_by_signal
+
+    # Nothing in it looks at the stop: Ctrl-C lets it end within seconds, or abandons it.
+    with exit_codes(), stopped_by_signal():
         from jobs.operate.rebuild import rebuild as rebuild_definition
 
         done = rebuild_definition(load_settings(), name)
