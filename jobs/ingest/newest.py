@@ -54,8 +54,9 @@ def newest_row(source: Source, key: Mapping[str, object], settings: Settings, la
             f"{waiting:,} events of '{source.name}' wait to be taken in: its rows are not known yet",
             hint=f"strandline run {source.pipeline}, then again; or give every column with INSERT",
         )
+    formats = _formats(source, settings, lake)
     for number, end in ends.items():
-        row = _followed(row, key, source, log, (number, starts[number], end), _formats(source, settings, lake))
+        row = _followed(row, key, source, log, (number, starts[number], end), formats)
     return row
 
 
