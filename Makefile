@@ -10,7 +10,7 @@ STAMP := $(VENV)/.ready
 help: ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-$(STAMP): requirements.lock pyproject.toml infra/setup.sh infra/jars.py
+$(STAMP): requirements.lock pyproject.toml infra/setup.sh jobs/run/jars.py
 	@bash infra/setup.sh $(VENV)
 
 setup: $(STAMP) ## make the virtual environment from the lock file, and fetch Delta's jars
@@ -34,7 +34,7 @@ house-write: $(STAMP) ## write the lint rules of the rooms and the tables of doc
 	@$(BIN)/python -m infra.house write
 
 test: check ## everything that must pass
-	$(BIN)/python infra/jars.py kafka dynamodb
+	$(BIN)/python -m jobs.run.jars kafka dynamodb
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-spark test-duckdb
 
 # Side by side: one keeps a JVM busy, the other a core.
@@ -53,7 +53,7 @@ nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000
 	$(BIN)/python -m tests.campaigns.bitflips --seed 1 --flips 10000
 
 bench-ingest: $(STAMP) ## events per second from a real broker into an event log
-	$(BIN)/python infra/jars.py kafka
+	$(BIN)/python -m jobs.run.jars kafka
 	$(BIN)/python -m benchmarks.ingest
 
 bench-flat: $(STAMP) ## what 1,000 changes cost after 1 M and after 20 M events

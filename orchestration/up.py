@@ -1,7 +1,7 @@
 """`python -m orchestration.up [--port N]`: Dagster's webserver and daemon on loopback, until Ctrl-C.
 
 State lies in DAGSTER_HOME, by default `.dagster` in the working directory. Dagster reads its settings from there, so
-the repository's dagster.yaml is linked into it: one file to edit, whatever the home.
+the package's dagster.yaml is linked into it: one file to edit, whatever the home.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _PORT = 3000
-_ROOT = Path(__file__).resolve().parent.parent
+_HERE = Path(__file__).resolve().parent
 # Measured: the webserver answers after 17 s on two busy cores; it waits for a process that loads the code location.
 _READY_WITHIN_SECONDS = 180.0
 _POLL_SECONDS = 0.5
@@ -74,7 +74,7 @@ def prepare_home(environment: Mapping[str, str]) -> Path:
     if link.is_symlink():
         link.unlink()
     if not link.exists():
-        link.symlink_to(_ROOT / "dagster.yaml")
+        link.symlink_to(_HERE / "dagster.yaml")
     return home
 
 
@@ -91,7 +91,7 @@ def create_storage(home: Path) -> None:
 
 
 def _serve(home: Path, port: int) -> int:
-    workspace = str(_ROOT / "workspace.yaml")
+    workspace = str(_HERE / "workspace.yaml")
     commands = {
         "webserver": ["-m", "dagster_webserver", "-h", _HOST, "-p", str(port), "-w", workspace],
         "daemon": ["-m", "dagster._daemon", "run", "-w", workspace],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from state_store.errors import DiskFailed, StorageDenied, StoreError
+from state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +41,25 @@ def disk_errors(path: LakePath) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise _failed(path, error) from error
+
+
+def of_system(error: OSError) -> StoreError:
+    """The store's error for one of the operating system that nobody translated: at a read, or at a path that is wrong.
+
+    The file is the one that the error names.
+    """
+    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else Path()
+    if isinstance(error, PermissionError):
+        what = f"'{path.name}' may not be read or written by this user"
+        return StorageDenied(what, where=str(path), hint="check the owner and mode, or take another STRANDLINE_LAKE")
+    if isinstance(error, NotADirectoryError | FileExistsError | IsADirectoryError):
+        what = f"'{path}' is in the way: {error.strerror}"
+        return StorageDenied(what, where=str(path), hint="move it away, or set STRANDLINE_LAKE to another folder")
+    if isinstance(error, FileNotFoundError):
+        return ObjectMissing(f"'{path}' is not there", where=str(path), hint="check the path, and STRANDLINE_LAKE")
+    if error.errno == errno.ENAMETOOLONG:
+        return KeyRefused(f"the path is too long: '{path.name[:40]}…'", hint="take a shorter name")
+    return _failed(path, error)
 
 
 def _failed(path: LakePath, error: OSError) -> StoreError:

@@ -24,6 +24,7 @@
     │   ├── KeyRefused                store.key_refused           stop
     │   ├── StorageDenied             store.storage_denied        stop
     │   └── StorageUnavailable        store.storage_unavailable   retry
+    ├── InternalError                 internal                    stop
     ├── SqlError …                    see jobs/model/errors.py
     └── SourceError …                 see jobs/model/errors.py
 
@@ -82,6 +83,12 @@ class SettingsError(StrandlineError):
     """A setting is missing or wrong. Stop: correct `strandline.toml` or the environment."""
 
     code = "settings.invalid"
+
+
+class InternalError(StrandlineError):
+    """Something happened that nobody expected: a fault of Strandline. Stop: report it. What was committed stays."""
+
+    code = "internal"
 
 
 class StoreError(StrandlineError):

@@ -111,6 +111,10 @@ def make_folder(folder: LakePath) -> None:
         try:
             os.mkdir(folder)
         except FileNotFoundError:
+            if folder.parent.is_dir():  # as below /proc: there is a folder, and nothing can be made in it
+                raise StorageDenied(
+                    f"no folder '{folder.name}' can be made there", where=str(folder), hint="take another folder"
+                ) from None
             make_folder(folder.parent)
             make_folder(folder)  # another process may have been faster
             return

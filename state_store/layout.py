@@ -4,6 +4,7 @@
 <lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages; _leases/ of their readers
 <lake>/aside/                     tables that were replaced because they could not be read
 <lake>/topics/<topic>/            the local log
+<lake>/topics.json                whether topics are Kafka's or the local log's
 <lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server
 <lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
 <lake>/runs/<pipeline>.json       the heartbeat of its last run: a note for people and alerts
@@ -69,6 +70,10 @@ class Lake:
 
     def topic(self, name: str) -> LakePath:
         return self.root / "topics" / safe_name(name)
+
+    @property
+    def topics_kind(self) -> LakePath:
+        return self.root / "topics.json"
 
     def checkpoint(self, pipeline: str) -> LakePath:
         return self.root / "checkpoints" / safe_name(pipeline)

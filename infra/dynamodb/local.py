@@ -1,6 +1,6 @@
 """DynamoDB Local for tests and benchmarks: one process from jars, its tables in memory, on a free port.
 
-`infra/jars.py dynamodb` fetches the jars. It is ready in three seconds. Unlike the imitations it has DynamoDB's own
+`jobs.run.jars` fetches the jars. It is ready in three seconds. Unlike the imitations it has DynamoDB's own
 limits of items, keys and requests.
 """
 
@@ -14,8 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infra.jars import home
-
 # Three seconds on two idle cores; other tests may be running beside it.
 _PATIENCE = 60.0
 
@@ -25,13 +23,12 @@ class DynamoDBLocal:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        _fetch_jars()
+        jars = _fetch_jars()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = folder / "dynamodb.log"
-        jars = home("dynamodb")
         command = ["java", "-Xmx512m", f"-Dsqlite4java.library.path={jars}", "-cp", f"{jars}/*"]
         command += ["com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-disableTelemetry"]
         with self._log.open("ab") as log:
@@ -73,8 +70,10 @@ def client_of(url: str) -> Any:
     return boto3.client("dynamodb", endpoint_url=url, region_name="us-east-1", **keys)
 
 
-def _fetch_jars() -> None:
-    command = [sys.executable, str(Path(__file__).resolve().parents[1] / "jars.py"), "dynamodb"]
+def _fetch_jars() -> str:
+    """Their folder."""
+    command = [sys.executable, "-m", "jobs.run.jars", "dynamodb"]
     fetched = subprocess.run(command, capture_output=True, text=True, check=False)
     if fetched.returncode != 0:
         raise RuntimeError(f"the jars of DynamoDB Local are missing and could not be fetched:\n{fetched.stderr}")
+    return fetched.stdout.strip()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.house.plan import (
+    FACADE,
     IN_STORE,
     OUTSIDE_JOBS,
     ROOMS,
@@ -44,15 +45,18 @@ def banned(room: str) -> dict[str, str]:
             **{package_of(each): _reason(room, each) for each in inner},
             "jobs": neither,
             "orchestration": neither,
+            **{each: neither for each in FACADE},
             "sqlglot": "state_store knows nothing of SQL views",
             "dagster": "only orchestration knows Dagster",
             **_ALWAYS,
         }
+    if room in FACADE:
+        return _ALWAYS
     above = {package_of(each): _reason(room, each) for each in not_below(room) if each not in UNSEEN}
     return {**above, **(_ALWAYS if room in OUTSIDE_JOBS else _IN_JOBS)}
 
 
-_IN_JOBS = {**{room: f"nothing imports {room}" for room in UNSEEN}, "dagster": _DAGSTER, **_ALWAYS}
+_IN_JOBS = {**{room: f"nothing imports {room}" for room in (*UNSEEN, *FACADE)}, "dagster": _DAGSTER, **_ALWAYS}
 
 
 def _reason(room: str, other: str) -> str:

@@ -21,16 +21,19 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("run",),
     ("session", "operate"),
     ("cli", "orchestration"),
+    ("strandline",),
 )
 """The lowest first. A room imports only from floors below its own; rooms side by side do not know each other."""
 
-OUTSIDE_JOBS = ("state_store", "replicas", "orchestration")
+OUTSIDE_JOBS = ("state_store", "replicas", "orchestration", "strandline")
 """Rooms that are packages of their own, or in `state_store`; every other is a package in `jobs`."""
 IN_STORE = ("replicas",)
 """Rooms in the package `state_store`. What is not in one of them is the room `state_store` itself, which is below."""
 UNSEEN = ("orchestration",)
 """Rooms that nothing imports, on whatever floor it stands: Dagster starts jobs, never the other way round."""
-PRODUCT = ("state_store", "jobs", "orchestration")
+FACADE = ("strandline",)
+"""The public package for users' own code: it shows what others offer, Dagster's definitions among them."""
+PRODUCT = ("state_store", "jobs", "orchestration", "strandline")
 TOOLS = ("infra", "benchmarks")
 """Packages of tools: their files keep the limits too, and no room imports them."""
 
@@ -95,7 +98,8 @@ def floor_of(room: str) -> int:
 
 def below(room: str) -> tuple[str, ...]:
     """The rooms that this one may import."""
-    return tuple(each for floor in FLOORS[: floor_of(room)] for each in floor if each not in UNSEEN)
+    hidden = () if room in FACADE else UNSEEN
+    return tuple(each for floor in FLOORS[: floor_of(room)] for each in floor if each not in hidden)
 
 
 def not_below(room: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """A real Apache Kafka broker for tests and benchmarks: one KRaft node from jars, on free ports.
 
-`infra/jars.py kafka` fetches the jars. The broker is ready in three to five seconds, and ends with all its processes.
+`jobs.run.jars` fetches the jars. The broker is ready in three to five seconds, and ends with all its processes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
-
-from infra.jars import home
 
 _HERE = Path(__file__).resolve().parent
 # The ready broker takes 3–5 s on two idle cores; other tests may be running beside it.
@@ -56,7 +54,7 @@ class KafkaBroker:
         folder.mkdir(parents=True, exist_ok=True)
         text = _PROPERTIES.format(port=self.port, controller=controller, folder=folder)
         (folder / "server.properties").write_text(text)
-        _fetch_jars()
+        self._jars = _fetch_jars()
         identity = str(uuid.uuid4())
         format_storage = ["format", "--standalone", "-t", identity, "-c", str(folder / "server.properties")]
         done = subprocess.run(
@@ -119,8 +117,7 @@ class KafkaBroker:
 
     def _java(self, heap: str) -> list[str]:
         log4j = _HERE / "log4j2.properties"
-        jars = home("kafka")
-        return ["java", f"-Xms{heap}", f"-Xmx{heap}", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars}/*"]
+        return ["java", f"-Xms{heap}", f"-Xmx{heap}", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{self._jars}/*"]
 
     def _answers(self) -> bool:
         try:
@@ -165,8 +162,10 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _fetch_jars() -> None:
-    command = [sys.executable, str(_HERE.parent / "jars.py"), "kafka"]
+def _fetch_jars() -> str:
+    """Their folder."""
+    command = [sys.executable, "-m", "jobs.run.jars", "kafka"]
     fetched = subprocess.run(command, capture_output=True, text=True, check=False)
     if fetched.returncode != 0:
         raise RuntimeError(f"Kafka's jars are missing and could not be fetched:\n{fetched.stderr}")
+    return fetched.stdout.strip()

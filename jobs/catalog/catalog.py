@@ -143,7 +143,8 @@ class Catalog(Definitions):
         readers = self.readers(name)
         if readers:
             raise NameInUse(
-                f"'{name}' is read by {', '.join(repr(r) for r in readers)}", hint="drop what reads it first"
+                f"'{name}' is read by {', '.join(repr(r) for r in readers)}",
+                hint="drop what reads it first, or say DROP … CASCADE",
             )
         whole, broken = self.whole_queries(name), self.broken_queries(name)
         return (*(query.name for query in whole), *(each.name for each in broken), name)

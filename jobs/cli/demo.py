@@ -1,7 +1,7 @@
 """`make demo`: the pattern catalogue's examples, from their statements to their projections, on the local log.
 
 For each pipeline: its file is registered, its events are inserted (in the first run only), its stream is drained, and
-every projection is printed with its changelog.
+every projection is printed with its changelog. Where rows are deleted, they are in the views first.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.cli.exits import leave
 from jobs.cli.output import Output
 from jobs.model.definitions import View
 from jobs.model.settings import IngestSettings, KafkaSettings, load_settings
@@ -18,7 +19,7 @@ from jobs.serve.results import Rows
 from jobs.session.apply import apply, pipeline_of, read_text
 from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
-from jobs.sql.syntax import InsertValues
+from jobs.sql.syntax import Delete, InsertValues
 from state_store.columns import VERSION, WEIGHT
 from state_store.delta import reader
 from state_store.errors import StrandlineError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 PIPELINES = [
     Path(__file__).parents[1] / "pipelines" / f"{name}.sql"
-    for name in ("movie_tickets", "sensor_readings", "package_locations")
+    for name in ("longest_visits", "movie_tickets", "sensor_readings", "package_locations")
 ]
 
 
@@ -41,14 +42,13 @@ def main() -> int:
     # Small micro-batches, so that the changelogs have several versions.
     settings = load_settings(kafka=KafkaSettings(), ingest=IngestSettings(max_rows_per_epoch=4))
     try:
-        for file in PIPELINES:
-            define(file, settings)
+        new = {file for file in PIPELINES if define(file, settings)}
         from jobs.run.spark import spark_session
 
         print("Starting Spark …", file=sys.stderr)
         with spark_session(settings.spark) as spark:
             for file in PIPELINES:
-                show(file, settings, spark)
+                show(file, settings, spark, first=file in new)
     except StrandlineError as error:
         print(error, file=sys.stderr)
         return 2
@@ -57,24 +57,33 @@ def main() -> int:
     return 0
 
 
-def define(file: Path, settings: Settings) -> None:
-    """Register a pipeline and, the first time, insert its events."""
+def define(file: Path, settings: Settings) -> bool:
+    """Register a pipeline and, the first time, insert its events; True then."""
     print(f"── {file.stem}.sql: {str(apply(file, settings)).splitlines()[0]}, …", file=sys.stderr)
     interpreter = Interpreter(settings, pipeline_of(file))
     inserts = [s for s in parse(read_text(file)) if isinstance(s, InsertValues)]
-    if not _has_events({s.target for s in inserts}, interpreter):
-        for statement in inserts:
-            interpreter.execute(statement)
+    if _has_events({s.target for s in inserts}, interpreter):
+        return False
+    for statement in inserts:
+        interpreter.execute(statement)
+    return True
 
 
-def show(file: Path, settings: Settings, spark: SparkSession) -> None:
-    """Drain a pipeline and print its projections with their changelogs."""
+def show(file: Path, settings: Settings, spark: SparkSession, *, first: bool) -> None:
+    """Drain a pipeline, the first time also after its deletions, and print its projections with their changelogs."""
     from jobs.run.pipeline import drain
 
     name = pipeline_of(file)
     report = drain(settings, name, spark)
     print(f"\n━━ {name}: {report.epochs} epochs, {report.seconds:.1f} s")
     interpreter = Interpreter(settings, name)
+    deletions = [s for s in parse(read_text(file)) if isinstance(s, Delete)]
+    if first and deletions:
+        for statement in deletions:
+            print(f"\n{statement.sql};")
+            Output().write(interpreter.execute(statement))
+        report = drain(settings, name, spark)
+        print(f"taken back in every view: {report.epochs} epoch, {report.seconds:.1f} s")
     for view in interpreter.catalog.pipeline(name):
         if isinstance(view, View):
             key = ", ".join(f"`{column}`" for column in view.key)
@@ -104,4 +113,4 @@ def _has_events(targets: set[str], interpreter: Interpreter) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

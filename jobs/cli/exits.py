@@ -1,16 +1,30 @@
-"""The exit codes of the command, and the one place where an error becomes one."""
+"""How a command ends: an exit code, and for each error a message. No end is a traceback.
+
+0     done
+1     something that was verified is broken
+2     an error that the message explains
+130   interrupted by Ctrl-C, as shells expect of SIGINT
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import traceback
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
 
 import typer
 
 from jobs.cli.output import say
-from state_store.errors import StrandlineError
+from state_store.disk_errors import of_system
+from state_store.errors import InternalError, StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import NoReturn
 
 BROKEN = 1
 USER_ERROR = 2
@@ -19,15 +33,55 @@ INTERRUPTED = 130
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
-    """Turns errors into a message and an exit code; a reader that closes the pipe is no error."""
+    """Turn errors into a message and an exit code; a reader that closes the pipe is no error."""
     try:
         yield
-    except StrandlineError as error:
-        say(str(error))
-        raise typer.Exit(USER_ERROR) from None
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
     except KeyboardInterrupt:
+        say("interrupted by Ctrl-C: what was committed stays")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         # The interpreter flushes standard output once more at exit, into a pipe that is closed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
+    except Exception as error:
+        say(str(as_ours(error)))
+        raise typer.Exit(USER_ERROR) from None
+
+
+def as_ours(error: Exception) -> StrandlineError:
+    """An error as one of Strandline's: itself, or its translation."""
+    if isinstance(error, StrandlineError):
+        return error
+    return of_system(error) if isinstance(error, OSError) else internal(error)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process after a command whose sessions and connections are closed.
+
+    Not by the interpreter's own end where Spark was loaded: the threads of its bridge to the JVM never stop, and hold
+    modules whose C++ side then reports everything that is "leaked", pages of it.
+    """
+    if "pyspark" not in sys.modules:
+        sys.exit(code)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):
+            stream.flush()
+    os._exit(code)
+
+
+def internal(error: Exception) -> InternalError:
+    """The error for one that nobody expected; its traceback goes to a file, for a report."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(Path(__file__).parents[2])] or frames
+    where = f"{Path(own[-1].filename).name}, line {own[-1].lineno}" if own else None
+    with NamedTemporaryFile("w", prefix="strandline-", suffix=".txt", delete=False, encoding="utf-8") as file:
+        file.writelines(traceback.format_exception(error))
+    # A library's message may be pages of generated SQL.
+    first = (str(error).strip().splitlines() or [""])[0][:300]
+    return InternalError(
+        f"{type(error).__name__}: {first}" if first else type(error).__name__,
+        where=where,
+        hint=f"this is a fault of Strandline: please report it, with the file {file.name} and what you typed",
+    )

@@ -1,7 +1,6 @@
 """The command `strandline`: apply, run, sql, rebuild, status, verify, and the operations of `jobs.cli.operations`.
 
-Standard output holds data; everything else goes to standard error. Exit codes: 0 done, 1 something that was verified is
-broken, 2 an error that the message explains, 130 interrupted by Ctrl-C.
+Standard output holds data; everything else goes to standard error. The exit codes are in `jobs.cli.exits`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jobs.cli.exits import BROKEN, exit_codes
+from jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
 from jobs.cli.operations import add_operations
 from jobs.cli.output import Output, say
 from jobs.model.settings import load_settings
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from jobs.serve.results import Result
 
 app = typer.Typer(
-    help="SQL views over event streams, kept correct and fresh on Apache Spark and Delta Lake.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -41,6 +40,27 @@ class Mode(StrEnum):
 
 SqlFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE.sql", help="statements")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object for each row on standard output")]
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", help="say which version this is", is_eager=True)] = False,
+) -> None:
+    """SQL views over event streams, kept correct and fresh on Apache Spark and Delta Lake."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"strandline {version_of('strandline')}")
+        raise typer.Exit
+
+
+@app.command()
+def setup() -> None:
+    """Fetch the jars of Delta that Spark needs, once; from Maven Central."""
+    from jobs.run.jars import fetch
+
+    with exit_codes():
+        say(f"the jars of Delta are in {fetch('delta')}")
 
 
 @app.command()
@@ -61,20 +81,10 @@ def run(
     with exit_codes():
         settings = load_settings()
         pipeline = _applied(what, settings)
-        from jobs.run import pipeline as jobs_pipeline
-
-        # A drain reports at its end; a continuous run logs each epoch.
-        level = logging.INFO if mode is Mode.CONTINUOUS else logging.WARNING
-        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
-        logging.getLogger("strandline").setLevel(level)
-        if mode is Mode.DRAIN:
-            report = jobs_pipeline.drain(settings, pipeline)
-        else:
-            from jobs.run.stop_signal import stopped_by_signal
-
-            with stopped_by_signal() as stop:
-                report = jobs_pipeline.follow(settings, pipeline, stop)
+        report, code = _run(settings, pipeline, mode)
         say(_summary(report))
+        if code:
+            raise typer.Exit(code)
 
 
 @app.command()
@@ -89,7 +99,7 @@ def sql(
     if text is not None and file is not None:
         raise typer.BadParameter("give -e or -f, not both")
     with exit_codes():
-        from jobs.session.apply import pipeline_of, run_file
+        from jobs.session.apply import in_file, pipeline_of, run_file
         from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 
         output = Output(json)
@@ -99,15 +109,22 @@ def sql(
 
             converse(interpreter, output)
             return
-        results = run_file(file, interpreter) if file else interpreter.run(sys.stdin.read() if text is None else text)
-        for result in results:
-            _write(output, result)
+        if file is None:
+            for result in interpreter.run(text if text is not None else sys.stdin.read()):
+                _write(output, result)
+            return
+        with in_file(file):
+            for result in run_file(file, interpreter):
+                _write(output, result)
 
 
 @app.command()
 def rebuild(name: Annotated[str, typer.Argument(metavar="NAME", help="a stream, table or view")]) -> None:
     """Compute the rows of a definition anew, whatever is stored: after a foreign write, a lost file or a restore."""
-    with exit_codes():
+    from jobs.cli.stopping import stopped_by_signal
+
+    # Nothing in it looks at the stop: Ctrl-C lets it end within seconds, or abandons it.
+    with exit_codes(), stopped_by_signal():
         from jobs.operate.rebuild import rebuild as rebuild_definition
 
         done = rebuild_definition(load_settings(), name)
@@ -151,7 +168,10 @@ add_operations(app)
 
 def main() -> None:
     """Run the command: its entry point."""
-    app(prog_name="strandline")
+    try:
+        app(prog_name="strandline")
+    except SystemExit as end:
+        leave(end.code if isinstance(end.code, int) else USER_ERROR)
 
 
 def _write(output: Output, result: Result) -> None:
@@ -187,3 +207,19 @@ def _summary(report: RunReport) -> str:
         late = f", {table.late} late rows left out" if table.late else ""
         lines.append(f"  {table.name}: {table.rows} rows ({changed}), version {table.version}{late}")
     return "\n".join(lines)
+
+
+def _run(settings: Settings, pipeline: str, mode: Mode) -> tuple[RunReport, int]:
+    """Run a pipeline, and show how it goes on; its report and the exit code."""
+    from jobs.cli.progress import shown
+    from jobs.cli.stopping import stopped_by_signal
+    from jobs.run import pipeline as jobs_pipeline
+    from jobs.run.outlook import outlook
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
+    with stopped_by_signal() as stop, shown(outlook(settings, pipeline)) as watch:
+        if mode is Mode.DRAIN:
+            return jobs_pipeline.drain(settings, pipeline, stop=stop, watch=watch), stop.code
+        report = jobs_pipeline.follow(settings, pipeline, stop, watch=watch)
+        # SIGTERM is how a continuous run is ended by those who started it.
+        return report, stop.code if stop.code == INTERRUPTED else 0

@@ -11,10 +11,10 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 
 from jobs.cli.completion import CatalogCompleter
+from jobs.cli.exits import as_ours
 from jobs.cli.output import say
 from jobs.model.errors import SqlSyntaxError
 from jobs.sql.from_text import tokenize
-from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from jobs.cli.output import Output
@@ -26,6 +26,7 @@ HELP = """Statements end with a semicolon:
   SELECT … FROM …;                        what is there now
   SELECT … FROM … EMIT CHANGES;           and what comes; Ctrl-C ends it
   CREATE STREAM …; CREATE TABLE … AS SELECT …; INSERT INTO … VALUES (…); DROP …;
+  DELETE FROM table WHERE key = …; UPDATE table SET … WHERE key = …; PRINT topic;
 New views are filled by `strandline run default` (or the pipeline of their file). `exit` or Ctrl-D leaves."""
 
 _PROMPT, _CONTINUED = "strandline> ", "          > "
@@ -65,10 +66,11 @@ def answer(interpreter: Interpreter, output: Output, text: str) -> None:
         interpreter.catalog.reload()
         for result in interpreter.run(text):
             output.write(result)
-    except StrandlineError as error:
-        say(str(error))
     except KeyboardInterrupt:
         say("ended")
+    except Exception as error:
+        # Whatever one statement meets, the next one may be typed.
+        say(str(as_ours(error)))
 
 
 def complete(text: str) -> bool:

@@ -9,7 +9,7 @@ from jobs.ingest.formats.coerce import Misfit, coerce
 from jobs.ingest.formats.encoding import wire_value
 from jobs.ingest.formats.format import open_format
 from jobs.ingest.logs.log import Record
-from jobs.ingest.logs.open import open_log
+from jobs.ingest.logs.open import open_with_topic
 from jobs.model import types as t
 from jobs.model.errors import EncodeFailed
 
@@ -38,9 +38,7 @@ def insert_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: 
     if not rows:
         return 0
     records = encode_rows(source, rows, settings, lake)
-    log = open_log(settings, lake)
-    log.ensure_topic(source.topic, source.partitions, source.replicas)
-    log.produce(source.topic, records)
+    open_with_topic(source, settings, lake).produce(source.topic, records)
     return len(records)
 
 

@@ -13,7 +13,10 @@ StrandlineError
 │   └── NotSupported              sql.not_supported           names what is not there yet
 ├── SourceError
 │   ├── SourceUnavailable         source.unavailable          retry
+│   ├── SourceDenied              source.denied               stop
+│   ├── SourceBehind              source.behind               retry
 │   ├── TopicMissing              source.topic_missing        stop
+│   ├── TopicsElsewhere           source.topics_elsewhere     stop
 │   ├── OffsetsVanished           source.offsets_vanished     stop
 │   ├── TopicReplaced             source.topic_replaced       stop
 │   ├── RecordsReplaced           source.records_replaced     stop
@@ -29,14 +32,13 @@ StrandlineError
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Self
 
 from state_store.errors import Action, StrandlineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from jobs.model.report import RunReport
 
@@ -149,10 +151,30 @@ class SourceUnavailable(SourceError):
     action = Action.RETRY
 
 
+class SourceDenied(SourceError):
+    """The broker is there, and TLS or the authentication fails. Stop: correct the settings that the hint names."""
+
+    code = "source.denied"
+
+
+class SourceBehind(SourceError):
+    """What was asked needs events that are not taken in yet. Retry after a run of the pipeline."""
+
+    code = "source.behind"
+    action = Action.RETRY
+
+
 class TopicMissing(SourceError):
     """The topic is not there. Stop: create it, or correct KAFKA_TOPIC."""
 
     code = "source.topic_missing"
+
+
+class TopicsElsewhere(SourceError):
+    """The lake's topics are Kafka's and the settings lead to its files, or the other way round. Stop: correct the
+    setting that the hint names."""
+
+    code = "source.topics_elsewhere"
 
 
 class OffsetsVanished(SourceError):
@@ -235,26 +257,3 @@ class ViewsStopped(PipelineError):
         self.failures = failures
         self.report = report
         self.action = first.action
-
-
-def revive(text: str) -> StrandlineError:
-    """The typed error that a text carries, as printed by `str(error)` somewhere inside a stack trace.
-
-    Errors raised in Spark's Python workers and callbacks come back as text; their codes let us find the class again.
-    A text without a code becomes `RefreshFailed` with its first lines.
-    """
-    found = re.search(
-        r"\[((?:settings|store|source|sql|pipeline)(?:\.[a-z_]+)?)\] ([^\n]+)(?:\n  hint: ([^\n]+))?", text
-    )
-    if found is None:
-        cause = re.search(r"\n\w*(?:Error|Exception): [^\n]+", text)
-        return RefreshFailed(f"the streaming query stopped: {(cause.group().strip() if cause else text)[:500]}")
-    code, message, hint = found.groups()
-    classes = {cls.code: cls for cls in _all_errors(StrandlineError)}
-    return classes.get(code, RefreshFailed)(message, hint=hint)
-
-
-def _all_errors(root: type[StrandlineError]) -> Iterator[type[StrandlineError]]:
-    yield root
-    for child in root.__subclasses__():
-        yield from _all_errors(child)

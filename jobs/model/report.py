@@ -44,3 +44,18 @@ class RunReport:
     epochs: int
     seconds: float
     tables: tuple[TableReport, ...]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """One micro-batch of a run, when it is committed and its views are fresh.
+
+    Attributes:
+        number: from 1, in this run.
+        events: rows taken into the event logs; an event that two sources read counts twice.
+        seconds: wall clock from the first record read to the last view committed.
+    """
+
+    number: int
+    events: int
+    seconds: float

@@ -27,8 +27,12 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+from pydantic_settings import (
+    SettingsError as PydanticSettingsError,
+)
 
 from jobs.model.engines import EngineChoice
+from jobs.model.settings_names import check_file, check_names, config_file, names_of, unknown
 from state_store.errors import SettingsError
 from state_store.location import Location
 from state_store.storage.open import lake_path
@@ -136,7 +140,7 @@ class AlertSettings(_Section):
 class Settings(BaseSettings):
     """Everything that can be set. Immutable; build one with `load_settings()`."""
 
-    model_config = SettingsConfigDict(env_prefix="STRANDLINE_", env_nested_delimiter="__", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="STRANDLINE_", env_nested_delimiter="__", frozen=True, extra="forbid")
 
     # Before the lake, which is opened with it.
     storage: StorageSettings = StorageSettings()
@@ -160,7 +164,12 @@ class Settings(BaseSettings):
         """The root by its path, absolute, or by its URL."""
         if not isinstance(value, str | Path):
             return value
-        return lake_path(value, info.data.get("storage", StorageSettings()).options())
+        if not str(value).strip():
+            raise ValueError("it is empty: name a folder or a URL")
+        path = lake_path(value, info.data.get("storage", StorageSettings()).options())
+        if isinstance(path, Path) and path.exists() and not path.is_dir():
+            raise ValueError(f"'{path}' is a file: a lake is a folder")
+        return path
 
     @classmethod
     def settings_customise_sources(
@@ -171,21 +180,26 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        path = Path(os.environ.get("STRANDLINE_CONFIG", "strandline.toml"))
-        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=path))
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=config_file(os.environ)))
 
 
 def load_settings(**overrides: object) -> Settings:
     """The settings of this process.
 
     Raises:
-        SettingsError: a value is unknown or out of range; the message names it.
+        SettingsError: a name is unknown, a value is out of range, or the file cannot be read; the message names it.
     """
+    check_names(os.environ, Settings)
+    check_file(os.environ)
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(
-            f"setting '{name}': {first['msg']}", hint="see docs/settings.md for the names and their defaults"
-        ) from error
+        hint = "see docs/settings.md for the names and their defaults"
+        if first["type"] == "extra_forbidden":
+            raise unknown(f"setting '{name}'", name, names_of(Settings)) from error
+        raise SettingsError(f"setting '{name}': {first['msg']}", hint=hint) from error
+    except PydanticSettingsError as error:
+        # A section or a list that is not JSON: the library's message names the field, its cause what is wrong.
+        raise SettingsError(f"{error}: {error.__cause__}", hint="write it as JSON, as in docs/settings.md") from error

@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Literal
 
-from jobs.ingest.lag import events_behind
+from jobs.ingest.lag import lag
 from jobs.ingest.logs.open import open_log
+from jobs.model.errors import SourceError
 from jobs.model.report import TableReport
 from state_store import files
 from state_store.delta.log import now_ms
@@ -28,6 +29,7 @@ from state_store.process import Process, process
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from jobs.model.definitions import Source
     from jobs.run.stream import PipelineStream
     from state_store.layout import Lake
 
@@ -151,7 +153,13 @@ class _Heart:
             log.warning("a heartbeat could not be written: %s", fault)
 
     def _lag(self) -> dict[str, int | None]:
-        return {source.topic: events_behind(source, self._stream.lake, self._log) for source in self._stream.sources}
+        return {source.topic: self._lag_of(source) for source in self._stream.sources}
+
+    def _lag_of(self, source: Source) -> int | None:
+        try:
+            return lag(source, self._stream.lake, self._log)
+        except SourceError:
+            return None
 
     def _now(self) -> Beat:
         stream = self._stream

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
-from jobs.model.report import RunReport
+from jobs.model.report import MicroBatch, RunReport
 from jobs.run.heartbeat import heartbeat
 from jobs.run.orphans import sole_writer
 from jobs.run.schedule import stages_of
@@ -31,12 +32,23 @@ if TYPE_CHECKING:
     from jobs.run.stream import PipelineStream
     from state_store.kernel.kernel import Kernel
 
+Watch = Callable[[MicroBatch], None]
 
-def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> RunReport:
+
+def drain(
+    settings: Settings,
+    name: str,
+    spark: SparkSession | None = None,
+    *,
+    stop: Event | None = None,
+    watch: Watch | None = None,
+) -> RunReport:
     """Bring a pipeline up to what its topics hold now, then stop.
 
     Args:
         spark: a session to run in; without it one is started and stopped.
+        stop: set to end after the present micro-batch.
+        watch: told of each micro-batch; without it they are logged.
 
     Raises:
         PipelineMissing: no definitions belong to that name.
@@ -47,14 +59,16 @@ def drain(settings: Settings, name: str, spark: SparkSession | None = None) -> R
         StrandlineError: a source failed; what was committed before stays, a rerun goes on from there.
     """
     with opened(settings, name, spark) as (stream, began):
+        stream.watch = watch or stream.watch
         with _heartbeat(stream, "drain", began), _typed_errors():
-            stream.drain()
+            stream.drain(stop)
         return _finish(stream, began)
 
 
-def follow(settings: Settings, name: str, stop: Event) -> RunReport:
-    """Keep a pipeline fresh until `stop` is set. Raises as `drain` does."""
+def follow(settings: Settings, name: str, stop: Event, *, watch: Watch | None = None) -> RunReport:
+    """Keep a pipeline fresh until `stop` is set. Arguments and errors as of `drain`."""
     with opened(settings, name, None) as (stream, began):
+        stream.watch = watch or stream.watch
         with _heartbeat(stream, "continuous", began), _typed_errors():
             stream.follow(stop)
         return _finish(stream, began)
@@ -72,11 +86,11 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
     """
     began = time.monotonic()
     lake = Lake(settings.lake)
-    _loaded(name, lake)  # no lock is made for a pipeline that is not there
+    loaded(name, lake)  # no lock is made for a pipeline that is not there
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
     with sole_writer(lake, name, writer) as lock:
         # Read under the lock, which whoever replaces or drops a definition takes too: this is what stands.
-        catalog, definitions = _loaded(name, lake)
+        catalog, definitions = loaded(name, lake)
         # Planning needs no session: a definition that cannot run is refused before a JVM starts.
         from jobs.run.schedule import maintained
 
@@ -91,8 +105,13 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
             yield PipelineStream(session, context, settings, name, definitions, levels, lock), began
 
 
-def _loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
-    """The catalog and the pipeline's definitions; drops that were killed are ended first."""
+def loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
+    """The catalog and the pipeline's definitions; drops that were killed are ended first.
+
+    Raises:
+        PipelineMissing: no definitions belong to that name.
+        CorruptState: the file of a definition that it needs is broken.
+    """
     catalog = Catalog(lake)
     catalog.finish_drops()
     catalog.check_pipeline(pipeline)
@@ -120,7 +139,7 @@ def _typed_errors() -> Iterator[None]:
     """An error raised in the query's Python comes back through the JVM as text: give it its type again."""
     from pyspark.errors import StreamingQueryException
 
-    from jobs.model.errors import revive
+    from jobs.model.revive import revive
 
     try:
         yield

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
 from state_store.errors import SettingsError
 from state_store.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -100,7 +102,7 @@ def spark_session(settings: SparkSettings, name: str = "strandline", jvm: str | 
         SettingsError: the jars of Delta are missing, or the JVM does not start.
     """
     if not any(_DELTA_JARS.glob("delta-spark*.jar")):
-        raise SettingsError("the jars of Delta are missing", where=str(_DELTA_JARS), hint="type: make setup")
+        raise SettingsError("the jars of Delta are missing", where=str(_DELTA_JARS), hint="type: strandline setup")
     # Workers must run the interpreter that runs the driver: another one lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -112,8 +114,18 @@ def spark_session(settings: SparkSettings, name: str = "strandline", jvm: str | 
     builder = SparkSession.builder.master(settings.master).appName(name)
     for key, value in session_conf(settings, jvm).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    session = _without_handler(builder.getOrCreate)
     try:
         yield session
     finally:
         session.stop()
+
+
+def _without_handler(start: Callable[[], SparkSession]) -> SparkSession:
+    """Start a session and keep the process's own handler of SIGINT: Spark's raises in the middle of a call to the JVM,
+    after which that connection answers the next call with the last one's answer."""
+    before = signal.getsignal(signal.SIGINT)
+    session = start()
+    if current_thread() is main_thread():
+        signal.signal(signal.SIGINT, before)
+    return session

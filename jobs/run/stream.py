@@ -23,6 +23,7 @@ from jobs.ingest.logs.open import open_log
 from jobs.ingest.offsets import start_offsets
 from jobs.model import tables
 from jobs.model.definitions import Definition, Source
+from jobs.model.report import MicroBatch
 from jobs.run.refresh_tasks import RefreshTasks
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import Maintained, read_from_outside
@@ -32,7 +33,7 @@ from state_store.delta.log import now_ms
 from state_store.folders import discard_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from threading import Event
 
     from pyspark.sql import DataFrame
@@ -46,6 +47,14 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 log = logging.getLogger("strandline")
+
+# How long a drain may not notice that it is to stop; one that ends by itself is noticed at once.
+_LISTENS_SECONDS = 1
+
+
+def logged(batch: MicroBatch) -> None:
+    """Log a micro-batch: what a run that nobody watches says of itself."""
+    log.info("micro-batch %d: %d events in %.1f s", batch.number, batch.events, batch.seconds)
 
 
 @dataclass
@@ -68,6 +77,8 @@ class PipelineStream:
     """When the micro-batch at work began; None when none is."""
     topic_ids: dict[str, str] = field(default_factory=dict)
     """{topic: its id} from the start of the query on: what its commits name."""
+    watch: Callable[[MicroBatch], None] = logged
+    """Told of each micro-batch when it is committed and its views are fresh."""
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -79,12 +90,15 @@ class PipelineStream:
     def sources(self) -> list[Source]:
         return [d for d in self.definitions if isinstance(d, Source)]
 
-    def drain(self) -> None:
-        """Take in what the topics hold now and refresh every view."""
+    def drain(self, stop: Event | None = None) -> None:
+        """Take in what the topics hold now and refresh every view; `stop` ends it earlier, after a micro-batch."""
         self.refresh()
-        if self._behind():
-            query = self._start(available_now=True)
-            query.awaitTermination()
+        if not self._behind():
+            return
+        query = self._start(available_now=True)
+        while not query.awaitTermination(_LISTENS_SECONDS):
+            if stop is not None and stop.is_set():
+                query.stop()
 
     def follow(self, stop: Event) -> None:
         """Go on until `stop` is set. Inputs of other pipelines wake the views by their new versions."""
@@ -145,12 +159,7 @@ class PipelineStream:
             self.tallies.add(commit.table, commit.rows, 0, seconds)
         self.refresh()
         self.micro_batches += 1
-        log.info(
-            "micro-batch %d: %d events in %.1f s",
-            self.micro_batches,
-            sum(c.rows for c in taken),
-            time.monotonic() - began,
-        )
+        self.watch(MicroBatch(self.micro_batches, sum(c.rows for c in taken), time.monotonic() - began))
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
         checkpoint = self.lake.checkpoint(self.pipeline)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.errors import SqlSyntaxError
+from jobs.model.errors import SqlError, SqlSyntaxError
 from jobs.session import catalog_changes
+from jobs.session.define.source import check_name
 from jobs.session.functions import FunctionChange
 from jobs.session.functions import register as register_function
 from jobs.session.interpreter import Interpreter
@@ -52,8 +54,19 @@ class Applied:
 
 
 def pipeline_of(path: Path) -> str:
-    """The pipeline that a file's definitions belong to."""
+    """The pipeline that a file's definitions belong to. Raises InvalidQuery: the name is too long."""
+    check_name(path.stem)
     return path.stem
+
+
+@contextmanager
+def in_file(path: Path) -> Iterator[None]:
+    """Name the file where an error of the body names a line. Raises SqlError."""
+    try:
+        yield
+    except SqlError as error:
+        error.where = f"{path}, {error.where}" if error.where else str(path)
+        raise
 
 
 def read_text(path: Path) -> str:
@@ -71,6 +84,11 @@ def apply(path: Path, settings: Settings) -> Applied:
         SqlError: a statement cannot be parsed or is refused; nothing was changed.
         SourceUnavailable: the broker does not answer; the definitions are registered, some topics perhaps not created.
     """
+    with in_file(path):
+        return _applied(path, settings)
+
+
+def _applied(path: Path, settings: Settings) -> Applied:
     statements = parse(read_text(path))
     functions = [s for s in statements if isinstance(s, CreateFunction)]
     bare = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
@@ -102,6 +120,8 @@ def _rehearse(
         for function in functions:
             register_function(function, catalog, interpreter.settings.functions.modules)
         for statement in statements:
+            if isinstance(statement, CreateSource):
+                catalog_changes.check_topic(statement, catalog, interpreter.settings, interpreter.lake)
             catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake)
 
 

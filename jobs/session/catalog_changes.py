@@ -1,4 +1,4 @@
-"""Changes of the catalog: CREATE, INSERT INTO … SELECT and DROP, with the topics and tables that they concern.
+"""Changes of the catalog by CREATE and INSERT INTO … SELECT, with the topics and tables that they concern.
 
 Defining the same again changes nothing, so a file can be run as often as one likes.
 """
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 from jobs.catalog.drops import table_paths
 from jobs.model.definitions import Definition, InsertQuery, Source, View
-from jobs.model.errors import NotSupported, SqlError
-from jobs.sql.syntax import CreateSource, CreateView, Drop, InsertSelect
+from jobs.model.errors import NotSupported, OptionRefused
+from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
         # Beside a running stream, which has read all that it needs.
         catalog.replace(definition)
         return Change("replaced", definition)
-    with _stopped(definition.name, catalog, lake):
+    with stopped(definition.name, catalog, lake):
         definition = define(statement, catalog, pipeline)  # again: what it replaces may be another one by now
         existing = catalog.get(definition.name)
         _check_replacement(existing, lake)
@@ -99,46 +99,41 @@ def _repair(definition: Definition, catalog: Catalog, lake: Lake) -> Change:
 
 def ensure_topic(definition: Definition, settings: Settings, lake: Lake) -> None:
     """Create the topic of a source if absent. Raises SourceUnavailable: the broker does not answer."""
-    from jobs.ingest.logs.open import open_log
+    from jobs.ingest.logs.open import open_with_topic
 
     if isinstance(definition, Source):
-        log = open_log(settings, lake)
-        log.ensure_topic(definition.topic, definition.partitions, definition.replicas)
+        open_with_topic(definition, settings, lake)
 
 
-def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
-    """Forget a definition, whole or broken, and delete its tables; the topic stays, as in ksqlDB.
-
-    A drop of that name which was killed is ended.
-
-    Returns:
-        The message for the user.
+def check_topic(statement: CreateSource, catalog: Catalog, settings: Settings, lake: Lake) -> None:
+    """Check, before a source is registered, what its topic may contradict: the kind of the lake's topics, and for a new
+    source the number of partitions that it states.
 
     Raises:
-        UnknownName: there is none of that name, and the statement does not say IF EXISTS.
-        NameInUse: something else reads it.
-        CorruptState: a broken file may hold something that reads it.
-        NotSupported: its kind differs from the statement's, or DELETE TOPIC.
-        WriterBusy: its pipeline is running.
+        TopicsElsewhere: the settings do not lead to the lake's topics.
+        OptionRefused: it does.
+        SourceUnavailable: the broker does not answer.
     """
-    if statement.delete_topic:
-        raise NotSupported(
-            "DELETE TOPIC is not supported yet", line=statement.line, column=statement.column, hint="leave it out"
+    from jobs.ingest.logs.open import open_log
+
+    log = open_log(settings, lake)
+    stated = next((option for option in statement.options if option.name == "PARTITIONS"), None)
+    if stated is None or statement.name in catalog.names() or statement.name in catalog.broken:
+        return
+    topics = [option.value for option in statement.options if option.name == "KAFKA_TOPIC"]
+    topic = topics[0] if topics else statement.name
+    there = len(log.end_offsets(topic)) if log.exists(topic) else None
+    if there is not None and stated.value.isdigit() and int(stated.value) != there:
+        raise OptionRefused(
+            f"PARTITIONS is {stated.value}, but the topic '{topic}' has {there}",
+            line=stated.line,
+            column=stated.column,
+            hint=f"write PARTITIONS = {there}, or leave it out: it is for topics that are made here",
         )
-    name = statement.name
-    if name in catalog.finish_drops():
-        return f"'{name}' dropped"
-    with _stopped(name, catalog, lake):
-        if name not in catalog.broken:
-            if statement.if_exists and catalog.find(name) is None:
-                return f"'{name}' is not there"
-            _check_kind(statement, catalog.get(name))
-        gone = catalog.remove(name, _unshared(name, catalog))
-    return "\n".join(f"'{each}' dropped" for each in gone)
 
 
 @contextmanager
-def _stopped(name: str, catalog: Catalog, lake: Lake) -> Iterator[None]:
+def stopped(name: str, catalog: Catalog, lake: Lake) -> Iterator[None]:
     """Hold the locks of the pipelines that may write the tables of `name`, with the catalog read under them.
 
     Raises:
@@ -171,29 +166,4 @@ def _check_replacement(existing: Definition, lake: Lake) -> None:
         raise NotSupported(
             f"{described(existing)} has rows in the lake: changing it in place is not supported yet",
             hint="DROP it and CREATE it again: its topic is read from the beginning",
-        )
-
-
-def _unshared(name: str, catalog: Catalog) -> frozenset[str]:
-    """The shared tables that nothing reads once `name` is removed.
-
-    None of them when some plan cannot be made, as after a change of an input, or is not known: keeping a table is safe.
-    """
-    from jobs.run.schedule import shared_tables
-
-    if catalog.broken:
-        return frozenset()
-    definition = catalog.get(name)
-    try:
-        kept = [shared_tables(d, catalog) for d in catalog.pipeline(definition.pipeline) if d.name != name]
-        return shared_tables(definition, catalog).difference(*kept)
-    except SqlError:
-        return frozenset()
-
-
-def _check_kind(statement: Drop, definition: Definition) -> None:
-    said = "TABLE" if statement.what == "VIEW" else statement.what
-    if isinstance(definition, InsertQuery) or definition.kind.upper() != said:
-        raise NotSupported(
-            f"{described(definition)} is no {statement.what.lower()}", line=statement.line, column=statement.column
         )

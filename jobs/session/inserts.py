@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from jobs.catalog.catalog import Catalog
     from jobs.model.settings import Settings
-    from jobs.sql.syntax import InsertValues
+    from jobs.sql.syntax import Delete, InsertValues, Update
     from state_store.layout import Lake
 
 _ROWTIME = "rowtime"
@@ -33,7 +33,7 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
         TypeMismatch: a value does not fit its column. Nothing was written.
         SourceUnavailable: the broker or registry does not answer.
     """
-    source = _target(statement, catalog)
+    source = target_of(statement, catalog)
     types = {column.name: column.type for column in source.columns}
     names = _columns(statement, source, {*types, _ROWTIME})
     types.setdefault(_ROWTIME, t.BIGINT)
@@ -51,7 +51,13 @@ def insert(statement: InsertValues, catalog: Catalog, settings: Settings, lake: 
     return insert_rows(source, rows, settings, lake)
 
 
-def _target(statement: InsertValues, catalog: Catalog) -> Source:
+def target_of(statement: InsertValues | Delete | Update, catalog: Catalog) -> Source:
+    """The source whose topic a statement writes.
+
+    Raises:
+        UnknownName: there is no such stream or table.
+        InvalidQuery: it is a view, or a SOURCE.
+    """
     found = catalog.find(statement.target)
     if found is None:
         known = (d.name for d in catalog.definitions() if isinstance(d, Source))
@@ -59,10 +65,19 @@ def _target(statement: InsertValues, catalog: Catalog) -> Source:
             "stream or table", statement.target, known, line=statement.line, column=statement.column
         )
     if not isinstance(found, Source):
-        hint = f"insert into what it reads: {', '.join(found.inputs)}"
-        raise _invalid(statement, f"'{found.name}' is a view: its rows follow from its inputs", hint)
+        raise InvalidQuery(
+            f"'{found.name}' is a view: its rows follow from its inputs",
+            line=statement.line,
+            column=statement.column,
+            hint=f"change what it reads: {', '.join(found.inputs)}",
+        )
     if found.read_only:
-        raise _invalid(statement, f"'{found.name}' is a SOURCE: it is read only", "others write its topic")
+        raise InvalidQuery(
+            f"'{found.name}' is a SOURCE: it is read only",
+            line=statement.line,
+            column=statement.column,
+            hint="others write its topic",
+        )
     return found
 
 

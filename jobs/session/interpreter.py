@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
+from jobs.model.errors import SqlError
 from jobs.serve.results import Document, Message, Result
-from jobs.session import catalog_changes
+from jobs.session import catalog_changes, drops
 from jobs.session.properties import Session
+from jobs.sql.from_text import too_deep
 from jobs.sql.statements import parse
 from jobs.sql.syntax import (
     CreateFunction,
     CreateSource,
     CreateView,
+    Delete,
     Describe,
     DescribeFunction,
     Drop,
@@ -20,11 +23,13 @@ from jobs.sql.syntax import (
     Explain,
     InsertSelect,
     InsertValues,
+    Print,
     Select,
     SetProperty,
     Show,
     Statement,
     UnsetProperty,
+    Update,
 )
 from state_store.layout import Lake
 
@@ -62,7 +67,19 @@ class Interpreter:
         return (self.execute(statement) for statement in statements)
 
     def execute(self, statement: Statement) -> Result:
-        """Execute one statement. Raises StrandlineError: it failed, and changed nothing."""
+        """Execute one statement.
+
+        Raises:
+            StrandlineError: it failed, and changed nothing; an SqlError has the place of the fault or of the statement.
+        """
+        try:
+            return self._execute(statement)
+        except SqlError as error:
+            raise error.placed(statement.line, statement.column)  # noqa: B904 - the same error
+        except RecursionError as error:
+            raise too_deep(statement.line, statement.column) from error
+
+    def _execute(self, statement: Statement) -> Result:
         match statement:
             case CreateSource() | CreateView() | InsertSelect():
                 return Message(str(self.register(statement)))
@@ -70,23 +87,23 @@ class Interpreter:
                 return self._function(statement)
             case InsertValues():
                 return self._insert(statement)
+            case Delete() | Update():
+                return self._change(statement)
             case Drop():
-                return Message(catalog_changes.drop(statement, self.catalog, self.lake))
+                return Message(drops.drop(statement, self.catalog, self.lake))
             case Select():
                 return self._select(statement)
-            case Show() | Describe() | Explain():
+            case Show() | Describe() | Explain() | Print():
                 return self._show(statement)
-            case SetProperty():
-                self.session.set(statement.name, statement.value)
-                return Message(f"'{statement.name}' is '{statement.value}'")
-            case UnsetProperty():
-                self.session.unset(statement.name)
-                return Message(f"'{statement.name}' has its default again")
+            case SetProperty() | UnsetProperty():
+                return self._property(statement)
             case _:
                 raise AssertionError(statement)
 
     def register(self, statement: catalog_changes.Defining) -> catalog_changes.Change:
         """Define a source, a view or a query into a stream; a source's topic is created if absent."""
+        if isinstance(statement, CreateSource):
+            catalog_changes.check_topic(statement, self.catalog, self.settings, self.lake)
         change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake)
         if isinstance(statement, CreateSource):
             catalog_changes.ensure_topic(change.definition, self.settings, self.lake)
@@ -115,6 +132,15 @@ class Interpreter:
         count = insert(statement, self.catalog, self.settings, self.lake)
         return Message(f"{count} row{'' if count == 1 else 's'} inserted into '{statement.target}'")
 
+    def _change(self, statement: Delete | Update) -> Message:
+        from jobs.session.keyed_changes import delete, update
+
+        if isinstance(statement, Delete):
+            count = delete(statement, self.catalog, self.settings, self.lake)
+            return Message(f"{count} key{'' if count == 1 else 's'} deleted from '{statement.target}'")
+        count = update(statement, self.catalog, self.settings, self.lake)
+        return Message(f"{count} row{'' if count == 1 else 's'} of '{statement.target}' updated")
+
     def _select(self, statement: Select) -> Result:
         from jobs.functions.python.register import Library
 
@@ -127,10 +153,20 @@ class Interpreter:
 
         return push(statement, self.catalog, self.lake, functions, from_latest=self.session.from_latest)
 
-    def _show(self, statement: Show | Describe | Explain) -> Result:
+    def _property(self, statement: SetProperty | UnsetProperty) -> Message:
+        if isinstance(statement, SetProperty):
+            self.session.set(statement.name, statement.value)
+            return Message(f"'{statement.name}' is '{statement.value}'")
+        self.session.unset(statement.name)
+        return Message(f"'{statement.name}' has its default again")
+
+    def _show(self, statement: Show | Describe | Explain | Print) -> Result:
         from jobs.session import show
+        from jobs.session.print_topic import print_topic
 
         match statement:
+            case Print():
+                return print_topic(statement, self.settings, self.lake)
             case Show():
                 return show.listing(statement, self.catalog, self.session, self.settings, self.lake)
             case Describe():

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
-from jobs.ingest.lag import events_behind
+from jobs.ingest.lag import lag
 from jobs.ingest.logs.open import open_log
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.errors import SourceError
 from jobs.serve.results import Rows
 from state_store.delta import reader
-from state_store.errors import CorruptState
+from state_store.errors import CorruptState, ObjectMissing
 from state_store.layout import Lake
+from state_store.paths import is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from jobs.ingest.logs.log import Log
     from jobs.model.settings import Settings
 
-_NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit", "late")
-_Row = tuple[str | None, str, str, int | None, int | None, int | None, int | None, str, int | None]
+_NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit", "late", "state")
+_Row = tuple[str | None, str, str, int | None, int | None, int | None, int | None, str, int | None, str]
+_Lag = tuple[int | None, str, str | None]
+"""A lag, its unit, and where it is not known the code of the error."""
 
 
 def status(settings: Settings) -> Rows:
@@ -32,11 +36,22 @@ def status(settings: Settings) -> Rows:
 
     `lag` counts what the table does not reflect yet: events of the topic for an event log, versions of its inputs for a
     view. It is null when the broker does not answer. `late` counts the rows that came too late for a view's windows and
-    are left out; it is null where no row is ever late.
+    are left out; it is null where no row is ever late. `state` is `fresh` or `behind` by the lag, `never run` before
+    the first commit, `broken`, or the code of the error for which the lag is not known.
+
+    Raises:
+        ObjectMissing: there is no lake.
+        TopicsElsewhere: the settings do not lead to the lake's topics.
     """
     lake = Lake(settings.lake)
+    if not is_folder(lake.root):
+        raise ObjectMissing(
+            "there is no lake yet",
+            where=str(lake.root),
+            hint="make one: strandline apply FILE.sql; or set STRANDLINE_LAKE to where it is",
+        )
     catalog = Catalog(lake)
-    log = open_log(settings, lake)
+    log = Topics(open_log(settings, lake))
     rows: list[_Row] = []
     for pipeline in catalog.pipelines():
         for definition in catalog.pipeline(pipeline):
@@ -46,10 +61,10 @@ def status(settings: Settings) -> Rows:
 
 
 def _broken(broken: Broken, pipeline: str | None) -> _Row:
-    return (pipeline, broken.name, "broken", None, None, None, None, "", None)
+    return (pipeline, broken.name, "broken", None, None, None, None, "", None, "broken")
 
 
-def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Log) -> Iterator[_Row]:
+def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics) -> Iterator[_Row]:
     match definition:
         case InsertQuery():
             return
@@ -59,26 +74,26 @@ def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Log) -> Ite
             yield _row(definition, definition.name, "view", lake, behind, late)
         case Source(kind="table"):
             event_log = tables.event_log(definition)
-            yield _row(definition, event_log, "event log", lake, _events_behind(definition, lake, log))
+            yield _row(definition, event_log, "event log", lake, log.lag(definition, lake))
             yield _row(
                 definition, definition.name, "table", lake, _versions_behind(definition.name, (event_log,), lake)
             )
         case Source():
-            lag = _events_behind(definition, lake, log)
-            yield _row(definition, definition.name, "event log", lake, lag)
+            yield _row(definition, definition.name, "event log", lake, log.lag(definition, lake))
     letters = tables.dead_letters(definition.name)
     if reader.head(lake.table(letters)) is not None:
         unit = "events" if isinstance(definition, Source) else "versions"
-        yield _row(definition, letters, "dead letters", lake, (0, unit))
+        yield _row(definition, letters, "dead letters", lake, (0, unit, None))
 
 
-def _row(
-    definition: Definition, table: str, role: str, lake: Lake, lag: tuple[int | None, str], late: int | None = None
-) -> _Row:
+def _row(definition: Definition, table: str, role: str, lake: Lake, lag: _Lag, late: int | None = None) -> _Row:
     head = reader.head(lake.table(table))
+    behind, unit, error = lag
     if head is None:
-        return (definition.pipeline, table, role, None, None, None, *lag, late)
-    return (definition.pipeline, table, role, head.version, head.record.epoch, head.record.rows, *lag, late)
+        return (definition.pipeline, table, role, None, None, None, behind, unit, late, error or "never run")
+    state = error or ("behind" if behind else "fresh")
+    record = head.record
+    return (definition.pipeline, table, role, head.version, record.epoch, record.rows, behind, unit, late, state)
 
 
 def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
@@ -89,15 +104,28 @@ def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
     return late_in(lake, stages)
 
 
-def _events_behind(source: Source, lake: Lake, log: Log) -> tuple[int | None, str]:
-    return events_behind(source, lake, log), "events"
+class Topics:
+    """The topics' log, asked no more once it has not answered: each try would take seconds."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._silent: str | None = None
+
+    def lag(self, source: Source, lake: Lake) -> _Lag:
+        """The lag of a source."""
+        if self._silent is None:
+            try:
+                return lag(source, lake, self._log), "events", None
+            except SourceError as error:
+                self._silent = error.code
+        return None, "events", self._silent
 
 
-def _versions_behind(table: str, inputs: tuple[str, ...], lake: Lake) -> tuple[int, str]:
+def _versions_behind(table: str, inputs: tuple[str, ...], lake: Lake) -> _Lag:
     head = reader.head(lake.table(table))
     behind = 0
     for name in inputs:
         source = reader.head(lake.table(name))
         seen = head.record.versions.get(name, -1) if head else -1
         behind += max(source.version - seen, 0) if source else 0
-    return behind, "versions"
+    return behind, "versions", None

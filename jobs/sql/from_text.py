@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token
 
-from jobs.model.errors import SqlSyntaxError
+from jobs.model.errors import NotSupported, SqlSyntaxError
 from jobs.sql.dialect import Strandline, fold
 from jobs.sql.read_arguments import check_read
 
@@ -48,6 +48,16 @@ def syntax_error(error: ParseError) -> SqlSyntaxError:
     if isinstance(line, int) and isinstance(column, int):
         return SqlSyntaxError(message, line=line, column=max(column - len(marked) + 1, 1))
     return SqlSyntaxError(message)
+
+
+def too_deep(line: int, column: int) -> NotSupported:
+    """The refusal of a statement that nests deeper than Python calls functions."""
+    return NotSupported(
+        "the statement is nested too deeply",
+        line=line,
+        column=column,
+        hint="shorten it: IN (…) instead of many ORs, a view for an inner query",
+    )
 
 
 def parse_expression(text: str) -> exp.Expression:

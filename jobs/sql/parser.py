@@ -11,8 +11,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.definitions import Kind
 from jobs.model.errors import NotSupported, SqlSyntaxError
+from jobs.sql.change_clauses import ChangeClauses
 from jobs.sql.dialect import position_of
 from jobs.sql.function_clauses import FunctionClauses
+from jobs.sql.misspelt import meant
 from jobs.sql.syntax import (
     CreateSource,
     CreateView,
@@ -23,6 +25,7 @@ from jobs.sql.syntax import (
     Explain,
     InsertSelect,
     InsertValues,
+    Print,
     Select,
     SetProperty,
     Show,
@@ -33,22 +36,33 @@ from jobs.sql.syntax import (
 _SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPERTIES")
 # Statements of ksqlDB that a reader may try: named in the refusal, so that nobody looks for a typing error.
 _ABSENT = {
-    **{word: f"{word} is not supported yet" for word in ("TERMINATE", "PAUSE", "RESUME", "ALTER", "ASSERT")},
-    **{word: f"{word} is not supported yet" for word in ("PRINT", "DEFINE", "UNDEFINE", "RUN", "SPOOL")},
-    "UPDATE": "rows are changed by events: INSERT INTO the source",
-    "DELETE": "rows are deleted by events: a record with the key and a null value",
+    **{word: f"{word} is not supported yet" for word in ("ALTER", "ASSERT", "DEFINE", "UNDEFINE", "RUN", "SPOOL")},
+    **{
+        word: f"{word}: no query runs by itself here, a pipeline's views are kept fresh by `strandline run`"
+        for word in ("TERMINATE", "PAUSE", "RESUME")
+    },
+}
+_INSTEAD = {
+    "TERMINATE": "stop the run with Ctrl-C, or DROP the view",
+    "PAUSE": "stop the run with Ctrl-C",
+    "RESUME": "strandline run PIPELINE --mode continuous",
+    "ALTER": "DROP it and CREATE it again: it is computed from history",
+    "RUN": "strandline sql -f FILE.sql",
 }
 
 
-class Grammar(FunctionClauses):
+class Grammar(ChangeClauses, FunctionClauses):
     """Parses one statement per chunk of tokens into a `Statement`."""
 
     RULES: ClassVar[dict[str, Callable[[Any], Statement]]] = {
         "CREATE": lambda self: self._create(),
         "INSERT": lambda self: self._insert(),
+        "DELETE": lambda self: self._delete(),
+        "UPDATE": lambda self: self._update(),
         "DROP": lambda self: self._drop(),
         "SHOW": lambda self: self._show(),
         "LIST": lambda self: self._show(),
+        "PRINT": lambda self: self._print(),
         "DESCRIBE": lambda self: self._describe(),
         "EXPLAIN": lambda self: self._explain(),
         "SET": lambda self: self._set(),
@@ -71,20 +85,20 @@ class Grammar(FunctionClauses):
         line, column = position_of(tokens[0])
         return replace(statement, sql=self._find_sql(tokens[0], tokens[-1]), line=line or 1, column=column or 1)
 
+    def _unexpected(self, what: str, hint: str | None) -> SqlSyntaxError:
+        line, column = position_of(self._curr or self._prev)
+        return SqlSyntaxError(what, line=line, column=column, hint=hint)
+
     def _rule(self) -> Callable[[], Statement]:
         if self._curr.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
             return self._select
         word = self._curr.text.upper()
         if word in _ABSENT:
-            raise self._refuse(_ABSENT[word])
+            raise self._refuse(_ABSENT[word], _INSTEAD.get(word))
         if not self._match_texts(self.RULES):
-            line, column = position_of(self._curr)
-            raise SqlSyntaxError(
-                f"no statement begins with '{self._curr.text}'",
-                line=line,
-                column=column,
-                hint=f"statements begin with SELECT, {', '.join(self.RULES)}",
-            )
+            begins = ("SELECT", *self.RULES)
+            hint = meant(self._curr.text, begins) or f"statements begin with {', '.join(begins)}"
+            raise self._unexpected(f"no statement begins with '{self._curr.text}'", hint)
         return lambda: self.RULES[word](self)
 
     def _create(self) -> Statement:
@@ -165,14 +179,26 @@ class Grammar(FunctionClauses):
             what=cast(Any, what),
             name=name,
             if_exists=if_exists,
+            cascade=bool(self._match_text_seq("CASCADE")),
             delete_topic=self._match_text_seq("DELETE", "TOPIC"),
         )
 
     def _show(self) -> Statement:
         if not self._match_texts(_SHOWN):
-            self.raise_error(f"expected one of {', '.join(_SHOWN)}")
+            hint = meant(self._curr.text if self._curr else "", _SHOWN)
+            raise self._unexpected(f"expected one of {', '.join(_SHOWN)} after {self._prev.text.upper()}", hint)
         what = self._prev.text.upper()
         return Show(what=cast(Any, what), extended=self._match_text_seq("EXTENDED"))
+
+    def _print(self) -> Statement:
+        topic = self._prev.text if self._match(TokenType.STRING) else self._name("the name of a topic")
+        from_beginning = bool(self._match_text_seq("FROM", "BEGINNING"))
+        limit = None
+        if self._match(TokenType.LIMIT):
+            if not self._match(TokenType.NUMBER) or not self._prev.text.isdigit():
+                self.raise_error("LIMIT takes a number")
+            limit = int(self._prev.text)
+        return Print(topic=topic, from_beginning=from_beginning, limit=limit)
 
     def _describe(self) -> Statement:
         if self._match_text_seq("FUNCTION"):

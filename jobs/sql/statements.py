@@ -10,13 +10,15 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.errors import SqlSyntaxError
 from jobs.sql.dialect import Strandline
-from jobs.sql.from_text import syntax_error, tokenize
+from jobs.sql.from_text import syntax_error, tokenize, too_deep
+from jobs.sql.misspelt import meant_before
 from jobs.sql.parser import Grammar
 from jobs.sql.syntax import (
     CreateFunction,
     CreateSource,
     CreateView,
     DeclaredColumn,
+    Delete,
     Describe,
     DescribeFunction,
     Drop,
@@ -25,11 +27,13 @@ from jobs.sql.syntax import (
     InsertSelect,
     InsertValues,
     Option,
+    Print,
     Select,
     SetProperty,
     Show,
     Statement,
     UnsetProperty,
+    Update,
 )
 
 __all__ = (
@@ -37,6 +41,7 @@ __all__ = (
     "CreateSource",
     "CreateView",
     "DeclaredColumn",
+    "Delete",
     "Describe",
     "DescribeFunction",
     "Drop",
@@ -45,11 +50,13 @@ __all__ = (
     "InsertSelect",
     "InsertValues",
     "Option",
+    "Print",
     "Select",
     "SetProperty",
     "Show",
     "Statement",
     "UnsetProperty",
+    "Update",
     "parse",
     "parse_one",
 )
@@ -69,7 +76,11 @@ def parse(text: str) -> list[Statement]:
         try:
             statements.append(grammar.statement(tokens, text))
         except ParseError as error:
-            raise syntax_error(error) from error
+            fault = syntax_error(error)
+            fault.hint = fault.hint or meant_before(tokens, fault.line, fault.column)
+            raise fault from error
+        except RecursionError as error:
+            raise too_deep(tokens[0].line, 1) from error
     return statements
 
 

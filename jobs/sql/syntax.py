@@ -106,6 +106,23 @@ class InsertValues(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Delete(Statement):
+    """`DELETE FROM target WHERE condition`: the condition names keys."""
+
+    target: str
+    where: exp.Expression
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update(Statement):
+    """`UPDATE target SET column = value, … WHERE condition`: the condition names keys."""
+
+    target: str
+    assignments: tuple[tuple[str, exp.Expression], ...]
+    where: exp.Expression
+
+
+@dataclass(frozen=True, kw_only=True)
 class InsertSelect(Statement):
     """`INSERT INTO target SELECT …`."""
 
@@ -116,12 +133,14 @@ class InsertSelect(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Drop(Statement):
-    """`DROP STREAM|TABLE|[MATERIALIZED] VIEW [IF EXISTS] name [DELETE TOPIC]`."""
+    """`DROP STREAM|TABLE|[MATERIALIZED] VIEW [IF EXISTS] name [CASCADE] [DELETE TOPIC]`."""
 
-    what: Literal["STREAM", "TABLE", "VIEW"]
+    what: Literal["STREAM", "TABLE", "VIEW", "ANY"]
+    """ANY is not written: CASCADE drops readers of whatever kind they are."""
     name: str
     if_exists: bool = False
     delete_topic: bool = False
+    cascade: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +157,15 @@ class Show(Statement):
 
     what: Literal["STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPERTIES"]
     extended: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Print(Statement):
+    """`PRINT topic [FROM BEGINNING] [LIMIT n]`. Without FROM BEGINNING, the last records of the topic."""
+
+    topic: str
+    from_beginning: bool = False
+    limit: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

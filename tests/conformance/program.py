@@ -14,8 +14,8 @@ from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.settings import load_settings
 from jobs.model.stage import inputs_of
-from jobs.session.catalog_changes import drop
 from jobs.session.define.analyze import define
+from jobs.session.drops import drop
 from jobs.session.inserts import insert
 from jobs.sql.statements import CreateSource, CreateView, Drop, InsertSelect, InsertValues, Option, Statement, parse
 from state_store.layout import Lake

@@ -11,7 +11,8 @@ import pytest
 from jobs.ingest import source
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
-from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
+from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced
+from jobs.model.revive import revive
 from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, fill

@@ -10,7 +10,8 @@ from jobs.functions.python.register import Library
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model import types as t
-from jobs.model.errors import FunctionFailed, ViewsStopped, revive
+from jobs.model.errors import FunctionFailed, ViewsStopped
+from jobs.model.revive import revive
 from jobs.model.settings import FunctionSettings, Settings
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter

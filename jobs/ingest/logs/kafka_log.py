@@ -7,10 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from jobs.ingest.logs import kafka_epochs, kafka_range
 from jobs.ingest.logs.kafka_range import TIMEOUT
+from jobs.ingest.logs.kafka_reach import connect
 from jobs.ingest.logs.kafka_sizes import RecordSizes
 from jobs.ingest.logs.log import TopicIdentity
 from jobs.model.errors import SourceUnavailable, TopicMissing
@@ -18,6 +19,8 @@ from jobs.model.errors import SourceUnavailable, TopicMissing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Future
+
+    from confluent_kafka.admin import AdminClient
 
     from jobs.ingest.logs.log import Record, Records
     from jobs.model.settings import KafkaSettings
@@ -148,7 +151,7 @@ class KafkaLog:
     @property
     def _admin(self) -> AdminClient:
         if self._client is None:
-            self._client = AdminClient(self._options)
+            self._client = connect(self._options)
         return self._client
 
     def _open_producer(self) -> Producer:

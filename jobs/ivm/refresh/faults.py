@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from jobs.engines.engine import NEGATIVE_WEIGHT
 from jobs.ivm.refresh.file_faults import file_fault
-from jobs.model.errors import FunctionFailed, RowFailed, revive
+from jobs.model.errors import FunctionFailed, RowFailed
+from jobs.model.revive import revive
 from state_store.errors import NegativeWeight, StrandlineError
 
 if TYPE_CHECKING:

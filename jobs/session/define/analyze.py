@@ -9,10 +9,12 @@ from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
 from jobs.model.names import alike, differ_only_in_case
 from jobs.model.stewardship import without_stewardship
+from jobs.session.define.constants import check_constants
 from jobs.session.define.insert import insert_query_of
 from jobs.session.define.source import source_of
 from jobs.session.define.view import view_of
 from jobs.sql.dialect import quote
+from jobs.sql.from_text import too_deep
 from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
 
 
@@ -32,6 +34,8 @@ def define(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog
     except SqlError as error:
         error.placed(statement.line, statement.column)
         raise
+    except RecursionError as error:
+        raise too_deep(statement.line, statement.column) from error
 
 
 def same(left: Definition, right: Definition) -> bool:
@@ -58,7 +62,9 @@ def _meaning(definition: Definition) -> Definition:
 
 def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
     if isinstance(statement, InsertSelect):
-        return insert_query_of(statement, catalog)
+        query = insert_query_of(statement, catalog)
+        check_constants(statement.query)
+        return query
     # A definition whose file is broken is registered again, as a new one.
     existing = None if statement.name in catalog.broken else catalog.find(statement.name)
     _check_source(statement, existing)
@@ -71,6 +77,9 @@ def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catal
         source_of(statement, pipeline) if isinstance(statement, CreateSource) else view_of(statement, catalog, pipeline)
     )
     if existing is None:
+        # Not of what is there already: a file is applied again as it is.
+        if isinstance(statement, CreateView) and isinstance(made, View) and made.maintenance.errors != "null":
+            check_constants(statement.query)
         return made
     return _redefined(existing, made, statement, catalog)
 

@@ -11,6 +11,10 @@ from jobs.query.clauses.select_list import is_reserved
 from jobs.session.define.options import source_options
 from jobs.session.define.stewardship import check_columns_of, split
 from jobs.sql.syntax import CreateSource, DeclaredColumn
+from state_store.layout import safe_name
+
+# Files take 255 bytes at most; those of stages, dead letters and half-written files add up to 80 to a name.
+LONGEST_NAME = 170
 
 
 def source_of(statement: CreateSource, pipeline: str) -> Source:
@@ -54,8 +58,14 @@ def check_name(name: str) -> None:
     """Check the name of a stream, table or view.
 
     Raises:
-        InvalidQuery: it is one that Strandline makes itself.
+        InvalidQuery: it is one that Strandline makes itself, or too long for the files that are named after it.
     """
+    size = len(safe_name(name))
+    if size > LONGEST_NAME:
+        raise InvalidQuery(
+            f"the name '{name[:40]}…' is too long: {size} bytes as the name of a file, at most {LONGEST_NAME}",
+            hint="take a shorter one; letters beyond ASCII count three to twelve",
+        )
     if tables.is_made(name):
         raise InvalidQuery(
             f"'{name}' is a name that Strandline makes itself",

@@ -101,7 +101,7 @@ def test_what_is_typed_belongs_to_the_default_pipeline(lake: Lake) -> None:
 def test_apply_and_run_do_not_execute_inserts(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     drained: list[str] = []
 
-    def drain(_settings: Settings, name: str) -> RunReport:
+    def drain(_settings: Settings, name: str, **_: object) -> RunReport:
         drained.append(name)
         return RunReport(name, 1, 0.5, ())
 
@@ -147,7 +147,15 @@ def test_status_is_one_object_per_table(filled: Lake) -> None:
         "lag": 0,
         "lag_unit": "versions",
         "late": None,
+        "state": "fresh",
     }
+
+
+def test_status_without_a_lake_is_an_error(lake: Lake) -> None:
+    code, out, err = invoke("status")
+    assert (code, out) == (2, "")
+    assert err.startswith("[store.object_missing] there is no lake yet")
+    assert "strandline apply" in err
 
 
 @pytest.mark.parametrize("name", ["movie_tickets", "sensor_readings", "package_locations"])
@@ -155,6 +163,13 @@ def test_the_pipelines_that_come_along_can_be_executed(lake: Lake, name: str) ->
     code, out, err = invoke("sql", "-f", str(FILE.with_name(f"{name}.sql")))
     assert (code, out) == (0, "")
     assert err.count("1 row inserted") == 10
+
+
+def test_the_opening_example_can_be_executed(lake: Lake) -> None:
+    code, out, err = invoke("sql", "-f", str(FILE.with_name("longest_visits.sql")))
+    assert (code, out) == (0, "")
+    assert "3 rows inserted into 'visit'" in err
+    assert "1 key deleted from 'visit'" in err
 
 
 # --- as a process ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from jobs.ingest.identity import check_all_same, current_ids
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from jobs.ingest.offsets import committed_offsets, start_offsets
-from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced, revive
+from jobs.model.errors import OffsetsVanished, TopicMissing, TopicReplaced
+from jobs.model.revive import revive
 from jobs.model.settings import Settings
 from jobs.run.session import Session
 from jobs.run.stream import PipelineStream

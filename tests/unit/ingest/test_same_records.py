@@ -13,7 +13,8 @@ import pytest
 from jobs.ingest.logs.log import Log, TopicIdentity
 from jobs.ingest.same_records import check_same_records
 from jobs.ingest.source import TopicsReader, _Plan
-from jobs.model.errors import RecordsReplaced, revive
+from jobs.model.errors import RecordsReplaced
+from jobs.model.revive import revive
 from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.unit.ingest.committed import EVENTS, commit

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobs.model import errors as job_errors
-from jobs.model.errors import OffsetsVanished, RefreshFailed, UnknownName, revive
+from jobs.model.errors import OffsetsVanished, RefreshFailed, UnknownName
+from jobs.model.revive import revive
 from state_store.errors import Action, StrandlineError, WriterBusy
 
 

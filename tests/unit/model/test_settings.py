@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from jobs.model.settings import load_settings
+from jobs.model.settings import Settings, load_settings
+from jobs.model.settings_names import check_names
 from state_store.errors import SettingsError
 from state_store.layout import Lake
 from state_store.location import Location
@@ -96,3 +98,63 @@ def test_settings_are_frozen(tmp_path: Path) -> None:
     settings = load_settings(lake=tmp_path)
     with pytest.raises(ValidationError):
         settings.lake = tmp_path / "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("STRANDLINE_KAFKA__BOOTSTRAP_SERVER", "did you mean STRANDLINE_KAFKA__BOOTSTRAP_SERVERS"),
+        ("STRANDLINE_KAFKA_BOOTSTRAP_SERVERS", "did you mean STRANDLINE_KAFKA__BOOTSTRAP_SERVERS"),
+        ("STRANDLINE_LAKEE", "did you mean STRANDLINE_LAKE?"),
+        ("STRANDLINE_COLOUR", "see docs/settings.md"),
+    ],
+)
+def test_an_unknown_variable_is_an_error(variable: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "x")
+    with pytest.raises(SettingsError, match=f"unknown environment variable '{variable}'") as refused:
+        load_settings()
+    assert str(refused.value.hint).startswith(hint)
+
+
+def test_a_section_may_be_one_variable_of_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_INGEST", '{"trigger_seconds": 3}')
+    assert load_settings().ingest.trigger_seconds == 3
+    monkeypatch.setenv("STRANDLINE_INGEST", "3,")
+    with pytest.raises(SettingsError, match="ingest"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lake = \n", "is not TOML: Invalid value \\(at line 1, column 8\\)"),
+        ("[kafka]\nbootstrap = 'a:1'\n", "unknown setting 'kafka.bootstrap'"),
+        ("lakes = 'x'\n", "unknown setting 'lakes'"),
+        ("kafka = 'a:1'\n", "setting 'kafka'"),
+    ],
+)
+def test_a_wrong_file_is_an_error(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "strandline.toml").write_text(text)
+    with pytest.raises(SettingsError, match=message):
+        load_settings()
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_CONFIG", str(tmp_path / "no.toml"))
+    with pytest.raises(SettingsError, match=r"there is no file '.*no\.toml'"):
+        load_settings()
+    monkeypatch.setenv("STRANDLINE_CONFIG", str(tmp_path))
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings()
+
+
+def test_every_variable_that_the_tree_names_is_known() -> None:
+    """Whoever adds one that is no setting, for a test or a benchmark, names it in `jobs.model.settings_names` too."""
+    root = Path(__file__).parents[3]
+    folders = ("jobs", "state_store", "orchestration", "strandline", "infra", "benchmarks", "tests/support")
+    files = [file for folder in folders for file in (root / folder).rglob("*.py")]
+    text = "\n".join(file.read_text() for file in [*files, root / "Makefile", root / "infra" / "setup.sh"])
+    named = set(re.findall(r"\bSTRANDLINE_[A-Z0-9_]*[A-Z0-9]\b", text))
+    assert "STRANDLINE_NIGHTLY" in named
+    check_names(dict.fromkeys(named, ""), Settings)

@@ -16,7 +16,7 @@ def test_home_gets_the_settings_of_the_repository(tmp_path: Path) -> None:
     environment = {"DAGSTER_HOME": str(tmp_path / "home")}
     for _ in range(2):
         home = up.prepare_home(environment)
-        assert (home / "dagster.yaml").resolve() == Path(up.__file__).parents[1] / "dagster.yaml"
+        assert (home / "dagster.yaml").resolve() == Path(up.__file__).with_name("dagster.yaml")
 
 
 def test_settings_of_ones_own_are_kept(tmp_path: Path) -> None:

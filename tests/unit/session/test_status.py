@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from typing import cast
+
 import pyarrow as pa
 
-from jobs.model.settings import Settings
+from jobs.model.settings import KafkaSettings, Settings, load_settings
+from jobs.session.define.source import source_of
 from jobs.session.interpreter import Interpreter
 from jobs.session.status import status
+from jobs.sql.statements import CreateSource, parse_one
 from state_store.commits import CommitRecord
 from state_store.layout import Lake
 from state_store.tablespec import TableSpec
@@ -19,11 +24,22 @@ def test_status_counts_what_is_not_in_yet(session: Interpreter, settings: Settin
     run(session, STREAM + VIEW + "INSERT INTO s (id) VALUES (1), (2);")
 
     def lags() -> dict[object, tuple[object, ...]]:
-        return {row[1]: (row[3], row[5], row[6], row[7]) for row in status(settings).rows}
+        return {row[1]: (row[3], row[5], row[6], row[7], row[9]) for row in status(settings).rows}
 
-    assert lags() == {"s": (None, None, 2, "events"), "v": (None, None, 0, "versions")}
+    assert lags() == {"s": (None, None, 2, "events", "never run"), "v": (None, None, 0, "versions", "never run")}
     events(lake, "s", [{"id": 1}, {"id": 2}])
-    assert lags() == {"s": (0, 2, 2, "events"), "v": (None, None, 1, "versions")}
+    assert lags() == {"s": (0, 2, 2, "events", "behind"), "v": (None, None, 1, "versions", "never run")}
+
+
+def test_a_broker_that_is_not_there_is_asked_once(lake: Lake) -> None:
+    settings = load_settings(lake=lake.root, kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"))
+    session = Interpreter(settings)
+    for name in ("a", "b", "c"):
+        session.catalog.add(source_of(cast(CreateSource, parse_one(f"CREATE STREAM {name} (id INT)")), "p"))
+    began = time.monotonic()
+    rows = [tuple(row) for row in status(settings).rows]
+    assert time.monotonic() - began < 6
+    assert [(row[6], row[9]) for row in rows] == [(None, "source.unavailable")] * 3
 
 
 def test_status_sums_the_late_rows_of_all_stages_of_a_view(

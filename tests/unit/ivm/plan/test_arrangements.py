@@ -11,7 +11,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
 from jobs.model.tables import is_shared
 from jobs.run.schedule import maintained, shared_tables
-from jobs.session.catalog_changes import drop
+from jobs.session.drops import drop
 from jobs.sql.statements import Drop, parse_one
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run

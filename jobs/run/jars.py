@@ -1,8 +1,8 @@
-"""Fetches jars with the Ivy that pyspark ships: no Maven, no Spark start.
+"""Fetches jars with the Ivy that pyspark ships: no Maven, no Spark start. `strandline setup` fetches those of Delta.
 
-    python infra/jars.py delta        the jars of Delta, for every Spark session
-    python infra/jars.py kafka        an Apache Kafka broker, for tests and benchmarks
-    python infra/jars.py dynamodb     DynamoDB Local, for the tests of replicas
+    python -m jobs.run.jars delta        the jars of Delta, for every Spark session
+    python -m jobs.run.jars kafka        an Apache Kafka broker, for tests and benchmarks
+    python -m jobs.run.jars dynamodb     DynamoDB Local, for the tests of replicas
 
 The jars land below the virtual environment, in `share/strandline/<set>/`; a set that is complete is not fetched again.
 """
@@ -13,6 +13,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+from state_store.errors import SettingsError
 
 SETS: dict[str, list[tuple[str, str, str]]] = {
     "delta": [("io.delta", "delta-spark_4.2_2.13", "4.4.0")],
@@ -32,7 +34,11 @@ def home(name: str) -> Path:
 
 
 def fetch(name: str) -> Path:
-    """Fetch a set unless it is there; its folder."""
+    """Fetch a set unless it is there; its folder.
+
+    Raises:
+        SettingsError: there is no Java, or no repository can be reached.
+    """
     target = home(name)
     stamp = target / ".complete"
     wanted = "\n".join(":".join(part) for part in SETS[name])
@@ -54,10 +60,19 @@ def fetch(name: str) -> Path:
             # The database inside DynamoDB Local is a native library.
             "so",
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            raise SettingsError(
+                "there is no Java on the PATH",
+                hint="install Java 17 or 21 (Debian: apt install openjdk-17-jre-headless)",
+            ) from None
         if done.returncode != 0:
-            sys.stderr.write(done.stdout[-4000:] + done.stderr[-2000:])
-            raise SystemExit(f"could not fetch {group}:{artifact}:{version}; is a Maven repository reachable?")
+            raise SettingsError(
+                f"could not fetch {group}:{artifact}:{version}: {_reason(done.stdout + done.stderr)}",
+                where=str(target),
+                hint="is Maven Central reachable from here? Ivy takes -Dhttps.proxyHost from JAVA_TOOL_OPTIONS",
+            )
     if name == "delta":
         _drop_bundled(target)
     stamp.write_text(wanted)
@@ -72,6 +87,13 @@ def _drop_bundled(target: Path) -> None:
             jar.unlink()
 
 
+def _reason(output: str) -> str:
+    """The line of Ivy's report that says what failed."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    failed = [line for line in lines if "unresolved dependency" in line or "exception" in line.lower()]
+    return (failed or lines or ["no output"])[0][:300]
+
+
 def _artifact(jar: Path) -> str:
     return re.sub(r"-\d.*", "", jar.name)
 
@@ -83,5 +105,8 @@ def _pyspark_home() -> str:
 
 
 if __name__ == "__main__":
-    for which in sys.argv[1:] or ["delta"]:
-        print(fetch(which))
+    try:
+        for which in sys.argv[1:] or ["delta"]:
+            print(fetch(which))
+    except SettingsError as unfetched:
+        sys.exit(str(unfetched))

@@ -1,0 +1,113 @@
+"""DROP: a definition, or with CASCADE all that reads it too, with their tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jobs.model.definitions import Definition, InsertQuery, View
+from jobs.model.errors import NameInUse, NotSupported, SqlError
+from jobs.session.catalog_changes import described, stopped
+
+if TYPE_CHECKING:
+    from jobs.catalog.catalog import Catalog
+    from jobs.sql.syntax import Drop
+    from state_store.layout import Lake
+
+
+def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
+    """Forget a definition, whole or broken, and delete its tables; the topic stays, as in ksqlDB.
+
+    A drop of that name which was killed is ended.
+
+    Returns:
+        The message for the user.
+
+    Raises:
+        UnknownName: there is none of that name, and the statement does not say IF EXISTS.
+        NameInUse: something else reads it.
+        CorruptState: a broken file may hold something that reads it.
+        NotSupported: its kind differs from the statement's, or DELETE TOPIC.
+        WriterBusy: its pipeline is running.
+    """
+    if statement.delete_topic:
+        raise NotSupported(
+            "DELETE TOPIC is not supported yet", line=statement.line, column=statement.column, hint="leave it out"
+        )
+    name = statement.name
+    if name in catalog.finish_drops():
+        return f"'{name}' dropped"
+    if statement.cascade:
+        return "\n".join(_drop_one(each, catalog, lake) for each in _cascade(statement, catalog))
+    return _drop_one(statement, catalog, lake)
+
+
+def _cascade(statement: Drop, catalog: Catalog) -> list[Drop]:
+    """The drops of a definition and of all that reads it, the last reader first. Each is whole; a kill leaves the rest.
+
+    Raises:
+        NameInUse: a query into a stream reads it: dropping the stream would take away more.
+    """
+    if statement.name not in catalog.broken and catalog.find(statement.name) is not None:
+        _check_kind(statement, catalog.get(statement.name))
+    found = [statement.name]
+    for name in found:
+        for reader in catalog.readers(name):
+            definition = catalog.get(reader)
+            if isinstance(definition, InsertQuery):
+                raise NameInUse(
+                    f"'{name}' is read by {described(definition)}",
+                    line=statement.line,
+                    column=statement.column,
+                    hint=f"DROP STREAM {definition.target} first, if nothing needs it",
+                )
+            found += [reader] if reader not in found else []
+    order = [name for name in reversed(catalog.names()) if name in found]
+    return [replace(statement, name=name, what="ANY", cascade=False) for name in order] or [
+        replace(statement, cascade=False)
+    ]
+
+
+def _drop_one(statement: Drop, catalog: Catalog, lake: Lake) -> str:
+    name = statement.name
+    with stopped(name, catalog, lake):
+        if name not in catalog.broken:
+            if statement.if_exists and catalog.find(name) is None:
+                return f"'{name}' is not there"
+            _check_kind(statement, catalog.get(name))
+        gone = catalog.remove(name, _unshared(name, catalog))
+    return "\n".join(f"'{each}' dropped" for each in gone)
+
+
+def _unshared(name: str, catalog: Catalog) -> frozenset[str]:
+    """The shared tables that nothing reads once `name` is removed.
+
+    None of them when some plan cannot be made, as after a change of an input, or is not known: keeping a table is safe.
+    """
+    from jobs.run.schedule import shared_tables
+
+    if catalog.broken:
+        return frozenset()
+    definition = catalog.get(name)
+    try:
+        kept = [shared_tables(d, catalog) for d in catalog.pipeline(definition.pipeline) if d.name != name]
+        return shared_tables(definition, catalog).difference(*kept)
+    except SqlError:
+        return frozenset()
+
+
+def _check_kind(statement: Drop, definition: Definition) -> None:
+    """Refuse to drop what is of another kind than the statement says (NotSupported)."""
+    if statement.what == "ANY":
+        return
+    if isinstance(definition, InsertQuery):
+        kinds: tuple[str, ...] = ()
+    else:
+        kinds = (definition.kind.upper(), "VIEW") if isinstance(definition, View) else (definition.kind.upper(),)
+    if statement.what not in kinds:
+        raise NotSupported(
+            f"{described(definition)} is no {statement.what.lower()}",
+            line=statement.line,
+            column=statement.column,
+            hint=f"DROP {kinds[0]} {statement.name}" if kinds else "DROP the stream that it feeds",
+        )

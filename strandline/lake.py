@@ -1,0 +1,192 @@
+"""A lake as Python code sees it: its definitions, their rows as frames, and the runs that refresh them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import InsertQuery, Source, View
+from jobs.model.settings import load_settings
+from state_store.delta import reader
+from state_store.errors import ObjectMissing, SettingsError, VersionGone
+from state_store.layout import Lake as Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from jobs.model.report import RunReport
+    from jobs.model.settings import Settings
+    from jobs.session.apply import Applied
+
+
+def open_lake(path: str | Path | None = None, **settings: object) -> Lake:
+    """Open a lake.
+
+    Args:
+        path: a folder or URL; default: the setting `lake` of the environment or `strandline.toml`.
+        settings: others, by the names of docs/settings.md: `engine="duckdb"`.
+
+    Raises:
+        SettingsError: a setting is unknown or wrong.
+    """
+    return Lake(load_settings(**({} if path is None else {"lake": path}), **settings))
+
+
+class Lake:
+    """One lake. It holds settings and no state: each call sees what is in the lake then."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._layout = Layout(settings.lake)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def names(self) -> tuple[str, ...]:
+        """The streams, tables and views, in the order of their creation."""
+        return Catalog(self._layout).relations()
+
+    def version(self, name: str) -> int | None:
+        """The newest version of a table; None before its first commit. Raises UnknownName."""
+        self._definition(name)
+        head = reader.head(self._layout.table(name))
+        return head.version if head else None
+
+    def arrow(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        *,
+        version: int | None = None,
+        where: Mapping[str, Sequence[int] | Sequence[str]] | None = None,
+    ) -> pa.Table:
+        """The visible rows of a stream, table or view, in no order; deleted rows and the kept state are not among them.
+
+        Args:
+            columns: default: the declared ones.
+            version: default: the newest.
+            where: {column: the values it may have}, whole numbers or text; files that hold none are not read.
+
+        Raises:
+            UnknownName: there is no such definition; nearest names proposed.
+            TableMissing: it has no commit yet: its pipeline has not run.
+            VersionGone: the version, or a file of it, is not there any more.
+            CorruptState: a file is broken, or the rows are not those that were committed.
+        """
+        declared = [column.name for column in self._definition(name).columns]
+        return reader.read_rows(self._layout.table(name), version, list(columns or declared), where)
+
+    def pandas(self, name: str, columns: Sequence[str] | None = None, *, version: int | None = None) -> pd.DataFrame:
+        """The rows as a pandas frame with Arrow's types, so that NULLs and DECIMALs stay what they are. As `arrow`."""
+        import pandas as pd
+
+        return self.arrow(name, columns, version=version).to_pandas(types_mapper=pd.ArrowDtype)
+
+    def polars(self, name: str, columns: Sequence[str] | None = None, *, version: int | None = None) -> pl.DataFrame:
+        """The rows as a polars frame. Arguments and errors as of `arrow`.
+
+        Raises:
+            SettingsError: polars is not installed.
+        """
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise SettingsError("polars is not installed", hint="pip install 'strandline[polars]'") from error
+        frame: pl.DataFrame = pl.from_arrow(self.arrow(name, columns, version=version))
+        return frame
+
+    def spark(
+        self, name: str, session: SparkSession, columns: Sequence[str] | None = None, *, version: int | None = None
+    ) -> DataFrame:
+        """The rows as a Spark frame, read when the session reads it, at the version that is the newest now.
+
+        Args:
+            session: one with Delta: its own extension and catalog, or `delta.configure_spark_with_delta_pip`.
+
+        Raises:
+            UnknownName, TableMissing: as `arrow`.
+        """
+        declared = [column.name for column in self._definition(name).columns]
+        path = self._layout.table(name)
+        at = reader.head(path) if version is None else reader.version_at(path, version)
+        if at is None:
+            raise ObjectMissing(f"'{name}' has no commit yet", where=str(path), hint="run its pipeline")
+        frame = session.read.format("delta").option("versionAsOf", at.version).load(str(path))
+        return frame.select(*(f"`{column}`" for column in columns or declared))
+
+    def changes(self, name: str, after: int | None = None, upto: int | None = None) -> pa.Table:
+        """The changes of the visible rows in the versions after `after`, up to and including `upto`.
+
+        Args:
+            after: a version that was read; None: from the beginning.
+            upto: default: the newest.
+
+        Returns:
+            The declared columns, `_commit_version`, `_commit_timestamp`, and `__weight`: +1 for a row inserted, −1 for
+            one retracted. A changed row is both. All of them from the beginning, added up, give the table.
+
+        Raises:
+            UnknownName, TableMissing, CorruptState: as `arrow`.
+            VersionGone: the changes no longer reach back to `after`: read the table anew.
+        """
+        declared = [column.name for column in self._definition(name).columns]
+        path = self._layout.table(name)
+        head = reader.head(path)
+        if head is not None and after is not None and after > head.version:
+            raise VersionGone(f"'{name}' has no version {after}", where=str(path), hint="read the table anew")
+        found = reader.read_changes(path, after, upto)
+        return found.select([*declared, "_commit_version", "_commit_timestamp", "__weight"])
+
+    def query(self, text: str) -> list[dict[str, Any]]:
+        """The rows of a SELECT over the lake, at one version of each table. Raises SqlError, with line and column."""
+        from jobs.functions.python.register import Library
+        from jobs.model.errors import SqlSyntaxError
+        from jobs.serve.pull import pull
+        from jobs.sql.statements import Select, parse_one
+
+        statement = parse_one(text)
+        if not isinstance(statement, Select) or statement.emit is not None:
+            raise SqlSyntaxError("expected a SELECT without EMIT CHANGES", line=1, column=1)
+        catalog = Catalog(self._layout)
+        library = Library(catalog.functions.values(), self.settings.functions.modules)
+        found = pull(statement, catalog, self._layout, library)
+        return [dict(zip(found.names, row, strict=True)) for row in found.rows]
+
+    # --- changing -------------------------------------------------------------------------------------------------
+
+    def apply(self, file: str | Path) -> Applied:
+        """Register the definitions of a `.sql` file as the pipeline named after it: all of them, or none.
+
+        Raises:
+            SqlError: a statement is refused, with file, line and column; nothing was changed.
+        """
+        from jobs.session.apply import apply
+
+        return apply(Path(file), self.settings)
+
+    def drain(self, pipeline: str, session: SparkSession | None = None) -> RunReport:
+        """Bring a pipeline up to what its topics hold now.
+
+        Args:
+            session: one to run in; without it, one is started when there are new events, and stopped.
+
+        Raises:
+            PipelineMissing, WriterBusy, ViewsStopped: as `strandline run`.
+        """
+        from jobs.run.pipeline import drain
+
+        return drain(self.settings, pipeline, session)
+
+    def _definition(self, name: str) -> Source | View:
+        from jobs.model.errors import UnknownName
+
+        catalog = Catalog(self._layout)
+        found = catalog.get(name)
+        if isinstance(found, InsertQuery):
+            raise UnknownName.among("stream, table or view", name, catalog.relations())
+        return found

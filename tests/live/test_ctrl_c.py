@@ -1,0 +1,74 @@
+"""Ctrl-C during a run with a JVM: over within five seconds, with code 130, and the next run goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.ingest.produce import insert_rows
+from jobs.model.definitions import Source
+from jobs.model.settings import load_settings
+from jobs.session.interpreter import Interpreter
+from state_store.delta import reader
+
+ROOT = Path(__file__).parents[2]
+DEFINE = (
+    "CREATE STREAM e (id BIGINT KEY, g INT) WITH (KAFKA_TOPIC = 'e');"
+    "CREATE MATERIALIZED VIEW eg AS SELECT g, COUNT(*) AS n FROM e GROUP BY g;"
+)
+EVENTS = 20_000
+
+
+@pytest.mark.kill
+def test_ctrl_c_ends_a_drain_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    interpreter = Interpreter(load_settings(lake=tmp_path / "lake"), "big")
+    list(interpreter.run(DEFINE))
+    source = interpreter.catalog.get("e")
+    assert isinstance(source, Source)
+    insert_rows(source, [{"id": i, "g": i % 10} for i in range(EVENTS)], interpreter.settings, interpreter.lake)
+    # Many small epochs: the signal comes between the first and the last.
+    first = _run(tmp_path, {"STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": "500"})
+    said = _until_first_epoch(first)
+    began = time.monotonic()
+    first.send_signal(signal.SIGINT)
+    _, rest = first.communicate(timeout=30)
+    assert time.monotonic() - began < 5
+    assert first.returncode == 130, said + rest
+    assert "Traceback" not in said + rest
+    held = reader.head(interpreter.lake.table("e"))
+    assert held is not None
+    assert 0 < held.record.rows < EVENTS
+    second = _run(tmp_path, {})
+    _, rest = second.communicate(timeout=300)
+    assert second.returncode == 0, rest
+    rows = reader.read_rows(interpreter.lake.table("eg")).to_pylist()
+    assert sorted((row["g"], row["n"]) for row in rows) == [(g, EVENTS // 10) for g in range(10)]
+
+
+def _run(folder: Path, settings: dict[str, str]) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "STRANDLINE_LAKE": str(folder / "lake"), **settings}
+    # What a shell starts in the background ignores SIGINT, and so would this child.
+    return subprocess.Popen(
+        [sys.executable, "-c", "from jobs.cli.main import main; main()", "run", "big"],
+        cwd=folder,
+        env=environment | {"STRANDLINE_SPARK__MASTER": "local[2]"},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def _until_first_epoch(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if " epoch 1: " in line:
+            break
+    return said

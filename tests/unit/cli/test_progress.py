@@ -1,0 +1,42 @@
+"""The progress of a run, as lines."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+
+from jobs.cli.progress import Progress, shown
+from jobs.model.report import MicroBatch
+from jobs.model.settings import Settings
+from jobs.run.outlook import Outlook, outlook
+from jobs.session.interpreter import Interpreter
+from tests.unit.session.statements import STREAM, VIEW, run
+
+
+def test_a_line_tells_what_is_done_and_what_is_left() -> None:
+    progress = Progress(waiting=3000, views=2, began=100.0)
+    line = progress.line(MicroBatch(1, 1000, 0.5), now=110.0)
+    assert line == "epoch 1: 1,000 events in, 2,000.0 rows/s, 2 views fresh, 2,000 to go, about 20 s left"
+    assert (
+        progress.line(MicroBatch(2, 2000, 0.5), now=111.0) == "epoch 2: 3,000 events in, 4,000.0 rows/s, 2 views fresh"
+    )
+
+
+def test_what_waits_is_known_before_anything_starts(settings: Settings) -> None:
+    session = Interpreter(settings)
+    run(session, STREAM + VIEW + "INSERT INTO s (id) VALUES (1), (2);")
+    found = outlook(settings, "default")
+    assert found == Outlook("default", {"s": 2}, ("v",))
+    assert str(found) == "pipeline 'default': 2 events to take in\n  sources: s (2)\n  views: v"
+
+
+def test_a_log_gets_a_line_for_each_epoch_and_no_thread(capsys: pytest.CaptureFixture[str]) -> None:
+    before = threading.active_count()
+    with shown(Outlook("shop", {"s": 2}, ("v",))) as watch:
+        watch(MicroBatch(1, 2, 1.0))
+        assert threading.active_count() == before
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "pipeline 'shop': 2 events to take in"
+    assert re.fullmatch(r"\d\d:\d\d:\d\d epoch 1: 2 events in, 2\.0 rows/s, 1 views fresh", said[-1])

@@ -1,0 +1,62 @@
+"""Where a lake's topics are: remembered, so that a missing setting is an error and not another log."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.ingest.logs.open import open_log
+from jobs.ingest.logs.remembered import remember, remembered
+from jobs.model.errors import TopicsElsewhere
+from jobs.model.settings import KafkaSettings, Settings, load_settings
+from jobs.session.interpreter import Interpreter
+from jobs.session.status import status
+from state_store.errors import CorruptState
+from state_store.layout import Lake
+from tests.unit.session.statements import STREAM, run
+
+
+@pytest.fixture
+def on_kafka(lake: Lake) -> Settings:
+    return load_settings(lake=lake.root, kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"))
+
+
+def test_a_lake_of_kafka_refuses_to_work_without_the_setting(
+    settings: Settings, on_kafka: Settings, lake: Lake
+) -> None:
+    run(Interpreter(settings), "SHOW STREAMS;")
+    remember(on_kafka, lake)
+    for work in (
+        lambda: run(Interpreter(settings), STREAM + "INSERT INTO s (id) VALUES (1);"),
+        lambda: status(settings),
+        lambda: open_log(settings, lake),
+    ):
+        with pytest.raises(TopicsElsewhere) as refused:
+            work()
+        assert "STRANDLINE_KAFKA__BOOTSTRAP_SERVERS" in str(refused.value.hint)
+    assert not lake.topic("t").exists()
+
+
+def test_a_lake_with_topics_of_its_own_refuses_brokers(settings: Settings, on_kafka: Settings, lake: Lake) -> None:
+    run(Interpreter(settings), STREAM)
+    with pytest.raises(TopicsElsewhere, match="its own files"):
+        open_log(on_kafka, lake)
+    assert remembered(lake) == "local"
+
+
+def test_topics_that_were_made_before_there_was_the_file_are_local(settings: Settings, lake: Lake) -> None:
+    run(Interpreter(settings), STREAM)
+    lake.topics_kind.unlink()
+    assert remembered(lake) == "local"
+
+
+def test_the_first_topic_decides(settings: Settings, on_kafka: Settings, lake: Lake) -> None:
+    remember(settings, lake)
+    with pytest.raises(TopicsElsewhere):
+        remember(on_kafka, lake)
+
+
+def test_a_damaged_file_is_an_error(settings: Settings, lake: Lake) -> None:
+    remember(settings, lake)
+    lake.topics_kind.write_bytes(lake.topics_kind.read_bytes().replace(b"local", b"kafka"))
+    with pytest.raises(CorruptState, match="where the lake's topics are"):
+        open_log(settings, lake)

@@ -1,0 +1,44 @@
+"""Errors of the operating system that nobody translated, as errors of the store."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from state_store.disk_errors import of_system
+from state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StoreError
+from state_store.files import make_folder
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EACCES, StorageDenied),
+        (errno.ENOTDIR, StorageDenied),
+        (errno.EISDIR, StorageDenied),
+        (errno.EEXIST, StorageDenied),
+        (errno.ENOENT, ObjectMissing),
+        (errno.ENAMETOOLONG, KeyRefused),
+        (errno.EROFS, DiskFailed),
+        (errno.ENOSPC, DiskFailed),
+        (errno.EIO, DiskFailed),
+    ],
+)
+def test_each_has_a_type_and_a_hint(number: int, kind: type[StoreError]) -> None:
+    made = of_system(OSError(number, os.strerror(number), "/lake/catalog/x"))
+    assert type(made) is kind
+    assert made.hint
+    assert "x" in made.message
+    assert len(str(made)) < 400
+
+
+def test_a_name_that_is_too_long_is_cut() -> None:
+    assert len(str(of_system(OSError(errno.ENAMETOOLONG, "too long", "/lake/" + "n" * 3000)))) < 300
+
+
+def test_where_no_folder_can_be_made_is_said_and_not_tried_for_ever() -> None:
+    with pytest.raises(StorageDenied, match="no folder 'lake' can be made there"):
+        make_folder(Path("/proc/lake/tables"))
