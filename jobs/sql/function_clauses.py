@@ -50,6 +50,6 @@ class FunctionClauses(Clauses):
 
     def _parameter(self) -> DeclaredColumn:
         column = self._declared_column()
-        if column.key is not None:
-            self.raise_error("a parameter is no key", self._prev)
+        if column.key is not None or column.header is not None:
+            self.raise_error("a parameter is no column of a record", self._prev)
         return column

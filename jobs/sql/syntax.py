@@ -29,13 +29,15 @@ class Option:
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """A column of CREATE STREAM or TABLE. `key` is `KEY` or `PRIMARY KEY` when it is part of the key."""
+    """A column of CREATE STREAM or TABLE. `key` is `KEY` or `PRIMARY KEY` when it is part of the key; `header` is as
+    that of `jobs.model.definitions.Column`."""
 
     name: str
     type: SqlType
     key: Literal["KEY", "PRIMARY KEY"] | None = None
     line: int | None = None
     column: int | None = None
+    header: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

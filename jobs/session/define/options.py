@@ -74,7 +74,7 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     key_format = format_of(given.get("KEY_FORMAT", both), default="KAFKA", key=True)
     value_format = format_of(given.get("VALUE_FORMAT", both), default="JSON", key=False)
     check_columns("key", key_format, [c for c in columns if c.key])
-    check_columns("value", value_format, [c for c in columns if not c.key])
+    check_columns("value", value_format, [c for c in columns if c.part == "value"])
     topic = given.get("KAFKA_TOPIC")
     delimiter = given.get("VALUE_DELIMITER")
     if topic is not None:

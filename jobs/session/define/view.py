@@ -16,11 +16,11 @@ from jobs.model.relation import Relation
 from jobs.model.stage import Plan
 from jobs.model.stage_columns import relation_of
 from jobs.model.view_options import ViewOptions
-from jobs.query.clauses.fingerprint import fingerprint
 from jobs.query.clauses.keys import grows_by_groups, outputs_of
-from jobs.query.clauses.ksql_projection import check_projection
 from jobs.query.clauses.logical import Block, From, Query, SetOperation, relations_of
 from jobs.query.clauses.read import read_query
+from jobs.query.whole.fingerprint import fingerprint
+from jobs.query.whole.ksql_projection import check_projection
 from jobs.session.define.options import timestamp_column
 from jobs.session.define.source import check_name
 from jobs.session.define.view_options import check_formats, view_options
