@@ -20,16 +20,14 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
+from jobs.functions.registry import find
 from jobs.sql.trees import any_of
 
 _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 _DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXACT_MOD"}
 _WHOLE_DIVISION = "DIV"
 # Functions whose result is cast to a type that may be too narrow for it: ROUND(1e308) is no BIGINT.
-_NARROWED = frozenset({"ROUND", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
-_INSTANT = "FROM_UNIXTIME"
-# Milliseconds whose microseconds are an instant to both engines: a BIGINT, and not before DuckDB's first.
-_INSTANTS = (-9_223_372_022_400_000, 9_223_372_036_854_775)
+_NARROWED = frozenset({"ROUND", "ROUND_OF_DECIMAL", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
 _ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
@@ -55,13 +53,13 @@ def lenient(node: exp.Expression) -> exp.Expression:
     def made(each: exp.Expr) -> exp.Expr:
         if type(each) in _ADDITIVE:
             return exp.Anonymous(this=_ADDITIVE[type(each)], expressions=[each.this, each.args["expression"]])
-        if isinstance(each, exp.Neg):
+        if isinstance(each, exp.Neg) and not isinstance(each.this, exp.Literal):
             return _opposite(each.this)
         if isinstance(each, exp.Anonymous) and each.name == "ABS":
             return _magnitude(_child(each.expressions[0]))
-        if isinstance(each, exp.Anonymous) and each.name == _INSTANT:
-            no_instant = _no_instant(_child(each.expressions[0]))
-            return exp.Case(ifs=[exp.If(this=no_instant, true=exp.Null())], default=each.copy())
+        outside = _outside_domain(each, lambda part: part)
+        if outside is not None:
+            return exp.Case(ifs=[exp.If(this=outside, true=exp.Null())], default=each.copy())
         if type(each) is exp.Cast and _is_whole_division(each.this):
             left, right = (_child(part) for part in each.this.expressions)
             too_large = _too_large(left, right, each.args["to"])
@@ -114,8 +112,9 @@ def _own(node: exp.Expression) -> exp.Expression | None:
     if isinstance(node, exp.Neg) or (isinstance(node, exp.Anonymous) and node.name == "ABS"):
         operand = _child(node.this if isinstance(node, exp.Neg) else node.expressions[0])
         return None if isinstance(operand, exp.Literal) else _lost(node, [operand])
-    if isinstance(node, exp.Anonymous) and node.name == _INSTANT:
-        return _no_instant(lenient(_child(node.expressions[0])))
+    outside = _outside_domain(node, lenient)
+    if outside is not None:
+        return outside
     if type(node) in _DIVISIONS:
         return _by_zero(_child(node.args["this"]), _child(node.args["expression"]))
     if isinstance(node, exp.Anonymous) and node.name == _WHOLE_DIVISION:
@@ -153,10 +152,13 @@ def _too_large(left: exp.Expression, right: exp.Expression, to: exp.Expression) 
     return _all([minus_one, exp.Not(this=_is_null(left.copy())), _is_null(_opposite(divided))])
 
 
-def _no_instant(value: exp.Expression) -> exp.Expression:
-    first, last = (exp.Literal.number(number) for number in _INSTANTS)
-    within = exp.Between(this=exp.Paren(this=value.copy()), low=first, high=last)
-    return _all([exp.Not(this=_is_null(value.copy())), exp.Not(this=within)])
+def _outside_domain(node: exp.Expr, part: Callable[[exp.Expression], exp.Expression]) -> exp.Expression | None:
+    """The condition that a function has no value for its arguments, each as `part` writes it; None: it always has."""
+    function = find(node.name) if isinstance(node, exp.Anonymous) else None
+    if function is None or function.fails is None:
+        return None
+    found = function.fails([part(_child(each)) for each in node.expressions])
+    return exp.Paren(this=found) if found is not None else None
 
 
 def _opposite(value: exp.Expr) -> exp.Expression:

@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from jobs.model.errors import NotSupported
 from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.intervals import IntervalNode
 from jobs.sql.time_clauses import TimeWindowNode, WithinNode
 
 _ITSELF = ("this",)
@@ -30,7 +31,8 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
         *("partition_by", "emit", "order", "limit", "offset"),
     ),
     **dict.fromkeys(
-        (exp.Union, exp.Intersect, exp.Except), ("with_", *_PAIR, "distinct", "by_name", "order", "limit", "offset")
+        (exp.Union, exp.Intersect, exp.Except),
+        ("with_", *_PAIR, "distinct", "by_name", "kind", "on", "order", "limit", "offset"),
     ),
     exp.Subquery: ("this", "alias", "within"),
     exp.With: _LISTED,
@@ -54,7 +56,7 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
 _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Identifier: ("this", "quoted"),
     exp.Column: ("this", "table"),
-    exp.Star: ("except_", "replace"),
+    exp.Star: ("except_", "replace", "rename"),
     exp.Alias: ("this", "alias"),
     exp.Literal: ("this", "is_string"),
     **dict.fromkeys((exp.Boolean, exp.Var, exp.Paren, exp.Neg, exp.Not), _ITSELF),
@@ -76,6 +78,7 @@ _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.If: ("this", "true"),
     exp.Cast: ("this", "to"),
     exp.TryCast: ("this", "to", "safe"),
+    IntervalNode: tuple(IntervalNode.arg_types),
     exp.Window: ("this", "partition_by", "order", "spec", "alias", "over"),
     exp.WindowSpec: ("kind", "start", "start_side", "end", "end_side", "exclude"),
 }
@@ -111,7 +114,7 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.Subquery, "sample"): "TABLESAMPLE",
     (exp.With, "recursive"): "WITH RECURSIVE",
 }
-_OF_SETS = {"on": "CORRESPONDING BY", "side": "a side of UNION", "kind": "CORRESPONDING or a kind of UNION"}
+_OF_SETS = {"side": "a side of UNION"}
 
 
 def check_read(tree: exp.Expr) -> None:

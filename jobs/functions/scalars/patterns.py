@@ -6,10 +6,15 @@ back-references).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import duckdb
 
 from jobs.functions.scalars.contract import Scalar, Signature, Template, Types, count, takes
+from jobs.functions.scalars.domains import no_expression
 from jobs.model import types as t
+from jobs.model.errors import InvalidQuery
 from jobs.model.types import SqlType
 
 _MASKS = ("'X'", "'x'", "'n'", "'-'")
@@ -76,17 +81,44 @@ def _part_masked(name: str, dialect: str) -> Template:
     return write
 
 
+def _checked(place: int) -> Callable[[Sequence[str | None]], None]:
+    """The check of a constant expression, by the engine that knows fewer of them."""
+
+    def check(literals: Sequence[str | None]) -> None:
+        expression = literals[place]
+        fault = _fault(expression) if expression is not None else None
+        if fault is not None:
+            raise InvalidQuery(f"'{expression}' is no regular expression: {fault}", hint="RE2's: no look-around")
+
+    return check
+
+
+@cache
+def _fault(expression: str) -> str | None:
+    """What is wrong with a regular expression, in RE2's words; None: nothing."""
+    with duckdb.connect() as engine:
+        try:
+            engine.execute("SELECT regexp_matches('', ?)", [expression])
+        except duckdb.Error as error:
+            return str(error).splitlines()[0].rpartition("Error: ")[2]
+    return None
+
+
 PATTERNS = (
     Scalar(
         "REGEXP_EXTRACT",
         takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.INT, optional=1),
         _extract_spark,
         _extract_duckdb,
+        check=_checked(0),
+        fails=no_expression(0),
     ),
     Scalar(
         "REGEXP_EXTRACT_ALL",
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR, t.INT, optional=1),
         _extract_all,
+        check=_checked(0),
+        fails=no_expression(0),
     ),
     # A group of the match is `$1`.
     Scalar(
@@ -94,12 +126,24 @@ PATTERNS = (
         takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.VARCHAR),
         "regexp_replace",
         "regexp_replace({0}, {1}, regexp_replace(replace({2}, '\\', '\\\\'), '\\$([0-9])', '\\\\\\1', 'g'), 'g')",
+        check=_checked(1),
+        fails=no_expression(1),
     ),
     Scalar(
         "REGEXP_SPLIT_TO_ARRAY",
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR),
         "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0) ELSE split({0}, {1}) END",
         "regexp_split_to_array({0}, {1})",
+        check=_checked(1),
+        fails=no_expression(1),
+    ),
+    # A text that both engines read as a regular expression, or that only Spark would: it asks Java.
+    Scalar(
+        "IS_REGEXP",
+        takes(t.BOOLEAN, t.VARCHAR),
+        "(try_reflect('java.util.regex.Pattern', 'compile', {0}) IS NOT NULL OR {0} IS NULL)",
+        "(TRY(regexp_matches('', {0})) IS NOT NULL OR {0} IS NULL)",
+        hidden=True,
     ),
     Scalar(
         "MASK",
