@@ -46,7 +46,8 @@ class _Reader:
         self._select = select
         self._context = context
         windowed = select.args.get("time_window") is not None
-        self._joins = Joins(read_from(select, context), context, windowed=windowed)
+        grouped = select.args.get("group") is not None
+        self._joins = Joins(read_from(select, context), context, windowed=windowed, grouped=grouped)
         self._inputs = self._joins.inputs
         self._subqueries = Subqueries(self._inputs, context, self._joins.padded)
         self._calls = Calls(self._inputs, context.semantics)

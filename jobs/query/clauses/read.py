@@ -22,6 +22,7 @@ from jobs.query.clauses.block import read_block
 from jobs.query.clauses.from_clause import Context, read_with
 from jobs.query.clauses.logical import Query
 from jobs.query.clauses.set_operations import read_set_operation
+from jobs.query.clauses.time_window import with_bounds
 from jobs.sql.dialect import position_of
 from jobs.sql.from_text import parse_query
 
@@ -39,7 +40,7 @@ def read_query(tree: exp.Expr, catalog: Catalog, *, semantics: Semantics = "sql"
         UnknownName, TypeMismatch, InvalidQuery, NotSupported: with line and column where they are known.
     """
     frozen = kind == "stream" or semantics == "ksql"
-    return _read(attach(tree, catalog.functions), Context(catalog, semantics, kind, _read, frozen=frozen))
+    return with_bounds(_read(attach(tree, catalog.functions), Context(catalog, semantics, kind, _read, frozen=frozen)))
 
 
 def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:

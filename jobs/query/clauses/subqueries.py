@@ -20,7 +20,7 @@ from jobs.model.definitions import Source
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError
 from jobs.model.relation import Relation
 from jobs.model.stage import JoinType
-from jobs.query.clauses.conditions import conjoined, is_equality
+from jobs.query.clauses.conditions import conjoined
 from jobs.query.clauses.correlation import Lifted, grouped, lifted
 from jobs.query.clauses.from_clause import Context
 from jobs.query.clauses.inputs import Inputs, Part
@@ -104,7 +104,7 @@ class Subqueries:
 
     def _exists(self, node: exp.Expr, negated: bool) -> None:
         inner = lifted(self._query(node.this), self._alias())
-        self._join(inner, inner.on, "anti" if negated else "semi", node)
+        self._join(inner, inner.on, "anti" if negated else "semi")
 
     def _in(self, node: exp.Expr, negated: bool) -> None:
         value = infer(node.this, self._inputs, self.read)
@@ -119,7 +119,7 @@ class Subqueries:
             unknown += [member.expression] if not self._known_inside(member.expression, inner) else []
             for side in unknown:
                 equal = exp.Or(this=equal, expression=exp.Is(this=side.copy(), expression=exp.Null()))
-        self._join(inner, (equal, *inner.on), "anti" if negated else "semi", node, null_aware=negated)
+        self._join(inner, (equal, *inner.on), "anti" if negated else "semi")
 
     def _equal(self, value: Typed, member: Typed) -> exp.Expression:
         """The condition `value = member`, with the conversions that the comparison needs."""
@@ -140,7 +140,7 @@ class Subqueries:
         correlated = grouped(query, alias)
         if correlated is not None:
             inner, value = correlated
-            self._join(inner, inner.on, "left", node)
+            self._join(inner, inner.on, "left")
             return Typed(value, sql_type)
         if not one_row(query):
             raise NotSupported(
@@ -150,22 +150,8 @@ class Subqueries:
         self.froms.append(From(alias, query, "left", one_row=True))
         return Typed(column(name, alias), sql_type)
 
-    def _join(
-        self,
-        inner: Lifted,
-        on: Sequence[exp.Expression],
-        join: JoinType,
-        node: exp.Expr,
-        *,
-        null_aware: bool = False,
-    ) -> None:
-        known = {part.alias for part in self._inputs.parts} | {each.alias for each in self.froms}
-        if not null_aware and not any(is_equality(term, inner.alias, known) for term in on):
-            raise NotSupported(
-                f"a subquery is maintained when an equality joins it with the query around: {sql_of(node)}",
-                hint="WHERE inner.x = outer.y",
-            )
-        self.froms.append(From(inner.alias, inner.source, join, conjoined(on)))
+    def _join(self, inner: Lifted, on: Sequence[exp.Expression], join: JoinType) -> None:
+        self.froms.append(From(inner.alias, inner.source, join, conjoined(on) if on else None))
 
     def _known(self, node: exp.Expression) -> bool:
         """True if a value is never NULL: a constant, a primary key, or tested by IS NOT NULL in WHERE."""
