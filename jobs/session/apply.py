@@ -14,8 +14,9 @@ from jobs.session import catalog_changes
 from jobs.session.functions import FunctionChange
 from jobs.session.functions import register as register_function
 from jobs.session.interpreter import Interpreter
+from jobs.session.type_names import create as create_type
 from jobs.sql.statements import parse
-from jobs.sql.syntax import CreateFunction, CreateSource, CreateView, InsertSelect, Statement
+from jobs.sql.syntax import CreateFunction, CreateSource, CreateType, CreateView, InsertSelect, Statement
 from state_store.folders import copy_to_disk
 from state_store.layout import Lake
 
@@ -69,16 +70,20 @@ def apply(path: Path, settings: Settings) -> Applied:
         SqlError: a statement cannot be parsed or is refused; nothing was changed.
         SourceUnavailable: the broker does not answer; the definitions are registered, some topics perhaps not created.
     """
-    statements = parse(read_text(path))
+    interpreter = Interpreter(settings, pipeline_of(path))
+    statements = parse(read_text(path), interpreter.catalog.types)
+    types = [s for s in statements if isinstance(s, CreateType)]
     functions = [s for s in statements if isinstance(s, CreateFunction)]
     defining = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
-    interpreter = Interpreter(settings, pipeline_of(path))
     _rehearse(functions, defining, interpreter)
+    for statement in types:
+        create_type(statement, interpreter.catalog)
     made = tuple(interpreter.register_function(statement) for statement in functions)
     changes = tuple(interpreter.register(statement) for statement in defining)
     named = {change.definition.name for change in changes}
     missing = (d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
-    skipped = Counter(_first_words(statement) for statement in statements if statement not in (*functions, *defining))
+    executed = (*types, *functions, *defining)
+    skipped = Counter(_first_words(statement) for statement in statements if statement not in executed)
     return Applied(interpreter.pipeline, made, changes, tuple(missing), dict(skipped))
 
 

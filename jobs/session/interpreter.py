@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
 from jobs.serve.results import Document, Message, Result
-from jobs.session import catalog_changes
+from jobs.session import catalog_changes, type_names
 from jobs.session.properties import Session
 from jobs.sql.statements import parse
 from jobs.sql.syntax import (
     CreateFunction,
     CreateSource,
+    CreateType,
     CreateView,
     Describe,
     DescribeFunction,
     Drop,
     DropFunction,
+    DropType,
     Explain,
     InsertSelect,
     InsertValues,
@@ -58,7 +60,7 @@ class Interpreter:
             SqlSyntaxError: a statement cannot be parsed; nothing was executed.
             StrandlineError: a statement failed.
         """
-        statements = parse(text)
+        statements = parse(text, self.catalog.types)
         return (self.execute(statement) for statement in statements)
 
     def execute(self, statement: Statement) -> Result:
@@ -68,6 +70,8 @@ class Interpreter:
                 return Message(str(self.register(statement)))
             case CreateFunction() | DropFunction() | DescribeFunction():
                 return self._function(statement)
+            case CreateType() | DropType():
+                return Message(type_names.execute(statement, self.catalog))
             case InsertValues():
                 return self._insert(statement)
             case Drop():
@@ -76,12 +80,8 @@ class Interpreter:
                 return self._select(statement)
             case Show() | Describe() | Explain():
                 return self._show(statement)
-            case SetProperty():
-                self.session.set(statement.name, statement.value)
-                return Message(f"'{statement.name}' is '{statement.value}'")
-            case UnsetProperty():
-                self.session.unset(statement.name)
-                return Message(f"'{statement.name}' has its default again")
+            case SetProperty() | UnsetProperty():
+                return self._property(statement)
             case _:
                 raise AssertionError(statement)
 
@@ -97,6 +97,13 @@ class Interpreter:
         from jobs.session import functions
 
         return functions.register(statement, self.catalog, self.settings.functions.modules)
+
+    def _property(self, statement: SetProperty | UnsetProperty) -> Message:
+        if isinstance(statement, SetProperty):
+            self.session.set(statement.name, statement.value)
+            return Message(f"'{statement.name}' is '{statement.value}'")
+        self.session.unset(statement.name)
+        return Message(f"'{statement.name}' has its default again")
 
     def _function(self, statement: CreateFunction | DropFunction | DescribeFunction) -> Result:
         from jobs.session import functions

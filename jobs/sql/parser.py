@@ -20,6 +20,7 @@ from jobs.sql.syntax import (
     DescribeFunction,
     Drop,
     DropFunction,
+    DropType,
     Explain,
     InsertSelect,
     InsertValues,
@@ -30,7 +31,7 @@ from jobs.sql.syntax import (
     UnsetProperty,
 )
 
-_SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPERTIES")
+_SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "TYPES", "PROPERTIES")
 # Statements of ksqlDB that a reader may try: named in the refusal, so that nobody looks for a typing error.
 _ABSENT = {
     **{word: f"{word} is not supported yet" for word in ("TERMINATE", "PAUSE", "RESUME", "ALTER", "ASSERT")},
@@ -92,7 +93,9 @@ class Grammar(FunctionClauses):
         if self._is_function():
             return self._create_function(or_replace=or_replace)
         connector = self._match_text_seq("SOURCE", "CONNECTOR", advance=False)
-        if connector or self._match_texts(("TYPE", "CONNECTOR", "SINK"), advance=False):
+        if self._match_text_seq("TYPE"):
+            return self._create_type()
+        if connector or self._match_texts(("CONNECTOR", "SINK"), advance=False):
             raise self._refuse(f"CREATE {self._curr.text.upper()} is not supported yet")
         read_only = self._match_text_seq("SOURCE")
         kind: Kind | None = None
@@ -155,9 +158,12 @@ class Grammar(FunctionClauses):
         if self._match_text_seq("FUNCTION"):
             if_exists = bool(self._match_text_seq("IF", "EXISTS"))
             return DropFunction(name=self._name("the name of a function").upper(), if_exists=if_exists)
+        if self._match_text_seq("TYPE"):
+            if_exists = bool(self._match_text_seq("IF", "EXISTS"))
+            return DropType(name=self._name("the name of a type"), if_exists=if_exists)
         self._match_text_seq("MATERIALIZED")
         if not self._match_texts(("STREAM", "TABLE", "VIEW")):
-            self.raise_error("expected STREAM, TABLE, VIEW or FUNCTION after DROP")
+            self.raise_error("expected STREAM, TABLE, VIEW, FUNCTION or TYPE after DROP")
         what = self._prev.text.upper()
         if_exists = self._match_text_seq("IF", "EXISTS")
         name = self._name("a name")

@@ -99,6 +99,23 @@ class CreateFunction(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateType(Statement):
+    """`CREATE TYPE [IF NOT EXISTS] name AS type`."""
+
+    name: str
+    type: SqlType
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropType(Statement):
+    """`DROP TYPE [IF EXISTS] name`."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class InsertValues(Statement):
     """`INSERT INTO target [(columns)] VALUES (…), …`. Empty `columns`: all visible ones, as declared."""
 
@@ -138,7 +155,7 @@ class DropFunction(Statement):
 class Show(Statement):
     """`SHOW|LIST what [EXTENDED]`."""
 
-    what: Literal["STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPERTIES"]
+    what: Literal["STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "TYPES", "PROPERTIES"]
     extended: bool = False
 
 

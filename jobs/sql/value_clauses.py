@@ -3,6 +3,7 @@
     v::DOUBLE                            CAST(v AS DOUBLE)
     EXTRACT(YEAR FROM at)                EXTRACT('YEAR', at)
     INTERVAL '1' DAY                     `jobs.sql.intervals`
+    address                              the STRUCT that CREATE TYPE address AS named
     TEXT, SMALLINT, FLOAT, NUMERIC(9, 2) VARCHAR, INT, DOUBLE, DECIMAL(9, 2): the wider type where there is no equal one
 
 None of these words is one of the language: each is free as the name of a column.
@@ -10,6 +11,8 @@ None of these words is one of the language: each is free as the name of a column
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -33,6 +36,9 @@ TYPE_SYNONYMS: dict[str, exp.DType] = {
 
 class ValueClauses(TimeClauses):
     """The rules; each moves the parser past the clause, or raises where the text is wrong."""
+
+    named_types: Mapping[str, exp.DataType] = MappingProxyType({})
+    """What CREATE TYPE gave a name to: the tree that the name stands for."""
 
     COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
         TokenType.DOT: None,
@@ -66,6 +72,9 @@ class ValueClauses(TimeClauses):
         return found
 
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        named = self.named_types.get(identifier.name if identifier.quoted else identifier.name.lower())
+        if named is not None:
+            return named.copy()
         known = None if identifier.quoted else TYPE_SYNONYMS.get(identifier.name.upper())
         if known is None:
             return super()._parse_user_defined_type(identifier)
