@@ -25,8 +25,8 @@ CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, n INT);
 CREATE TABLE u (id INT PRIMARY KEY, k VARCHAR, n INT);
 """
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
-_EPOCHS = 5
-_MOST_EVENTS = 5
+_EPOCHS = 4
+_MOST_EVENTS = 6
 
 
 def defined(sql: str) -> Catalog:
@@ -41,6 +41,7 @@ def wrong(sql: str, db: duckdb.DuckDBPyConnection, seed: int = 0) -> str:
     """What is wrong with the views of `sql` after some epoch of a random history; empty when nothing is."""
     catalog = defined(sql)
     lake = DuckLake(catalog, catalog.definitions(), db)
+    seen = 0
     views = [each.name for each in catalog.definitions() if each.name not in ("s", "c", "t", "u")]
     try:
         for epoch, batch in enumerate(_history(random.Random(seed))):
@@ -51,7 +52,8 @@ def wrong(sql: str, db: duckdb.DuckDBPyConnection, seed: int = 0) -> str:
                 found = lake.wrong(name)
                 if found:
                     return f"epoch {epoch}: {found}"
-        return "" if any(lake.rows(name) for name in views) else "the history never makes a row"
+                seen += len(lake.rows(name))
+        return "" if seen else "the history never makes a row"
     finally:
         lake.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal, cast
 
 from sqlglot import exp
@@ -12,7 +11,7 @@ from jobs.model.errors import InvalidQuery
 from jobs.model.stage import Output
 from jobs.model.types import BIGINT
 from jobs.query.clauses.inputs import Inputs
-from jobs.query.clauses.logical import Block, Query, TimeWindow
+from jobs.query.clauses.logical import TimeWindow
 from jobs.query.expressions.scope import column
 from jobs.sql.dialect import position_of
 from jobs.sql.time_clauses import milliseconds
@@ -21,22 +20,6 @@ BOUNDS = tuple(Output(name, column(name), BIGINT) for name in WINDOW_BOUNDS)
 """The bounds of a group's window, as columns that can be read after grouping."""
 # ksqlDB's default, for its statements: a row that is a day late is left out.
 DEFAULT_GRACE = 24 * 60 * 60 * 1000
-
-
-def with_bounds(query: Query) -> Query:
-    """A view's query with the bounds of its windows after its group columns, where they are not selected.
-
-    Two rows of one key differ only in their windows: so every reader sees which window a row is of, as in ksqlDB.
-    """
-    if not isinstance(query, Block) or query.window is None or query.distinct:
-        return query
-    read = {output.expression.name for output in query.outputs if isinstance(output.expression, exp.Column)}
-    taken = {output.name for output in query.outputs}
-    added = tuple(bound for bound in BOUNDS if bound.name not in read and bound.name not in taken)
-    keys = {key.name for key in query.group or ()}
-    first = tuple(output for output in query.outputs if output.name in keys)
-    others = tuple(output for output in query.outputs if output.name not in keys)
-    return replace(query, outputs=(*first, *added, *others)) if added else query
 
 
 def read_window(

@@ -46,7 +46,7 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
     if part == _SECONDS:
         millis = Typed(call("UNIX_TIMESTAMP", value.expression), t.BIGINT)
         return arithmetic(exp.Div, millis, _whole(1_000))
-    return Typed(call("PART_OF_DATE", exp.Literal.string(part), value.expression), t.INT)
+    return typed(call("PART_OF_DATE", exp.Literal.string(part), value.expression))
 
 
 def _of_time(part: str, value: Typed) -> Typed:

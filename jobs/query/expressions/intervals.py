@@ -13,7 +13,7 @@ from sqlglot import exp
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import BaseType
-from jobs.query.expressions.casts import converted
+from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.dialect import sql_of
 from jobs.sql.intervals import IntervalNode
@@ -42,7 +42,7 @@ def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
 
 def _moved(value: Typed, months: int, milliseconds: int, node: exp.Expr) -> Typed:
     if value.type.base is BaseType.TIME and not months:
-        return Typed(call("ADD_TO_TIME", value.expression, _number(milliseconds)), t.TIME)
+        return Typed(call("ADD_TO_TIME", value.expression, _length(milliseconds)), t.TIME)
     if value.type.base is BaseType.DATE:
         if milliseconds % _DAY:
             return _moved(converted(value, t.TIMESTAMP), months, milliseconds, node)
@@ -57,7 +57,7 @@ def _moved(value: Typed, months: int, milliseconds: int, node: exp.Expr) -> Type
     if months:
         made = call("ADD_MONTHS", made, _number(months))
     if milliseconds or not months:
-        made = call("ADD_MILLISECONDS", made, _number(milliseconds))
+        made = call("ADD_MILLISECONDS", made, _length(milliseconds))
     return Typed(made, t.TIMESTAMP)
 
 
@@ -70,6 +70,11 @@ def _bare(node: exp.Expr) -> exp.Expr:
 def _number(value: int) -> exp.Expression:
     size = exp.Literal.number(abs(value))
     return exp.Neg(this=size) if value < 0 else size
+
+
+def _length(milliseconds: int) -> exp.Expression:
+    """A number of milliseconds as the functions take it: a BIGINT."""
+    return widened(Typed(_number(milliseconds), t.INT), t.BIGINT).expression
 
 
 def _refused(node: exp.Expr, instead: str = "") -> TypeMismatch:

@@ -22,6 +22,7 @@ from jobs.query.clauses.read import read_query
 from jobs.query.whole.fingerprint import fingerprint
 from jobs.query.whole.ksql_projection import check_projection
 from jobs.session.define.options import timestamp_column
+from jobs.session.define.shown_windows import with_bounds
 from jobs.session.define.source import check_name
 from jobs.session.define.view_options import check_formats, view_options
 from jobs.sql.dialect import sql_of
@@ -40,6 +41,8 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     options = view_options(statement.options)
     semantics = ViewOptions.read(options).semantics
     query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind)
+    tree = with_bounds(statement.query, query)
+    query = query if tree is statement.query else read_query(tree, catalog, semantics=semantics, kind=statement.kind)
     _check_kind(statement, query, catalog)
     if statement.kind is not None:
         check_projection(query, statement.kind)
@@ -58,7 +61,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         name=statement.name,
         kind=statement.kind or ("stream" if stored.storage == "append" else "table"),
         columns=columns,
-        query=sql_of(statement.query),
+        query=sql_of(tree),
         inputs=inputs_of(query, catalog),
         pipeline=pipeline,
         sql=statement.sql,

@@ -63,7 +63,7 @@ AT_THE_END: dict[str, list[tuple[str, Any, bool]]] = {
     ],
     "FROM_DAYS(a)": [("a", 2_932_897, True), ("a", 2_932_896, False), ("a", -719_163, True), ("a", None, False)],
     "DATEADD(DAYS, a, CAST('2024-01-01' AS DATE))": [("a", 2**31 - 1, True), ("a", 5, False), ("a", None, False)],
-    "TIMESTAMPADD(MILLISECONDS, l, FROM_UNIXTIME(0))": [("l", 2**63 - 1, True), ("l", 2**53, True), ("l", -1, False)],
+    "TIMESTAMPADD(MILLISECONDS, l, FROM_UNIXTIME(0))": [("l", 2**63 - 1, True), ("l", 2**62, True), ("l", -1, False)],
     "FORMAT_DATE(FROM_DAYS(1), s)": [("s", "b", True), ("s", "yyyy'b'", False), ("s", None, False)],
     "REGEXP_EXTRACT(s, 'abc')": [("s", "(", True), ("s", "b", False), ("s", None, False)],
     "REGEXP_REPLACE('abc', s, '-')": [("s", "[", True), ("s", "b+", False)],
