@@ -33,7 +33,9 @@ def _key(engine: Engine, call: AggregateCall, at: str, value: str) -> str:
 
 
 class ByOffset(AggregateFunction):
-    """LATEST_BY_OFFSET and EARLIEST_BY_OFFSET, and SQL's LAST_VALUE and FIRST_VALUE, which know NULLs, as `(x [, ignoreNulls])` or `(x, N [, ignoreNulls])`.
+    """LATEST_BY_OFFSET and EARLIEST_BY_OFFSET, as `(x [, ignoreNulls])` or `(x, N [, ignoreNulls])`.
+
+    SQL's LAST_VALUE and FIRST_VALUE are the same with another default: NULLs are values.
 
     The first form gives one value, NULL over none; the second an ARRAY of up to N values in the order of events,
     empty over none. `parameters` are (ignoreNulls,) or (ignoreNulls, N); ignoreNulls is true unless said.

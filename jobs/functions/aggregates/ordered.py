@@ -1,7 +1,8 @@
-"""Aggregates over a group's values in the order of ORDER BY: ARRAY_AGG(x ORDER BY y), STRING_AGG, FIRST_VALUE, LAST_VALUE.
+"""Aggregates over a group's values in an order: ARRAY_AGG(x ORDER BY y), STRING_AGG, FIRST_VALUE, LAST_VALUE.
 
 A bag keeps how often each (y, …, x) is there, so that a retraction is added with the opposite sign. Rows that the order
-does not tell apart follow their x. `parameters` begin with the order: True where it goes down; NULL is below all values.
+does not tell apart follow their x. `parameters` begin with the order: True where it goes down. NULL is below all
+values.
 
     y  x     ARRAY_AGG(x ORDER BY y DESC)
     1  a
