@@ -28,6 +28,7 @@ _DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXAC
 _WHOLE_DIVISION = "DIV"
 # Functions whose result is cast to a type that may be too narrow for it: ROUND(1e308) is no BIGINT.
 _NARROWED = frozenset({"ROUND", "ROUND_OF_DECIMAL", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
+_ITEM_BY_ITEM = frozenset({"TRANSFORM", "FILTER"})
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
 _ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
@@ -80,8 +81,7 @@ def failing(node: exp.Expression) -> exp.Expression | None:
         return any_of([failing(left), _both(open_, failing(right))])
     if isinstance(node, exp.Case):
         return _case(node)
-    own = _own(node)
-    return any_of([*(failing(child) for child in _children(node)), own])
+    return any_of([*(failing(child) for child in _children(node)), _own(node), _an_item_fails(node)])
 
 
 def can_fail(node: exp.Expression | None) -> bool:
@@ -93,6 +93,9 @@ def _rebuilt(node: exp.Expression, change: Callable[[exp.Expr], exp.Expr]) -> ex
     """The tree with `change` applied to every node, inner ones first."""
     for child in _children(node):
         child.replace(_rebuilt(child, change))
+    function = _of_items(node)
+    if function is not None:
+        function.set("this", _rebuilt(_child(function.this), change))
     made = change(node)
     assert isinstance(made, exp.Expression)
     return made
@@ -189,6 +192,26 @@ def _case(node: exp.Case) -> exp.Expression | None:
     made.set("ifs", ifs)
     made.set("default", rest or exp.false())
     return any_of([operand, *tested, exp.Paren(this=made)])
+
+
+def _of_items(node: exp.Expr) -> exp.Lambda | None:
+    """The function of a call that computes each item of an array by itself; None for any other node."""
+    if not isinstance(node, exp.Anonymous) or node.name not in _ITEM_BY_ITEM or len(node.expressions) != 2:
+        return None
+    function = node.expressions[1]
+    return function if isinstance(function, exp.Lambda) else None
+
+
+def _an_item_fails(node: exp.Expression) -> exp.Expression | None:
+    """The condition that the function of TRANSFORM or FILTER fails on an item."""
+    function = _of_items(node)
+    inside = failing(_child(function.this)) if function is not None else None
+    if function is None or inside is None:
+        return None
+    test = exp.Lambda(this=inside, expressions=[each.copy() for each in function.expressions])
+    items = exp.Anonymous(this="FILTER", expressions=[lenient(_child(node.expressions[0])), test])
+    found = exp.Anonymous(this="ARRAY_LENGTH", expressions=[items])
+    return exp.Paren(this=exp.GT(this=found, expression=exp.Literal.number(0)))
 
 
 def _children(node: exp.Expression) -> list[exp.Expression]:

@@ -44,7 +44,7 @@ _PHRASES = (
     "/*+",
 )
 # Clauses of other dialects after the name of a table: read as its alias they would change nothing, without a word.
-_NO_ALIASES = frozenset(("ANTI", "ASOF", "FINAL", "GLOBAL", "LATERAL", "POSITIONAL", "SEMI", "TABLESAMPLE"))
+NO_ALIASES = frozenset(("ANTI", "ASOF", "FINAL", "GLOBAL", "LATERAL", "POSITIONAL", "SEMI", "TABLESAMPLE"))
 _OURS = {"BYTES": TokenType.VARBINARY, "INTEGER": TokenType.INT, "DOUBLE PRECISION": TokenType.DOUBLE}
 E = TypeVar("E", bound=exp.Expr)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
@@ -149,7 +149,7 @@ class Strandline(Dialect):
             # `FROM s EMIT CHANGES`, `FROM s WITHIN …`: a clause, not the name that s goes by.
             if self._match_texts(("EMIT", "WITHIN"), advance=False):
                 return None
-            if self._match_texts(_NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
+            if self._match_texts(NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
                 word = self._curr.text
                 raise self._refuse(f"{word.upper()} is not supported yet", hint=f"if it is a name: AS {word}")
             return super()._parse_table_alias(alias_tokens)

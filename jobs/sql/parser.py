@@ -33,7 +33,7 @@ from jobs.sql.syntax import (
 
 _SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "TYPES", "PROPERTIES")
 # Statements of ksqlDB that a reader may try: named in the refusal, so that nobody looks for a typing error.
-_ABSENT = {
+ABSENT = {
     **{word: f"{word} is not supported yet" for word in ("TERMINATE", "PAUSE", "RESUME", "ALTER", "ASSERT")},
     **{word: f"{word} is not supported yet" for word in ("PRINT", "DEFINE", "UNDEFINE", "RUN", "SPOOL")},
     "UPDATE": "rows are changed by events: INSERT INTO the source",
@@ -76,8 +76,8 @@ class Grammar(FunctionClauses):
         if self._curr.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
             return self._select
         word = self._curr.text.upper()
-        if word in _ABSENT:
-            raise self._refuse(_ABSENT[word])
+        if word in ABSENT:
+            raise self._refuse(ABSENT[word])
         if not self._match_texts(self.RULES):
             line, column = position_of(self._curr)
             raise SqlSyntaxError(

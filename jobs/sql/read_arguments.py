@@ -153,3 +153,8 @@ def _refused(place: exp.Expr, what: str) -> NotSupported:
     return NotSupported(
         f"{what} is not supported yet", line=line, column=column, hint="leave it out: nothing is accepted and ignored"
     )
+
+
+def refused_words() -> tuple[str, ...]:
+    """The words of clauses that are parsed and refused; what has no words of its own is refused by its argument."""
+    return tuple(dict.fromkeys((*_WORDS.values(), *_OF_SETS.values())))

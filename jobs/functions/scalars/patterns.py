@@ -67,7 +67,7 @@ def _masked(dialect: str, text: str, masks: Sequence[str]) -> str:
 def _part_masked(name: str, dialect: str) -> Template:
     def write(arguments: Sequence[str]) -> str:
         text, length, *masks = arguments
-        at_left = f"substring({text}, 1, {length})", f"substring({text}, {length} + 1)"
+        at_left = f"substring({text}, 1, {length})", f"substring({text}, least({length}, 2147483646) + 1)"
         # Counted from the right; a text that is too short leaves nothing.
         cut = f"greatest(length({text}) - {length}, 0)"
         at_right = f"substring({text}, 1, {cut})", f"substring({text}, {cut} + 1)"
@@ -85,8 +85,8 @@ def _checked(place: int) -> Callable[[Sequence[str | None]], None]:
     """The check of a constant expression, by the engine that knows fewer of them."""
 
     def check(literals: Sequence[str | None]) -> None:
-        expression = literals[place]
-        fault = _fault(expression) if expression is not None else None
+        expression, group = literals[place], (*literals[place + 2 :], None)[0]
+        fault = _fault(expression, group or "0") if expression is not None else None
         if fault is not None:
             raise InvalidQuery(f"'{expression}' is no regular expression: {fault}", hint="RE2's: no look-around")
 
@@ -94,11 +94,11 @@ def _checked(place: int) -> Callable[[Sequence[str | None]], None]:
 
 
 @cache
-def _fault(expression: str) -> str | None:
-    """What is wrong with a regular expression, in RE2's words; None: nothing."""
+def _fault(expression: str, group: str) -> str | None:
+    """What is wrong with a regular expression and the number of its group, in RE2's words; None: nothing."""
     with duckdb.connect() as engine:
         try:
-            engine.execute("SELECT regexp_matches('', ?)", [expression])
+            engine.execute("SELECT regexp_extract_all('', ?, ?)", [expression, int(group)])
         except duckdb.Error as error:
             return str(error).splitlines()[0].rpartition("Error: ")[2]
     return None
@@ -110,6 +110,7 @@ PATTERNS = (
         takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.INT, optional=1),
         _extract_spark,
         _extract_duckdb,
+        constant=(2,),
         check=_checked(0),
         fails=no_expression(0),
     ),
@@ -117,6 +118,7 @@ PATTERNS = (
         "REGEXP_EXTRACT_ALL",
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR, t.INT, optional=1),
         _extract_all,
+        constant=(2,),
         check=_checked(0),
         fails=no_expression(0),
     ),
