@@ -78,7 +78,7 @@ def read_outputs(select: exp.Select, inputs: Inputs, hook: Aggregate, *, prefix:
         raise InvalidQuery("the SELECT list is empty: EXCEPT leaves no column", line=line, column=place)
     items = _told_apart(items, inputs, prefix=prefix)
     for number, item in enumerate(items):
-        _check(item, items[:number])
+        _check(item, items[:number], ksql=prefix)
     return tuple(item.output for item in items)
 
 
@@ -222,11 +222,12 @@ def _told_apart(items: list[_Item], inputs: Inputs, *, prefix: bool) -> list[_It
     ]
 
 
-def _check(item: _Item, earlier: list[_Item]) -> None:
+def _check(item: _Item, earlier: list[_Item], *, ksql: bool) -> None:
     name, found = item.output.name, item.output.expression
     message, hint = None, "give it a name with AS"
     bound = name.lower() in WINDOW_BOUNDS and not (isinstance(found, exp.Column) and found.name == name)
-    if is_reserved(name) or bound:
+    # To a materialized view ROWTIME and its like are names as others: they hide the pseudo column.
+    if (is_reserved(name) and (ksql or name not in PSEUDO_COLUMNS)) or bound:
         message = f"'{name}' is reserved: it cannot be the name of a column"
     elif any(other.output.name == name for other in earlier):
         message = f"two columns are named '{name}'"
