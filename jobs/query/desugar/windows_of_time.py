@@ -21,6 +21,7 @@ _FORMS = {
     "TUMBLE": "TUMBLE(table, column, INTERVAL '1' HOUR)",
     "HOP": "HOP(table, column, INTERVAL '5' MINUTE, INTERVAL '1' HOUR)",
 }
+_LENGTHS = {"TUMBLE": 1, "HOP": 2}
 # Each window of a HOP makes a copy of every row.
 _MOST_WINDOWS = 1000
 
@@ -42,12 +43,12 @@ def window_function(table: exp.Expr) -> exp.Subquery | None:
         )
     if function.name not in _FORMS:
         return None
-    source, time, *lengths = (*function.expressions, None, None)[: len(_FORMS[function.name].split(","))]
-    sizes = [_milliseconds(each) for each in lengths]
+    source, time = (*function.expressions, None, None)[:2]
+    sizes = [_milliseconds(each) for each in function.expressions[2:]]
     named = isinstance(source, exp.Column) and isinstance(time, exp.Column)
-    if not named or len(function.expressions) != 2 + len(sizes) or not all(sizes):
+    if not named or len(sizes) != _LENGTHS[function.name] or not all(sizes):
         raise InvalidQuery(
-            f"{sql_of(function)}: the lengths are whole, without months",
+            f"{sql_of(function)}: a table, a column and lengths without months",
             line=line,
             column=column,
             hint=_FORMS[function.name],
@@ -55,7 +56,7 @@ def window_function(table: exp.Expr) -> exp.Subquery | None:
     step, size = sizes[0] or 0, sizes[-1] or 0
     if size % step or size // step > _MOST_WINDOWS:
         raise InvalidQuery(
-            f"{function.name}: the size must be a multiple of the step, at most {_MOST_WINDOWS}",
+            f"{function.name}: the size must be a multiple of the step, and of at most {_MOST_WINDOWS} steps",
             line=line,
             column=column,
         )
@@ -71,19 +72,20 @@ def window_function(table: exp.Expr) -> exp.Subquery | None:
 
 
 def _bounds(time: exp.Column, step: int, size: int) -> list[exp.Expr]:
-    millis = call("UNIX_TIMESTAMP", time)
-    rest = exp.Paren(
-        this=exp.Mod(this=exp.Paren(this=exp.Mod(this=millis, expression=_number(step))), expression=_number(step))
-    )
-    whole = exp.Paren(this=exp.Add(this=rest, expression=_number(step)))
-    last = exp.Sub(this=millis.copy(), expression=exp.Paren(this=exp.Mod(this=whole, expression=_number(step))))
+    """The columns of the bounds of a TUMBLE; for a HOP the start alone, in milliseconds, a row for each."""
+    last = _last_start(call("UNIX_TIMESTAMP", time), step)
     if step == size:
-        end = exp.Add(this=exp.Paren(this=last.copy()), expression=_number(size))
+        end = exp.Add(this=last.copy(), expression=_number(size))
         return [_named(START, call("FROM_UNIXTIME", last)), _named(END, call("FROM_UNIXTIME", end))]
-    starts = [
-        exp.Sub(this=exp.Paren(this=last.copy()), expression=_number(place * step)) for place in range(size // step)
-    ]
+    starts = [exp.Sub(this=last.copy(), expression=_number(place * step)) for place in range(size // step)]
     return [_named(START, call("EXPLODE", exp.Array(expressions=starts)))]
+
+
+def _last_start(millis: exp.Expression, step: int) -> exp.Expression:
+    """The greatest multiple of the step that is not above the time, also before 1970."""
+    rest = exp.Mod(this=millis.copy(), expression=_number(step))
+    positive = exp.Mod(this=exp.Paren(this=exp.Add(this=rest, expression=_number(step))), expression=_number(step))
+    return exp.Paren(this=exp.Sub(this=millis, expression=exp.Paren(this=positive)))
 
 
 def _ended(select: exp.Select, size: int) -> exp.Select:
