@@ -1,4 +1,4 @@
-"""The parts of a TIMESTAMP as whole numbers, in UTC: PART_OF_DATE('YEAR', at), which EXTRACT is elaborated into."""
+"""The parts of a TIMESTAMP (in UTC) and of a TIME as whole numbers: PART_OF_DATE('YEAR', at), which EXTRACT becomes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,20 @@ PARTS: dict[str, tuple[str, str]] = {
 """{part: its text in Spark and in DuckDB}."""
 
 
+PARTS_OF_TIME = {"HOUR": (3_600_000, 24), "MINUTE": (60_000, 60), "SECOND": (1_000, 60), "MILLISECOND": (1, 60_000)}
+"""{part of a TIME: its milliseconds, and how many of it make the next}. MILLISECOND is of the minute, as above."""
+
+
+def _part_of_time(dialect: str) -> Written:
+    divided = "(({}) div {})" if dialect == "spark" else "(({}) // {})"
+
+    def write(arguments: Sequence[str]) -> str:
+        length, most = PARTS_OF_TIME[unquoted(arguments[0], dialect) or ""]
+        return f"({divided.format(arguments[1], length)} % {most})"
+
+    return write
+
+
 def _part(dialect: str) -> Written:
     def write(arguments: Sequence[str]) -> str:
         texts = PARTS[unquoted(arguments[0], dialect) or ""]
@@ -38,6 +52,15 @@ TIME_PARTS = (
         takes(t.INT, t.VARCHAR, t.TIMESTAMP),
         _part("spark"),
         _part("duckdb"),
+        exact=True,
+        constant=(0,),
+        hidden=True,
+    ),
+    Scalar(
+        "PART_OF_TIME",
+        takes(t.INT, t.VARCHAR, t.TIME),
+        _part_of_time("spark"),
+        _part_of_time("duckdb"),
         exact=True,
         constant=(0,),
         hidden=True,

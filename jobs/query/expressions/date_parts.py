@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.functions.scalars.time_parts import PARTS
+from jobs.functions.scalars.time_parts import PARTS, PARTS_OF_TIME
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType
@@ -19,8 +19,6 @@ from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.trees import call
 
 _SECONDS = "EPOCH"
-# Parts of a TIME: milliseconds of one, and how many of them make the next.
-_OF_TIME = {"HOUR": (3_600_000, 24), "MINUTE": (60_000, 60), "SECOND": (1_000, 60), "MILLISECOND": (1, 60_000)}
 DATE_PARTS = (*PARTS, _SECONDS)
 """The parts that EXTRACT knows."""
 
@@ -38,7 +36,7 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
     if part not in DATE_PARTS:
         raise InvalidQuery(f"EXTRACT has no part {part}", hint=f"one of {', '.join(DATE_PARTS)}")
     if value.type.base is BaseType.TIME:
-        return _of_time(part, value)
+        return _of_time(part, value, typed)
     if value.type.base is BaseType.DATE:
         value = converted(value, t.TIMESTAMP)
     if value.type.base is not BaseType.TIMESTAMP:
@@ -49,13 +47,10 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
     return typed(call("PART_OF_DATE", exp.Literal.string(part), value.expression))
 
 
-def _of_time(part: str, value: Typed) -> Typed:
-    if part not in _OF_TIME:
-        raise InvalidQuery(f"a TIME has no {part}", hint=f"one of {', '.join(_OF_TIME)}")
-    length, most = _OF_TIME[part]
-    number = Typed(exp.Paren(this=value.expression), t.INT)
-    divided = arithmetic(exp.Div, number, _whole(length))
-    return arithmetic(exp.Mod, Typed(exp.Paren(this=divided.expression), t.INT), _whole(most))
+def _of_time(part: str, value: Typed, typed: Infer) -> Typed:
+    if part not in PARTS_OF_TIME:
+        raise InvalidQuery(f"a TIME has no {part}", hint=f"one of {', '.join(PARTS_OF_TIME)}")
+    return typed(call("PART_OF_TIME", exp.Literal.string(part), value.expression))
 
 
 def _whole(number: int) -> Typed:
