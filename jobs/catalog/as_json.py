@@ -1,7 +1,8 @@
 """Definitions as JSON, the persisted form of the catalog.
 
 Format 2: `{"format": 2, "crc": c, "sequence": n, "type": "source"|"view"|"insert"|"function", "definition": {…}}`. A
-column is `{"name", "type", "key"}`, a type is its text in SQL. `crc` is the CRC-32 of the members after it.
+column is `{"name", "type", "key"}`, with "header" where it comes from the record's headers; a type is its text in SQL.
+`crc` is the CRC-32 of the members after it.
 
 Format 1 has no checksum. It is still read; a definition that changes is written in format 2.
 """
@@ -66,7 +67,8 @@ def from_json(data: bytes, where: str) -> tuple[int, Definition | Function]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Column):
-        return {"name": value.name, "type": str(value.type), "key": value.key}
+        plain = {"name": value.name, "type": str(value.type), "key": value.key}
+        return plain if value.header is None else {**plain, "header": value.header}
     if isinstance(value, SqlType):
         return str(value)
     if isinstance(value, tuple):
@@ -76,7 +78,7 @@ def _plain(value: Any) -> Any:
 
 def _value(name: str, value: Any) -> Any:
     if name in ("columns", "parameters", "hidden"):
-        return tuple(Column(c["name"], _type(c["type"]), c["key"]) for c in value)
+        return tuple(Column(c["name"], _type(c["type"]), c["key"], c.get("header")) for c in value)
     if name == "returns":
         return _type(value)
     return tuple(value) if isinstance(value, list) else value

@@ -6,7 +6,7 @@ sees half a file. Reading takes no lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from jobs.catalog import drops, files
@@ -16,10 +16,12 @@ from jobs.catalog.definitions import Definitions
 from jobs.catalog.drops import Drop
 from jobs.catalog.files import Content, Entry
 from jobs.catalog.lock import locked
+from jobs.catalog.type_names import read_types, write_types
 from jobs.functions.python.declared import calls
 from jobs.model import tables
 from jobs.model.definitions import Definition, Function, Source
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
+from jobs.model.types import SqlType
 from state_store.files import make_folder, replace, sync_folder
 from state_store.folders import remove_file
 from state_store.layout import Lake, safe_name
@@ -180,6 +182,18 @@ class Catalog(Definitions):
             remove_file(path)
             sync_folder(path.parent)
             self.reload()
+
+    @property
+    def types(self) -> dict[str, SqlType]:
+        """The types that CREATE TYPE named. Raises CorruptState: their file is broken."""
+        return read_types(self._lake)
+
+    def change_types(self, change: Callable[[dict[str, SqlType]], Mapping[str, SqlType]]) -> None:
+        """Put the types that `change` makes of those that are there in their place; what it raises leaves them."""
+        with self._changing() as check:
+            made = change(self.types)
+            check()
+            write_types(made, self._lake)
 
     @contextmanager
     def _changing(self) -> Iterator[Callable[[], None]]:

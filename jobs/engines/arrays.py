@@ -112,6 +112,14 @@ class Arrays(ABC):
     def total(self, items: str, sql_type: SqlType) -> str:
         """The sum of the items that are not NULL, as that type; 0 over none."""
 
+    @abstractmethod
+    def join_texts(self, items: str, separator: str) -> str:
+        """The texts of an array, none of which is NULL, with a constant between them; its quotes are doubled."""
+
+    @abstractmethod
+    def bits(self, items: str, operator: str) -> str:
+        """BIGINTs, none of which is NULL, joined bit by bit with `&`, `|` or `^`; some BIGINT over none."""
+
     def entries(self, value: str) -> str:
         """A MAP as an array of structs `key`, `value`."""
         return f"map_entries({value})"

@@ -71,6 +71,15 @@ class SparkArrays(Arrays):
         present = self.keep(items, "__left", "__left IS NOT NULL")
         return f"aggregate({present}, CAST(0 AS {self.type(sql_type)}), (__sum, __left) -> {added})"
 
+    def join_texts(self, items: str, separator: str) -> str:
+        # In a text of Spark's a backslash begins an escape, as it does before a quote.
+        escaped = separator.replace("\\", "\\\\").replace("''", "\\'")
+        return f"array_join({items}, '{escaped}')"
+
+    def bits(self, items: str, operator: str) -> str:
+        start = "CAST(-1 AS BIGINT)" if operator == "&" else "CAST(0 AS BIGINT)"
+        return f"aggregate({items}, {start}, (__sum, __left) -> __sum {operator} __left)"
+
 
 class DuckDbArrays(Arrays):
     """DuckDB 2.0."""
@@ -133,3 +142,10 @@ class DuckDbArrays(Arrays):
     def empty(self, sql_type: SqlType) -> str:
         literal = "MAP {}" if sql_type.base is BaseType.MAP else "[]"
         return f"CAST({literal} AS {self.type(sql_type)})"
+
+    def join_texts(self, items: str, separator: str) -> str:
+        return f"array_to_string({items}, '{separator}')"
+
+    def bits(self, items: str, operator: str) -> str:
+        word = {"&": "bit_and", "|": "bit_or", "^": "bit_xor"}[operator]
+        return f"COALESCE(list_aggregate({items}, '{word}'), 0)"

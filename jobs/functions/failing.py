@@ -20,16 +20,15 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
+from jobs.functions.registry import find
 from jobs.sql.trees import any_of
 
 _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 _DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXACT_MOD"}
 _WHOLE_DIVISION = "DIV"
 # Functions whose result is cast to a type that may be too narrow for it: ROUND(1e308) is no BIGINT.
-_NARROWED = frozenset({"ROUND", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
-_INSTANT = "FROM_UNIXTIME"
-# Milliseconds whose microseconds are an instant to both engines: a BIGINT, and not before DuckDB's first.
-_INSTANTS = (-9_223_372_022_400_000, 9_223_372_036_854_775)
+_NARROWED = frozenset({"ROUND", "ROUND_OF_DECIMAL", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
+_ITEM_BY_ITEM = frozenset({"TRANSFORM", "FILTER"})
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
 _ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
@@ -55,13 +54,13 @@ def lenient(node: exp.Expression) -> exp.Expression:
     def made(each: exp.Expr) -> exp.Expr:
         if type(each) in _ADDITIVE:
             return exp.Anonymous(this=_ADDITIVE[type(each)], expressions=[each.this, each.args["expression"]])
-        if isinstance(each, exp.Neg):
+        if isinstance(each, exp.Neg) and not isinstance(each.this, exp.Literal):
             return _opposite(each.this)
         if isinstance(each, exp.Anonymous) and each.name == "ABS":
             return _magnitude(_child(each.expressions[0]))
-        if isinstance(each, exp.Anonymous) and each.name == _INSTANT:
-            no_instant = _no_instant(_child(each.expressions[0]))
-            return exp.Case(ifs=[exp.If(this=no_instant, true=exp.Null())], default=each.copy())
+        outside = _outside_domain(each, lambda part: part)
+        if outside is not None:
+            return exp.Case(ifs=[exp.If(this=outside, true=exp.Null())], default=each.copy())
         if type(each) is exp.Cast and _is_whole_division(each.this):
             left, right = (_child(part) for part in each.this.expressions)
             too_large = _too_large(left, right, each.args["to"])
@@ -82,8 +81,7 @@ def failing(node: exp.Expression) -> exp.Expression | None:
         return any_of([failing(left), _both(open_, failing(right))])
     if isinstance(node, exp.Case):
         return _case(node)
-    own = _own(node)
-    return any_of([*(failing(child) for child in _children(node)), own])
+    return any_of([*(failing(child) for child in _children(node)), _own(node), _an_item_fails(node)])
 
 
 def can_fail(node: exp.Expression | None) -> bool:
@@ -95,6 +93,9 @@ def _rebuilt(node: exp.Expression, change: Callable[[exp.Expr], exp.Expr]) -> ex
     """The tree with `change` applied to every node, inner ones first."""
     for child in _children(node):
         child.replace(_rebuilt(child, change))
+    function = _of_items(node)
+    if function is not None:
+        function.set("this", _rebuilt(_child(function.this), change))
     made = change(node)
     assert isinstance(made, exp.Expression)
     return made
@@ -114,8 +115,9 @@ def _own(node: exp.Expression) -> exp.Expression | None:
     if isinstance(node, exp.Neg) or (isinstance(node, exp.Anonymous) and node.name == "ABS"):
         operand = _child(node.this if isinstance(node, exp.Neg) else node.expressions[0])
         return None if isinstance(operand, exp.Literal) else _lost(node, [operand])
-    if isinstance(node, exp.Anonymous) and node.name == _INSTANT:
-        return _no_instant(lenient(_child(node.expressions[0])))
+    outside = _outside_domain(node, lenient)
+    if outside is not None:
+        return outside
     if type(node) in _DIVISIONS:
         return _by_zero(_child(node.args["this"]), _child(node.args["expression"]))
     if isinstance(node, exp.Anonymous) and node.name == _WHOLE_DIVISION:
@@ -153,10 +155,13 @@ def _too_large(left: exp.Expression, right: exp.Expression, to: exp.Expression) 
     return _all([minus_one, exp.Not(this=_is_null(left.copy())), _is_null(_opposite(divided))])
 
 
-def _no_instant(value: exp.Expression) -> exp.Expression:
-    first, last = (exp.Literal.number(number) for number in _INSTANTS)
-    within = exp.Between(this=exp.Paren(this=value.copy()), low=first, high=last)
-    return _all([exp.Not(this=_is_null(value.copy())), exp.Not(this=within)])
+def _outside_domain(node: exp.Expr, part: Callable[[exp.Expression], exp.Expression]) -> exp.Expression | None:
+    """The condition that a function has no value for its arguments, each as `part` writes it; None: it always has."""
+    function = find(node.name) if isinstance(node, exp.Anonymous) else None
+    if function is None or function.fails is None:
+        return None
+    found = function.fails([part(_child(each)) for each in node.expressions])
+    return exp.Paren(this=found) if found is not None else None
 
 
 def _opposite(value: exp.Expr) -> exp.Expression:
@@ -187,6 +192,26 @@ def _case(node: exp.Case) -> exp.Expression | None:
     made.set("ifs", ifs)
     made.set("default", rest or exp.false())
     return any_of([operand, *tested, exp.Paren(this=made)])
+
+
+def _of_items(node: exp.Expr) -> exp.Lambda | None:
+    """The function of a call that computes each item of an array by itself; None for any other node."""
+    if not isinstance(node, exp.Anonymous) or node.name not in _ITEM_BY_ITEM or len(node.expressions) != 2:
+        return None
+    function = node.expressions[1]
+    return function if isinstance(function, exp.Lambda) else None
+
+
+def _an_item_fails(node: exp.Expression) -> exp.Expression | None:
+    """The condition that the function of TRANSFORM or FILTER fails on an item."""
+    function = _of_items(node)
+    inside = failing(_child(function.this)) if function is not None else None
+    if function is None or inside is None:
+        return None
+    test = exp.Lambda(this=inside, expressions=[each.copy() for each in function.expressions])
+    items = exp.Anonymous(this="FILTER", expressions=[lenient(_child(node.expressions[0])), test])
+    found = exp.Anonymous(this="ARRAY_LENGTH", expressions=[items])
+    return exp.Paren(this=exp.GT(this=found, expression=exp.Literal.number(0)))
 
 
 def _children(node: exp.Expression) -> list[exp.Expression]:

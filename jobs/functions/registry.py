@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from jobs.functions.scalars.arrays import ARRAYS
 from jobs.functions.scalars.bytes import BYTES
 from jobs.functions.scalars.contract import Scalar
+from jobs.functions.scalars.digests import DIGESTS
 from jobs.functions.scalars.higher_order import HIGHER_ORDER
 from jobs.functions.scalars.json import JSON
 from jobs.functions.scalars.maps import MAPS
@@ -19,12 +20,14 @@ from jobs.functions.scalars.operators import FAILING
 from jobs.functions.scalars.other import CONVERSIONS, OTHER
 from jobs.functions.scalars.patterns import PATTERNS
 from jobs.functions.scalars.text import TEXT
+from jobs.functions.scalars.time_parts import TIME_PARTS
+from jobs.functions.scalars.time_sums import TIME_SUMS
 from jobs.functions.scalars.times import TIMES
 from jobs.functions.scalars.url import URLS
 
 _ALL = (
-    *(*TEXT, *PATTERNS, *BYTES, *JSON, *URLS),
-    *(*NUMBERS, *TIMES, *ARRAYS, *MAPS, *HIGHER_ORDER, *OTHER, *CONVERSIONS, *FAILING),
+    *(*TEXT, *PATTERNS, *BYTES, *DIGESTS, *JSON, *URLS),
+    *(*NUMBERS, *TIMES, *TIME_SUMS, *TIME_PARTS, *ARRAYS, *MAPS, *HIGHER_ORDER, *OTHER, *CONVERSIONS, *FAILING),
 )
 SCALARS: Mapping[str, Scalar] = {
     name: scalar for scalar in _ALL if not scalar.hidden for name in (scalar.name, *scalar.aliases)

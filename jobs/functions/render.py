@@ -30,7 +30,8 @@ def _call(dialect: str) -> _Write:
         pairs = node.expressions
         if name in ("STRUCT", "MAP") and all(isinstance(pair, exp.PropertyEQ) for pair in pairs):
             return str(self.struct_text(pairs) if name == "STRUCT" else self.map_text(pairs))
-        arguments = [self.sql(argument) for argument in node.expressions]
+        # A template may put an argument beside an operator that binds more tightly than its own.
+        arguments = [f"({self.sql(each)})" if _is_operation(each) else self.sql(each) for each in node.expressions]
         scalar = find(name)
         if scalar is not None:
             return scalar.write(dialect, arguments)
@@ -151,6 +152,10 @@ def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> st
     parser, types are not known yet: there `/` is the engine's own. Functions that are not ours are written as they are.
     """
     return _GENERATORS[dialect].text(expression)
+
+
+def _is_operation(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Binary | exp.Not | exp.Between | exp.In) and not isinstance(node, exp.Dot)
 
 
 def _like(node: exp.Like) -> str:

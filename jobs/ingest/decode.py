@@ -25,6 +25,9 @@ import pyarrow.compute as pc
 from jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misfit
 from jobs.ingest.formats.format import open_format
 from jobs.ingest.formats.timestamps import reader
+from jobs.ingest.headers import all_headers, one_header
+from jobs.model.columns import HEADERS
+from jobs.model.definitions import ALL_HEADERS
 from jobs.model.types import BaseType
 
 if TYPE_CHECKING:
@@ -103,7 +106,7 @@ class Decoder:
             "_offset": pa.array(offsets),
             "_timestamp": _instants(times, times == _NEVER),
             "_running_time": _instants(running, broken | (running == _NEVER)),
-            "_headers": self._headers(records),
+            "_headers": all_headers(records, self._schema.field("_headers").type),
             **_dead_letters(records, errors),
             "_tombstone": self._tombstones(records),
             self._column: pa.StructArray.from_arrays(visible, fields=list(filled), mask=pa.array(broken)),
@@ -143,7 +146,11 @@ class Decoder:
         key, value = self._formats
         keys = iter(key.decode(records.keys, errors) if key else ())
         values = iter(value.decode(records.values, errors) if value else ())
-        arrays = [next(keys if column.key else values) for column in self._source.columns]
+        parts = {"key": keys, "value": values}
+        arrays = [
+            _header_column(records, column.header) if column.header is not None else next(parts[column.part])
+            for column in self._source.columns
+        ]
         if self._source.kind == "table":
             for column, array in zip(self._source.columns, arrays, strict=True):
                 if column.key and array.null_count:
@@ -202,18 +209,15 @@ class Decoder:
             tally.broken = int(offsets[broken][-1])
         return running
 
-    def _headers(self, records: Records) -> pa.Array:
-        base = self._schema.field("_headers").type
-        if not any(records.headers):
-            starts = pa.array(np.zeros(len(records) + 1, dtype=np.int32))
-            return pa.ListArray.from_arrays(starts, pa.array([], type=base.value_type), type=base)
-        rows = [[{"key": name, "value": value} for name, value in found or ()] for found in records.headers]
-        return pa.array(rows, type=base)
-
     def _tombstones(self, records: Records) -> pa.Array:
         if None not in records.values:
             return pa.array(np.zeros(len(records), dtype=bool))
         return pa.array([value is None for value in records.values])
+
+
+def _header_column(records: Records, name: str) -> pa.Array:
+    """A column that is declared as HEADERS or HEADER('name')."""
+    return all_headers(records, HEADERS.arrow()) if name == ALL_HEADERS else one_header(records, name)
 
 
 def _plain_times(array: pa.Array, base: BaseType) -> list[Any]:

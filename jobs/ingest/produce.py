@@ -77,7 +77,7 @@ def _payload(source: Source, wire: Mapping[str, object], form: Format | None, *,
     if form is None:
         # No column comes from the value: an empty object tells the event from a tombstone.
         return None if keys else b"{}"
-    part = {column.name: wire[column.name] for column in source.columns if column.key is keys}
+    part = {column.name: wire[column.name] for column in source.columns if column.part == ("key" if keys else "value")}
     if keys and all(value is None for value in part.values()):
         return None
     try:

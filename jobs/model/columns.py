@@ -9,6 +9,9 @@ from __future__ import annotations
 from jobs.model import types as t
 from jobs.model.types import SqlType
 
+HEADERS = t.array(t.struct(("key", t.VARCHAR), ("value", t.BYTES)))
+"""The type of all headers of a record."""
+
 # Every row of a stream also has these. `_stream_time` is the running maximum of `_timestamp` in offset order within
 # the partition, so that "late" is a function of the row; `(_stream_time, _partition, _offset)` is a total order of a
 # stream's events that agrees with the offsets of each partition.
@@ -17,7 +20,7 @@ META_COLUMNS: tuple[tuple[str, SqlType], ...] = (
     ("_offset", t.BIGINT),
     ("_timestamp", t.TIMESTAMP),
     ("_stream_time", t.TIMESTAMP),
-    ("_headers", t.array(t.struct(("key", t.VARCHAR), ("value", t.BYTES)))),
+    ("_headers", HEADERS),
 )
 DEAD_LETTER_COLUMNS: tuple[tuple[str, SqlType], ...] = (
     ("_topic", t.VARCHAR),
@@ -26,7 +29,7 @@ DEAD_LETTER_COLUMNS: tuple[tuple[str, SqlType], ...] = (
     ("_timestamp", t.TIMESTAMP),
     ("_key", t.BYTES),
     ("_value", t.BYTES),
-    ("_headers", dict(META_COLUMNS)["_headers"]),
+    ("_headers", HEADERS),
     ("reason", t.VARCHAR),
 )
 """A record that could not be decoded: where it lies in its topic, its raw bytes, and why."""

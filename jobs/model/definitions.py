@@ -15,13 +15,28 @@ Kind = Literal["stream", "table"]
 """A stream only grows: its rows are events. A table has one row per key, that can change and go."""
 
 
+ALL_HEADERS = "*"
+"""What `Column.header` says of a HEADERS column, which holds them all."""
+
+
 @dataclass(frozen=True)
 class Column:
-    """A visible column. `key` columns come from (and go to) the record's key."""
+    """A visible column.
+
+    Attributes:
+        key: it comes from (and goes to) the record's key.
+        header: of a source, it comes from the record's headers: the name of one, or `ALL_HEADERS`. Nobody writes it.
+    """
 
     name: str
     type: SqlType
     key: bool = False
+    header: str | None = None
+
+    @property
+    def part(self) -> Literal["key", "value", "headers"]:
+        """The part of a record that holds the column."""
+        return "headers" if self.header is not None else "key" if self.key else "value"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from sqlglot.schema import MappingSchema
 from jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.relation import Relation
+from jobs.query.desugar.joins_in_brackets import without_brackets
 from jobs.serve.readable import readable
 from jobs.sql.dialect import Strandline, position_of
 
@@ -49,7 +50,8 @@ def resolve(query: exp.Query, catalog: Catalog) -> Resolved:
         InvalidQuery: several tables have a column of that name, or the query has no meaning otherwise.
         NotSupported: FROM reads something other than a name, or EMIT is inside a query.
     """
-    query = _named(query.copy())
+    query = query.transform(lambda node: without_brackets(node) if isinstance(node, exp.Select) else node)
+    query = _named(query)
     relations = _relations(query, catalog)
     _check_qualified(query, relations)
     schema = MappingSchema(

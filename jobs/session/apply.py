@@ -17,8 +17,9 @@ from jobs.session.functions import FunctionChange
 from jobs.session.functions import register as register_function
 from jobs.session.interpreter import Interpreter
 from jobs.session.sidecar import tended
+from jobs.session.type_names import create as create_type
 from jobs.sql.statements import parse
-from jobs.sql.syntax import CreateFunction, CreateSource, CreateView, InsertSelect, Statement
+from jobs.sql.syntax import CreateFunction, CreateSource, CreateType, CreateView, InsertSelect, Statement
 from state_store.folders import copy_to_disk
 from state_store.layout import Lake
 
@@ -89,23 +90,27 @@ def apply(path: Path, settings: Settings) -> Applied:
 
 
 def _applied(path: Path, settings: Settings) -> Applied:
-    statements = parse(read_text(path))
+    interpreter = Interpreter(settings, pipeline_of(path))
+    statements = parse(read_text(path), interpreter.catalog.types)
+    types = [s for s in statements if isinstance(s, CreateType)]
     functions = [s for s in statements if isinstance(s, CreateFunction)]
     bare = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
     defining = tended(bare, path)
-    interpreter = Interpreter(settings, pipeline_of(path))
     _rehearse(functions, defining, interpreter)
+    for statement in types:
+        create_type(statement, interpreter.catalog)
     made = tuple(interpreter.register_function(statement) for statement in functions)
     changes = tuple(interpreter.register(statement) for statement in defining)
     named = {change.definition.name for change in changes}
     missing = (d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
-    skipped = Counter(_first_words(statement) for statement in statements if statement not in (*functions, *bare))
+    executed = (*types, *functions, *bare)
+    skipped = Counter(_first_words(statement) for statement in statements if statement not in executed)
     return Applied(interpreter.pipeline, made, changes, tuple(missing), dict(skipped))
 
 
 def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
     """Execute the statements of a file in order, with what its sidecar says; errors as of `Interpreter.run`."""
-    statements = tended(parse(read_text(path)), path)
+    statements = tended(parse(read_text(path), interpreter.catalog.types), path)
     return (interpreter.execute(statement) for statement in statements)
 
 

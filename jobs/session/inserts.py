@@ -83,7 +83,10 @@ def target_of(statement: InsertValues | Delete | Update, catalog: Catalog) -> So
 
 def _columns(statement: InsertValues, source: Source, known: Iterable[str]) -> tuple[str, ...]:
     names = statement.columns or tuple(column.name for column in source.columns)
+    headers = {column.name for column in source.columns if column.header is not None}
     for position, name in enumerate(names):
+        if name in headers:
+            raise _invalid(statement, f"column '{name}' comes from the record's headers: INSERT writes none")
         if name not in known:
             raise UnknownName.among("column", name, known, line=statement.line, column=statement.column)
         if name in names[:position]:

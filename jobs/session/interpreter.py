@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import SqlError
 from jobs.serve.results import Document, Message, Result
-from jobs.session import catalog_changes, drops
+from jobs.session import catalog_changes, drops, type_names
 from jobs.session.properties import Session
 from jobs.sql.from_text import too_deep
 from jobs.sql.statements import parse
 from jobs.sql.syntax import (
     CreateFunction,
     CreateSource,
+    CreateType,
     CreateView,
     Delete,
     Describe,
     DescribeFunction,
     Drop,
     DropFunction,
+    DropType,
     Explain,
     InsertSelect,
     InsertValues,
@@ -63,7 +65,7 @@ class Interpreter:
             SqlSyntaxError: a statement cannot be parsed; nothing was executed.
             StrandlineError: a statement failed.
         """
-        statements = parse(text)
+        statements = parse(text, self.catalog.types)
         return (self.execute(statement) for statement in statements)
 
     def execute(self, statement: Statement) -> Result:
@@ -85,6 +87,8 @@ class Interpreter:
                 return Message(str(self.register(statement)))
             case CreateFunction() | DropFunction() | DescribeFunction():
                 return self._function(statement)
+            case CreateType() | DropType():
+                return Message(type_names.execute(statement, self.catalog))
             case InsertValues():
                 return self._insert(statement)
             case Delete() | Update():
@@ -114,6 +118,13 @@ class Interpreter:
         from jobs.session import functions
 
         return functions.register(statement, self.catalog, self.settings.functions.modules)
+
+    def _property(self, statement: SetProperty | UnsetProperty) -> Message:
+        if isinstance(statement, SetProperty):
+            self.session.set(statement.name, statement.value)
+            return Message(f"'{statement.name}' is '{statement.value}'")
+        self.session.unset(statement.name)
+        return Message(f"'{statement.name}' has its default again")
 
     def _function(self, statement: CreateFunction | DropFunction | DescribeFunction) -> Result:
         from jobs.session import functions
@@ -152,13 +163,6 @@ class Interpreter:
         from jobs.serve.push import push
 
         return push(statement, self.catalog, self.lake, functions, from_latest=self.session.from_latest)
-
-    def _property(self, statement: SetProperty | UnsetProperty) -> Message:
-        if isinstance(statement, SetProperty):
-            self.session.set(statement.name, statement.value)
-            return Message(f"'{statement.name}' is '{statement.value}'")
-        self.session.unset(statement.name)
-        return Message(f"'{statement.name}' has its default again")
 
     def _show(self, statement: Show | Describe | Explain | Print) -> Result:
         from jobs.session import show

@@ -11,8 +11,8 @@ from jobs.ivm.rules.stored import unmarked
 from jobs.model import tables
 from jobs.model.definitions import Definition, Function, InsertQuery, Source, View
 from jobs.model.errors import NotSupported, SqlError
-from jobs.query.clauses.fingerprint import fingerprint
 from jobs.query.clauses.read import query_of
+from jobs.query.whole.fingerprint import fingerprint
 from state_store.delta import reader
 from state_store.errors import CorruptState
 

@@ -31,6 +31,7 @@ def listing(statement: Show, catalog: Catalog, session: Session, settings: Setti
         "QUERIES": lambda: _queries(catalog),
         "TOPICS": lambda: _topics(settings, lake),
         "FUNCTIONS": lambda: _functions(catalog),
+        "TYPES": lambda: Rows(("name", "type"), [(name, str(kind)) for name, kind in sorted(catalog.types.items())]),
         "PROPERTIES": lambda: Rows(("property", "value"), sorted(session.properties.items())),
     }
     return rows[statement.what]()

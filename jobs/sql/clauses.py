@@ -7,6 +7,7 @@ from typing import Any, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from jobs.model.definitions import ALL_HEADERS
 from jobs.sql.dialect import Strandline, fold, position_of
 from jobs.sql.read_arguments import check_read
 from jobs.sql.syntax import DeclaredColumn, Emit, Option
@@ -96,9 +97,18 @@ class Clauses(Strandline.Parser):
             key = "PRIMARY KEY"
         elif self._match_text_seq("KEY"):
             key = "KEY"
-        elif self._match_texts(("HEADERS", "HEADER"), advance=False):
-            raise self._refuse("HEADERS columns are not supported yet")
-        return DeclaredColumn(name.name, sql_type, cast(Any, key), line, column)
+        return DeclaredColumn(name.name, sql_type, cast(Any, key), line, column, self._header())
+
+    def _header(self) -> str | None:
+        """`HEADERS`, or `HEADER('name')`, after the type of a column."""
+        if self._match_text_seq("HEADERS"):
+            return ALL_HEADERS
+        if not self._match_text_seq("HEADER"):
+            return None
+        self._punctuation(TokenType.L_PAREN, "( after HEADER")
+        name = self._text("the name of a header, in quotes")
+        self._punctuation(TokenType.R_PAREN, ") after the name of the header")
+        return name
 
     def _row(self) -> tuple[exp.Expression, ...]:
         self._punctuation(TokenType.L_PAREN, "( before the values of a row")

@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.errors import NotSupported
 from jobs.sql.generator import StrandlineGenerator
-from jobs.sql.time_clauses import TimeClauses
+from jobs.sql.value_clauses import ValueClauses
 
 # Only these are words of the language: any other, such as FORMAT or COMMENT, is free as the name of a column.
 _WORDS = """
@@ -30,6 +30,7 @@ _PHRASES = (
     "GROUP BY",
     "GROUPING SETS",
     "ORDER BY",
+    "DOUBLE PRECISION",
     "PARTITION BY",
     "||",
     "<=",
@@ -39,11 +40,12 @@ _PHRASES = (
     ":=",
     "->",
     "=>",
+    "::",
     "/*+",
 )
 # Clauses of other dialects after the name of a table: read as its alias they would change nothing, without a word.
-_NO_ALIASES = frozenset(("ANTI", "ASOF", "FINAL", "GLOBAL", "LATERAL", "POSITIONAL", "SEMI", "TABLESAMPLE"))
-_OURS = {"BYTES": TokenType.VARBINARY, "INTEGER": TokenType.INT}
+NO_ALIASES = frozenset(("ANTI", "ASOF", "FINAL", "GLOBAL", "LATERAL", "POSITIONAL", "SEMI", "TABLESAMPLE"))
+_OURS = {"BYTES": TokenType.VARBINARY, "INTEGER": TokenType.INT, "DOUBLE PRECISION": TokenType.DOUBLE}
 E = TypeVar("E", bound=exp.Expr)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
 
@@ -65,17 +67,18 @@ class Strandline(Dialect):
             word: _OURS.get(word) or tokens.Tokenizer.KEYWORDS[word] for word in (*_WORDS.split(), *_PHRASES)
         }
 
-    class Parser(TimeClauses):
+    class Parser(ValueClauses):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             "CAST": lambda self: self._parse_cast(True),
             "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
+            "EXTRACT": lambda self: self._extract(),
         }
         NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": lambda self: self._parse_case()}
         LAMBDAS: ClassVar[dict[TokenType, Any]] = {TokenType.FARROW: lambda self, args: self._lambda(args)}
         COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
-            TokenType.DOT: None,
+            **ValueClauses.COLUMN_OPERATORS,
             TokenType.ARROW: lambda self, this, member: self._member(this, member),
         }
         RANGE_PARSERS: ClassVar[dict[TokenType, Any]] = {
@@ -146,7 +149,7 @@ class Strandline(Dialect):
             # `FROM s EMIT CHANGES`, `FROM s WITHIN …`: a clause, not the name that s goes by.
             if self._match_texts(("EMIT", "WITHIN"), advance=False):
                 return None
-            if self._match_texts(_NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
+            if self._match_texts(NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
                 word = self._curr.text
                 raise self._refuse(f"{word.upper()} is not supported yet", hint=f"if it is a name: AS {word}")
             return super()._parse_table_alias(alias_tokens)

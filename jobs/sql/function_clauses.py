@@ -1,4 +1,4 @@
-"""The grammar of CREATE FUNCTION, as rules over sqlglot's parser."""
+"""The grammar of CREATE FUNCTION and CREATE TYPE, as rules over sqlglot's parser."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from jobs.sql.clauses import Clauses
-from jobs.sql.syntax import CreateFunction, DeclaredColumn
-from jobs.sql.types_text import type_of
+from jobs.sql.syntax import CreateFunction, CreateType, DeclaredColumn
+from jobs.sql.types_text import data_type, type_of
 
 
 class FunctionClauses(Clauses):
@@ -48,8 +48,22 @@ class FunctionClauses(Clauses):
             if_not_exists=if_not_exists,
         )
 
+    def _create_type(self) -> CreateType:
+        """The rest of CREATE TYPE; from here on, its name stands for the type in this text."""
+        if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
+        name = self._name("the name of the type")
+        self._punctuation(TokenType.ALIAS, "AS and a type")
+        start = self._curr
+        tree = self._parse_types()
+        if tree is None:
+            self.raise_error("expected a type after AS", start)
+        named = type_of(cast(exp.Expression, tree), at=start)
+        if not (if_not_exists and name in self.named_types):
+            self.named_types = {**self.named_types, name: data_type(named)}
+        return CreateType(name=name, type=named, if_not_exists=if_not_exists)
+
     def _parameter(self) -> DeclaredColumn:
         column = self._declared_column()
-        if column.key is not None:
-            self.raise_error("a parameter is no key", self._prev)
+        if column.key is not None or column.header is not None:
+            self.raise_error("a parameter is no column of a record", self._prev)
         return column

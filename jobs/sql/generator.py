@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, generator
 
-from jobs.sql.time_clauses import TRANSFORMS
+from jobs.sql import intervals, time_clauses
 
 
 class StrandlineGenerator(generator.Generator):
@@ -14,7 +14,8 @@ class StrandlineGenerator(generator.Generator):
 
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **generator.Generator.TRANSFORMS,
-        **TRANSFORMS,
+        **time_clauses.TRANSFORMS,
+        **intervals.TRANSFORMS,
         exp.Array: lambda self, e: f"ARRAY[{self.expressions(e, flat=True)}]",
         exp.Dot: lambda self, e: f"{self.sql(e, 'this')}->{self.sql(e, 'expression')}",
         exp.Lambda: lambda self, e: self.lambda_sql(e, arrow_sep="=>"),

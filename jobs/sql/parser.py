@@ -22,6 +22,7 @@ from jobs.sql.syntax import (
     DescribeFunction,
     Drop,
     DropFunction,
+    DropType,
     Explain,
     InsertSelect,
     InsertValues,
@@ -33,9 +34,9 @@ from jobs.sql.syntax import (
     UnsetProperty,
 )
 
-_SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPERTIES")
+_SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "TYPES", "PROPERTIES")
 # Statements of ksqlDB that a reader may try: named in the refusal, so that nobody looks for a typing error.
-_ABSENT = {
+ABSENT = {
     **{word: f"{word} is not supported yet" for word in ("ALTER", "ASSERT", "DEFINE", "UNDEFINE", "RUN", "SPOOL")},
     **{
         word: f"{word}: no query runs by itself here, a pipeline's views are kept fresh by `strandline run`"
@@ -93,8 +94,8 @@ class Grammar(ChangeClauses, FunctionClauses):
         if self._curr.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
             return self._select
         word = self._curr.text.upper()
-        if word in _ABSENT:
-            raise self._refuse(_ABSENT[word], _INSTEAD.get(word))
+        if word in ABSENT:
+            raise self._refuse(ABSENT[word], _INSTEAD.get(word))
         if not self._match_texts(self.RULES):
             begins = ("SELECT", *self.RULES)
             hint = meant(self._curr.text, begins) or f"statements begin with {', '.join(begins)}"
@@ -106,7 +107,9 @@ class Grammar(ChangeClauses, FunctionClauses):
         if self._is_function():
             return self._create_function(or_replace=or_replace)
         connector = self._match_text_seq("SOURCE", "CONNECTOR", advance=False)
-        if connector or self._match_texts(("TYPE", "CONNECTOR", "SINK"), advance=False):
+        if self._match_text_seq("TYPE"):
+            return self._create_type()
+        if connector or self._match_texts(("CONNECTOR", "SINK"), advance=False):
             raise self._refuse(f"CREATE {self._curr.text.upper()} is not supported yet")
         read_only = self._match_text_seq("SOURCE")
         kind: Kind | None = None
@@ -169,9 +172,12 @@ class Grammar(ChangeClauses, FunctionClauses):
         if self._match_text_seq("FUNCTION"):
             if_exists = bool(self._match_text_seq("IF", "EXISTS"))
             return DropFunction(name=self._name("the name of a function").upper(), if_exists=if_exists)
+        if self._match_text_seq("TYPE"):
+            if_exists = bool(self._match_text_seq("IF", "EXISTS"))
+            return DropType(name=self._name("the name of a type"), if_exists=if_exists)
         self._match_text_seq("MATERIALIZED")
         if not self._match_texts(("STREAM", "TABLE", "VIEW")):
-            self.raise_error("expected STREAM, TABLE, VIEW or FUNCTION after DROP")
+            self.raise_error("expected STREAM, TABLE, VIEW, FUNCTION or TYPE after DROP")
         what = self._prev.text.upper()
         if_exists = self._match_text_seq("IF", "EXISTS")
         name = self._name("a name")

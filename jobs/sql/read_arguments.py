@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from jobs.model.errors import NotSupported
 from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.intervals import IntervalNode
 from jobs.sql.time_clauses import TimeWindowNode, WithinNode
 
 _ITSELF = ("this",)
@@ -30,14 +31,15 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
         *("partition_by", "emit", "order", "limit", "offset"),
     ),
     **dict.fromkeys(
-        (exp.Union, exp.Intersect, exp.Except), ("with_", *_PAIR, "distinct", "by_name", "order", "limit", "offset")
+        (exp.Union, exp.Intersect, exp.Except),
+        ("with_", *_PAIR, "distinct", "by_name", "kind", "on", "order", "limit", "offset"),
     ),
     exp.Subquery: ("this", "alias", "within"),
     exp.With: _LISTED,
     exp.CTE: ("this", "alias"),
     exp.TableAlias: ("this", "columns"),
     exp.From: _ITSELF,
-    exp.Table: ("this", "db", "catalog", "alias", "within"),
+    exp.Table: ("this", "db", "catalog", "alias", "within", "joins"),
     exp.Join: ("this", "side", "kind", "method", "on", "using"),
     WithinNode: tuple(WithinNode.arg_types),
     TimeWindowNode: tuple(TimeWindowNode.arg_types),
@@ -45,7 +47,8 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Group: ("expressions", "rollup", "cube"),
     **dict.fromkeys((exp.Rollup, exp.Cube, exp.GroupingSets), _LISTED),
     exp.Distinct: ("expressions", "on"),
-    exp.Order: _LISTED,
+    exp.Order: ("this", "expressions"),
+    exp.WithinGroup: _PAIR,
     exp.Ordered: ("this", "desc", "nulls_first"),
     **dict.fromkeys((exp.Limit, exp.Offset), ("expression",)),
 }
@@ -54,7 +57,7 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
 _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Identifier: ("this", "quoted"),
     exp.Column: ("this", "table"),
-    exp.Star: ("except_", "replace"),
+    exp.Star: ("except_", "replace", "rename"),
     exp.Alias: ("this", "alias"),
     exp.Literal: ("this", "is_string"),
     **dict.fromkeys((exp.Boolean, exp.Var, exp.Paren, exp.Neg, exp.Not), _ITSELF),
@@ -76,6 +79,7 @@ _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.If: ("this", "true"),
     exp.Cast: ("this", "to"),
     exp.TryCast: ("this", "to", "safe"),
+    IntervalNode: tuple(IntervalNode.arg_types),
     exp.Window: ("this", "partition_by", "order", "spec", "alias", "over"),
     exp.WindowSpec: ("kind", "start", "start_side", "end", "end_side", "exclude"),
 }
@@ -99,19 +103,17 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.In, "field"): "IN without brackets",
     (exp.In, "unnest"): "IN UNNEST",
     (exp.Limit, "limit_options"): "WITH TIES",
-    (exp.Order, "this"): "ORDER BY inside a call",
     (exp.Ordered, "with_fill"): "WITH FILL",
     (exp.Select, "hint"): "a hint",
     (exp.Select, "kind"): "SELECT AS STRUCT or AS VALUE",
     (exp.Select, "laterals"): "LATERAL",
     (exp.Table, "hints"): "a hint of a table",
-    (exp.Table, "joins"): "a join inside a join",
     (exp.Table, "sample"): "TABLESAMPLE",
     (exp.Table, "version"): "FOR SYSTEM_TIME AS OF",
     (exp.Subquery, "sample"): "TABLESAMPLE",
     (exp.With, "recursive"): "WITH RECURSIVE",
 }
-_OF_SETS = {"on": "CORRESPONDING BY", "side": "a side of UNION", "kind": "CORRESPONDING or a kind of UNION"}
+_OF_SETS = {"side": "a side of UNION"}
 
 
 def check_read(tree: exp.Expr) -> None:
@@ -151,3 +153,8 @@ def _refused(place: exp.Expr, what: str) -> NotSupported:
     return NotSupported(
         f"{what} is not supported yet", line=line, column=column, hint="leave it out: nothing is accepted and ignored"
     )
+
+
+def refused_words() -> tuple[str, ...]:
+    """The words of clauses that are parsed and refused; what has no words of its own is refused by its argument."""
+    return tuple(dict.fromkeys((*_WORDS.values(), *_OF_SETS.values())))

@@ -5,10 +5,13 @@ The statements themselves are in `jobs.sql.syntax`, and can be imported from her
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.errors import SqlSyntaxError
+from jobs.model.types import SqlType
 from jobs.sql.dialect import Strandline
 from jobs.sql.from_text import syntax_error, tokenize, too_deep
 from jobs.sql.misspelt import meant_before
@@ -16,6 +19,7 @@ from jobs.sql.parser import Grammar
 from jobs.sql.syntax import (
     CreateFunction,
     CreateSource,
+    CreateType,
     CreateView,
     DeclaredColumn,
     Delete,
@@ -23,6 +27,7 @@ from jobs.sql.syntax import (
     DescribeFunction,
     Drop,
     DropFunction,
+    DropType,
     Explain,
     InsertSelect,
     InsertValues,
@@ -35,10 +40,12 @@ from jobs.sql.syntax import (
     UnsetProperty,
     Update,
 )
+from jobs.sql.types_text import data_type
 
 __all__ = (
     "CreateFunction",
     "CreateSource",
+    "CreateType",
     "CreateView",
     "DeclaredColumn",
     "Delete",
@@ -46,6 +53,7 @@ __all__ = (
     "DescribeFunction",
     "Drop",
     "DropFunction",
+    "DropType",
     "Explain",
     "InsertSelect",
     "InsertValues",
@@ -62,8 +70,11 @@ __all__ = (
 )
 
 
-def parse(text: str) -> list[Statement]:
+def parse(text: str, types: Mapping[str, SqlType] | None = None) -> list[Statement]:
     """The statements of `text`, in order; each ends with a semicolon, which the last one may lack.
+
+    Args:
+        types: those that CREATE TYPE named before; a statement of the text sees what earlier ones name, too.
 
     Raises:
         SqlSyntaxError: line and column are those of the whole text. No statement is returned then.
@@ -71,6 +82,7 @@ def parse(text: str) -> list[Statement]:
         NotSupported: a clause that Strandline knows of and does not maintain yet.
     """
     grammar = Grammar(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
+    grammar.named_types = {name: data_type(sql_type) for name, sql_type in (types or {}).items()}
     statements = []
     for tokens in _chunks(tokenize(text)):
         try:

@@ -29,13 +29,15 @@ class Option:
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """A column of CREATE STREAM or TABLE. `key` is `KEY` or `PRIMARY KEY` when it is part of the key."""
+    """A column of CREATE STREAM or TABLE. `key` is `KEY` or `PRIMARY KEY` when it is part of the key; `header` is as
+    that of `jobs.model.definitions.Column`."""
 
     name: str
     type: SqlType
     key: Literal["KEY", "PRIMARY KEY"] | None = None
     line: int | None = None
     column: int | None = None
+    header: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +99,23 @@ class CreateFunction(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateType(Statement):
+    """`CREATE TYPE [IF NOT EXISTS] name AS type`."""
+
+    name: str
+    type: SqlType
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropType(Statement):
+    """`DROP TYPE [IF EXISTS] name`."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class InsertValues(Statement):
     """`INSERT INTO target [(columns)] VALUES (…), …`. Empty `columns`: all visible ones, as declared."""
 
@@ -155,7 +174,7 @@ class DropFunction(Statement):
 class Show(Statement):
     """`SHOW|LIST what [EXTENDED]`."""
 
-    what: Literal["STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "PROPERTIES"]
+    what: Literal["STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "TYPES", "PROPERTIES"]
     extended: bool = False
 
 

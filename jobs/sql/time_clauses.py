@@ -19,7 +19,7 @@ from sqlglot.tokenizer_core import TokenType
 _SECOND = 1000
 _DAY = 24 * 60 * 60 * _SECOND
 # Lengths without a calendar: a YEAR is 365 days, and a MONTH has no length.
-_UNITS = {
+UNITS = {
     "MILLISECOND": 1,
     "SECOND": _SECOND,
     "MINUTE": 60 * _SECOND,
@@ -28,8 +28,9 @@ _UNITS = {
     "WEEK": 7 * _DAY,
     "YEAR": 365 * _DAY,
 }
+"""Milliseconds of each unit of a window's length."""
 _WINDOW_TYPES = ("TUMBLING", "HOPPING", "SESSION")
-_UNIT_WORDS = {word: length for unit, length in _UNITS.items() for word in (unit, f"{unit}S")}
+_UNIT_WORDS = {word: length for unit, length in UNITS.items() for word in (unit, f"{unit}S")}
 
 
 class TimeWindowNode(exp.Expression):
@@ -122,7 +123,7 @@ class TimeClauses(parser.Parser):
         if int(number.text) == 0 and not zero:
             self.raise_error("the length must be more than 0", number)
         if not self._match_texts(_UNIT_WORDS):
-            self.raise_error(f"expected a unit of time: {', '.join(f'{unit}S' for unit in _UNITS)}")
+            self.raise_error(f"expected a unit of time: {', '.join(f'{unit}S' for unit in UNITS)}")
         return exp.Literal.number(int(number.text) * _UNIT_WORDS[self._prev.text.upper()])
 
 

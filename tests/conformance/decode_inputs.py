@@ -73,7 +73,7 @@ class _Intake:
         self.log = tables.event_log(source)
         self._wire = wire
         self._keys = tuple(column for column in source.columns if column.key)
-        self._values = tuple(column for column in source.columns if not column.key)
+        self._values = tuple(column for column in source.columns if column.part == "value")
         self._latest: datetime | None = None
         self._decoder = Decoder(source, 0, _decoded_as(source), _no_registry)
 

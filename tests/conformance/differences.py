@@ -42,8 +42,9 @@ def _skips_odd_times(case: Case) -> bool:
 
 
 def _keys_only(case: Case) -> bool:
-    """A source declares nothing but its key: the value's columns are in the topic's schema."""
-    declared = r"\bCREATE\s+(STREAM|TABLE)\s+[\w`]+\s*\(\s*[\w`]+\s+\w+\s+(PRIMARY\s+)?KEY\s*\)"
+    """A source declares nothing but its key or its headers: the value's columns are in the topic's schema."""
+    only = r"(\w+\s+(PRIMARY\s+)?KEY|ARRAY<STRUCT<[^)]*>>\s+HEADERS)"
+    declared = rf"\bCREATE\s+(STREAM|TABLE)\s+[\w`]+\s*\(\s*[\w`]+\s+{only}\s*\)"
     schemas = any("valueSchema" in topic for topic in case.topics)
     return schemas and not case.refused and bool(re.search(declared, case.text, re.IGNORECASE))
 

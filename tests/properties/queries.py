@@ -26,6 +26,7 @@ class Queries(Parts):
             self.nested,
         ]
         forms += [self.aggregate, self.aggregate, self.aggregate_join, self.distinct, self.set_operation, self.top_k]
+        forms += [self.first_rows, self.any_join, self.member_value]
         forms += [self.analytic, self.windowed, self.windowed, self.within, self.comma_join, self.exploded]
         if any(each.source for each in self.tables):
             forms.append(self.stream_table)
@@ -113,7 +114,7 @@ class Queries(Parts):
         )
 
     def set_operation(self) -> Made:
-        """UNION, UNION ALL, INTERSECT and EXCEPT of two or three branches."""
+        """UNION, INTERSECT and EXCEPT, each also with ALL, of two or three branches."""
         first = self.pick.one(self.known)
         columns = self.pick.some([name for name in first.under("a") if name.is_simple], 1, 2)
         if not columns:
@@ -122,7 +123,7 @@ class Queries(Parts):
         branches = [f"SELECT {listed(items)} FROM {first.name} AS a{self.where(first.under('a'), 30)}"]
         for _ in range(self.pick.one([1, 1, 2])):
             branches.append(self.branch([name.type for name in columns]))
-        word = self.pick.one(["UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
+        word = self.pick.one(["UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL"])
         return self.made(word.lower(), f" {word} ".join(branches), items)
 
     def top_k(self) -> Made:
@@ -135,6 +136,51 @@ class Queries(Parts):
         items = [Name(f"q.c{number}", name.type) for number, name in enumerate(names)]
         text = f"SELECT {listed(items)} FROM ({inner}) AS q WHERE q.rn <= {self.pick.count(1, 2)}"
         return Made(text, tuple(Name(f"c{n}", name.type) for n, name in enumerate(names)), "top k")
+
+    def first_rows(self) -> Made:
+        """ORDER BY with LIMIT, or the first row of each group."""
+        source = self.pick.one(self.known)
+        names = source.under("a")
+        simple = [name for name in names if name.is_simple and name.type != "BOOLEAN"]
+        if not simple:
+            return self.plain()
+        by = self.pick.one(simple)
+        distinct = f"DISTINCT ON ({by.text}) " if self.pick.chance(30) else ""
+        order = ", ".join(dict.fromkeys((by.text, self.pick.one(simple).text)))
+        limit = "" if distinct and self.pick.chance(50) else f" LIMIT {self.pick.count(1, 3)}"
+        items = self.items(names)
+        # An order that is not selected, and ties, are for the rows' keys to decide; over a view those may be hidden.
+        if not source.source or (distinct and limit):
+            return self.plain()
+        text = (
+            f"SELECT {distinct}{listed(items)} FROM {source.name} AS a{self.where(names, 20)} ORDER BY {order}{limit}"
+        )
+        return self.made("first rows", text, items)
+
+    def any_join(self) -> Made:
+        """Two inputs whose condition is no equality."""
+        left, right = self.pick.one(self.known), self.pick.one(self.known)
+        pairs = pairs_of(left.under("a"), right.under("b"))
+        if not pairs:
+            return self.plain()
+        kind = self.pick.one(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL OUTER JOIN"])
+        on = f" {self.pick.one(['<', '>=', 'IS NOT DISTINCT FROM'])} ".join(self.pick.one(pairs))
+        items = self.items([*left.under("a"), *right.under("b")], most=4)
+        return self.made(
+            "any join", f"SELECT {listed(items)} FROM {left.name} AS a {kind} {right.name} AS b ON {on}", items
+        )
+
+    def member_value(self) -> Made:
+        """IN and EXISTS as a column, or under OR."""
+        source = self.pick.one(self.known)
+        names = source.under("a")
+        items = self.items(names)
+        asked = self.subquery_condition(names)
+        if self.pick.chance(50):
+            where = f"{condition(self.pick, names, 0)} OR {asked}"
+            return self.made("member", f"SELECT {listed(items)} FROM {source.name} AS a WHERE {where}", items)
+        items.append(Name(f"({asked}) AS c{len(items)}", "BOOLEAN"))
+        return self.made("member", f"SELECT {listed(items)} FROM {source.name} AS a", items)
 
     def analytic(self) -> Made:
         """A function OVER a window as a column."""

@@ -35,6 +35,8 @@ def _key(engine: Engine, call: AggregateCall, at: str, value: str) -> str:
 class ByOffset(AggregateFunction):
     """LATEST_BY_OFFSET and EARLIEST_BY_OFFSET, as `(x [, ignoreNulls])` or `(x, N [, ignoreNulls])`.
 
+    SQL's LAST_VALUE and FIRST_VALUE are the same with another default: NULLs are values.
+
     The first form gives one value, NULL over none; the second an ARRAY of up to N values in the order of events,
     empty over none. `parameters` are (ignoreNulls,) or (ignoreNulls, N); ignoreNulls is true unless said.
     The array is kept from its outer end: newest first for LATEST, oldest first for EARLIEST.
@@ -46,9 +48,10 @@ class ByOffset(AggregateFunction):
     ordered = True
     needs_order = True
 
-    def __init__(self, name: str, *, newest: bool) -> None:
+    def __init__(self, name: str, *, newest: bool, skip_nulls: bool = True) -> None:
         self.name = name
         self.newest = newest
+        self.skip_nulls = skip_nulls
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         usage = f"{self.name}(column [, N] [, ignoreNulls])"
@@ -58,13 +61,13 @@ class ByOffset(AggregateFunction):
         constants = [constant(argument) for argument in arguments[1:]]
         match constants:
             case []:
-                return Bound(arguments[:1], types[:1], (True,), sql_type)
+                return Bound(arguments[:1], types[:1], (self.skip_nulls,), sql_type)
             case [bool(ignore)]:
                 return Bound(arguments[:1], types[:1], (ignore,), sql_type)
             case [int(count), *rest] if count is not True and count is not False and count > 0:
                 match rest:
                     case []:
-                        return Bound(arguments[:1], types[:1], (True, count), array(sql_type))
+                        return Bound(arguments[:1], types[:1], (self.skip_nulls, count), array(sql_type))
                     case [bool(ignore)]:
                         return Bound(arguments[:1], types[:1], (ignore, count), array(sql_type))
         raise TypeMismatch(

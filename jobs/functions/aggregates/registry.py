@@ -14,6 +14,8 @@ from jobs.functions.aggregates.collections import Attr, CollectList, CollectSet,
 from jobs.functions.aggregates.contract import AggregateFunction, Bound, Changes
 from jobs.functions.aggregates.extremes import Extreme, ExtremeBy
 from jobs.functions.aggregates.linear import Avg, Count, Sum, SumList
+from jobs.functions.aggregates.of_values import Bits, Mode, Percentile
+from jobs.functions.aggregates.ordered import OrderedEnd, OrderedList, OrderedText
 from jobs.functions.aggregates.over_distinct import AdditiveDistinct, CountDistinct, WithDistinct
 from jobs.functions.aggregates.python import CustomAggregate
 from jobs.functions.aggregates.statistics import Correlation, Spread, StddevSamp
@@ -48,6 +50,19 @@ FUNCTIONS: Mapping[str, AggregateFunction] = _by_name(
     ByOffset("EARLIEST_BY_OFFSET", newest=False),
     WithDistinct(CollectList("COLLECT_LIST"), CollectSet("COLLECT_LIST")),
     WithDistinct(CollectList("ARRAY_AGG"), CollectSet("ARRAY_AGG")),
+    OrderedList("ARRAY_AGG"),
+    OrderedList("COLLECT_LIST"),
+    OrderedText("STRING_AGG"),
+    ByOffset("FIRST_VALUE", newest=False, skip_nulls=False),
+    ByOffset("LAST_VALUE", newest=True, skip_nulls=False),
+    OrderedEnd("FIRST_VALUE", last=False),
+    OrderedEnd("LAST_VALUE", last=True),
+    Mode(),
+    Percentile("PERCENTILE_CONT", between=True),
+    Percentile("PERCENTILE_DISC", between=False),
+    Bits("BIT_AND", "&"),
+    Bits("BIT_OR", "|"),
+    Bits("BIT_XOR", "^"),
     CollectSet("COLLECT_SET"),
     Histogram(),
     Attr(),

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import BaseType, SqlType, common_type
 
@@ -22,6 +24,10 @@ Signature = Callable[[str, Types], tuple[Types, SqlType]]
 Written = Callable[[Sequence[str]], str]
 Template = str | Written
 """The text of a call in an engine, given the texts of the arguments."""
+
+
+Fails = Callable[[Sequence[exp.Expression]], exp.Expression | None]
+"""The condition under which a call with those arguments has no value; None when it always has."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class Scalar:
             arguments, None for those that are no literals.
         alike: literals among the arguments take the type of the others.
         hidden: a building block of other functions; not meant for users, and harmless when they call it.
+        fails: the condition on the arguments under which the call fails, from `jobs.functions.scalars.domains`; it
+            never fails itself. None: the function has a value, or NULL, for all arguments.
     """
 
     name: str
@@ -54,6 +62,7 @@ class Scalar:
     check: Callable[[Sequence[str | None]], None] | None = None
     alike: bool = False
     hidden: bool = False
+    fails: Fails | None = None
 
     def write(self, dialect: str, arguments: Sequence[str]) -> str:
         """The call as SQL text of one engine."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jobs.functions.scalars.contract import Scalar, Signature, Types, common, count, numeric, takes
+from jobs.functions.scalars.contract import Scalar, Signature, Types, Written, common, count, numeric, takes
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType
@@ -62,6 +62,29 @@ def _rounded(arguments: Sequence[str]) -> str:
     # The share of a step that rounding cut off, in DOUBLE: one half, within the errors of DOUBLE.
     half = f"abs(CAST({value} - {away} AS DOUBLE) / {step} - 0.5) < 1e-9"
     return f"CASE WHEN {value} < 0 AND {half} THEN round({away} + {step}, {digits}) ELSE {away} END"
+
+
+def _rounded_decimal(cut: str) -> Written:
+    """The same of a DECIMAL, whose digits are all exact: `cut` is the text that cuts a negative one towards zero."""
+
+    def write(arguments: Sequence[str]) -> str:
+        value, digits = arguments[0], arguments[1] if len(arguments) > 1 else "0"
+        away = f"round({value}, {digits})"
+        place = _whole_literal(digits)
+        if abs(place) >= t.MAX_PRECISION:
+            return away
+        half = _exactly("5" + "0" * (-place - 1) if place < 0 else f"0.{'0' * place}5")
+        is_half = f"{value} < 0 AND {value} % {_exactly(_power_of_ten(-place))} = -{half}"
+        return f"CASE WHEN {is_half} THEN {cut.format(value, digits)} ELSE {away} END"
+
+    return write
+
+
+def _exactly(number: str) -> str:
+    """A positive number as a DECIMAL of no more digits than it has: with more, DuckDB would go on in DOUBLE."""
+    digits = number.replace(".", "")
+    scale = len(number.partition(".")[2])
+    return f"CAST({number} AS DECIMAL({max(len(digits.lstrip('0')), scale, 1)}, {scale}))"
 
 
 def _whole_literal(text: str) -> int:
@@ -161,7 +184,16 @@ NUMBERS = (
     Scalar("SIGN", takes(t.INT, t.DOUBLE), "CAST(sign({0}) AS INT)"),
     Scalar("FLOOR", _whole(1), "floor", exact=True),
     Scalar("CEIL", _whole(1), "ceil", aliases=("CEILING",), exact=True),
-    Scalar("ROUND", _round, _rounded, exact=True, constant=(1,)),
+    Scalar("ROUND", _round, _rounded, exact=True, constant=(1,), instead=((BaseType.DECIMAL, "ROUND_OF_DECIMAL"),)),
+    Scalar(
+        "ROUND_OF_DECIMAL",
+        _round,
+        _rounded_decimal("ceil({0}, {1})"),
+        _rounded_decimal("trunc({0}, {1})"),
+        exact=True,
+        constant=(1,),
+        hidden=True,
+    ),
     Scalar(
         "TRUNC",
         _round,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobs.functions.scalars import domains
 from jobs.functions.scalars.contract import Scalar, Types, common, count, takes, takes_common
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
@@ -48,7 +49,13 @@ OTHER = (
     Scalar("LEAST", takes_common(1, nested=False), "least", alike=True),
     # Milliseconds since 1970; ROWTIME is written with it.
     Scalar("UNIX_TIMESTAMP", _milliseconds, "unix_millis({0})", "epoch_ms({0})"),
-    Scalar("FROM_UNIXTIME", takes(t.TIMESTAMP, t.BIGINT), "timestamp_millis({0})", "make_timestamptz({0} * 1000)"),
+    Scalar(
+        "FROM_UNIXTIME",
+        takes(t.TIMESTAMP, t.BIGINT),
+        "timestamp_millis({0})",
+        "make_timestamptz({0} * 1000)",
+        fails=domains.no_instant,
+    ),
 )
 
 # DuckDB's shortest text of a number, as Java writes it: with an exponent from 10^7 on and below 10^-3.

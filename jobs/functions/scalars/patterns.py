@@ -6,10 +6,15 @@ back-references).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import duckdb
 
 from jobs.functions.scalars.contract import Scalar, Signature, Template, Types, count, takes
+from jobs.functions.scalars.domains import no_expression
 from jobs.model import types as t
+from jobs.model.errors import InvalidQuery
 from jobs.model.types import SqlType
 
 _MASKS = ("'X'", "'x'", "'n'", "'-'")
@@ -62,7 +67,7 @@ def _masked(dialect: str, text: str, masks: Sequence[str]) -> str:
 def _part_masked(name: str, dialect: str) -> Template:
     def write(arguments: Sequence[str]) -> str:
         text, length, *masks = arguments
-        at_left = f"substring({text}, 1, {length})", f"substring({text}, {length} + 1)"
+        at_left = f"substring({text}, 1, {length})", f"substring({text}, least({length}, 2147483646) + 1)"
         # Counted from the right; a text that is too short leaves nothing.
         cut = f"greatest(length({text}) - {length}, 0)"
         at_right = f"substring({text}, 1, {cut})", f"substring({text}, {cut} + 1)"
@@ -76,17 +81,46 @@ def _part_masked(name: str, dialect: str) -> Template:
     return write
 
 
+def _checked(place: int) -> Callable[[Sequence[str | None]], None]:
+    """The check of a constant expression, by the engine that knows fewer of them."""
+
+    def check(literals: Sequence[str | None]) -> None:
+        expression, group = literals[place], (*literals[place + 2 :], None)[0]
+        fault = _fault(expression, group or "0") if expression is not None else None
+        if fault is not None:
+            raise InvalidQuery(f"'{expression}' is no regular expression: {fault}", hint="RE2's: no look-around")
+
+    return check
+
+
+@cache
+def _fault(expression: str, group: str) -> str | None:
+    """What is wrong with a regular expression and the number of its group, in RE2's words; None: nothing."""
+    with duckdb.connect() as engine:
+        try:
+            engine.execute("SELECT regexp_extract_all('', ?, ?)", [expression, int(group)])
+        except duckdb.Error as error:
+            return str(error).splitlines()[0].rpartition("Error: ")[2]
+    return None
+
+
 PATTERNS = (
     Scalar(
         "REGEXP_EXTRACT",
         takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.INT, optional=1),
         _extract_spark,
         _extract_duckdb,
+        constant=(2,),
+        check=_checked(0),
+        fails=no_expression(0),
     ),
     Scalar(
         "REGEXP_EXTRACT_ALL",
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR, t.INT, optional=1),
         _extract_all,
+        constant=(2,),
+        check=_checked(0),
+        fails=no_expression(0),
     ),
     # A group of the match is `$1`.
     Scalar(
@@ -94,12 +128,24 @@ PATTERNS = (
         takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.VARCHAR),
         "regexp_replace",
         "regexp_replace({0}, {1}, regexp_replace(replace({2}, '\\', '\\\\'), '\\$([0-9])', '\\\\\\1', 'g'), 'g')",
+        check=_checked(1),
+        fails=no_expression(1),
     ),
     Scalar(
         "REGEXP_SPLIT_TO_ARRAY",
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR),
         "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0) ELSE split({0}, {1}) END",
         "regexp_split_to_array({0}, {1})",
+        check=_checked(1),
+        fails=no_expression(1),
+    ),
+    # A text that both engines read as a regular expression, or that only Spark would: it asks Java.
+    Scalar(
+        "IS_REGEXP",
+        takes(t.BOOLEAN, t.VARCHAR),
+        "(try_reflect('java.util.regex.Pattern', 'compile', {0}) IS NOT NULL OR {0} IS NULL)",
+        "(TRY(regexp_matches('', {0})) IS NOT NULL OR {0} IS NULL)",
+        hidden=True,
     ),
     Scalar(
         "MASK",

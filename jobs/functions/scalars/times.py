@@ -6,14 +6,16 @@ TIME is milliseconds of the day. A text that does not fit its pattern gives NULL
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
+from jobs.functions.scalars import domains
 from jobs.functions.scalars.contract import Scalar, Written, takes
 from jobs.functions.scalars.literals import quoted, unquoted
 from jobs.functions.scalars.time_patterns import check, for_spark, has_zone, length_of, read
-from jobs.functions.scalars.times_by_row import read_by_row
+from jobs.functions.scalars.times_by_row import is_pattern_duckdb, is_pattern_spark, read_by_row
 from jobs.functions.scalars.times_duckdb import formatted
 from jobs.model import types as t
+from jobs.model.errors import InvalidQuery
 
 _DAY = 86_400_000
 _SPARK_TIME = "timestamp_millis(CAST({0} AS BIGINT))"
@@ -127,34 +129,30 @@ def _check(literals: Sequence[str | None]) -> None:
         check(literals[1])
 
 
+def _among_zones(zone: str) -> str:
+    """A list of names: DuckDB's TRY does not catch the error about one that it does not know."""
+    return (
+        f"({zone} IN ({', '.join(quoted(name, 'duckdb') for name in sorted(available_timezones()))}) OR {zone} IS NULL)"
+    )
+
+
+def _check_zones(literals: Sequence[str | None]) -> None:
+    for name in literals[1:]:
+        if name is not None and not _is_zone(name):
+            raise InvalidQuery(f"'{name}' is no time zone", hint="a name as 'Europe/Paris', or a distance as '+02:00'")
+
+
 _FORMAT = (t.VARCHAR, t.VARCHAR)
-_SUM_OF_TIME = "CAST(((CAST({{0}} AS BIGINT) + {{1}}) % {0} + {0}) % {0} AS {1})"
+
 
 TIMES = (
-    # The functions with units (DATEADD, …) become these: the interval in milliseconds, or in days.
-    Scalar(
-        "ADD_MILLISECONDS",
-        takes(t.TIMESTAMP, t.TIMESTAMP, t.BIGINT),
-        "timestamp_micros(unix_micros({0}) + {1} * 1000)",
-        "({0} + to_milliseconds({1}))",
-        hidden=True,
-    ),
-    Scalar(
-        "ADD_TO_TIME",
-        takes(t.TIME, t.TIME, t.BIGINT),
-        _SUM_OF_TIME.format(_DAY, "INT"),
-        _SUM_OF_TIME.format(_DAY, "INTEGER"),
-        hidden=True,
-    ),
-    Scalar("ADD_DAYS", takes(t.DATE, t.DATE, t.INT), "date_add", "({0} + {1})", hidden=True),
-    Scalar("FROM_DAYS", takes(t.DATE, t.INT), "date_from_unix_date({0})", "(DATE '1970-01-01' + {0})"),
-    Scalar("UNIX_DATE", takes(t.INT, t.DATE), "unix_date({0})", "CAST({0} - DATE '1970-01-01' AS INTEGER)"),
     Scalar(
         "FORMAT_DATE",
         takes(t.VARCHAR, t.DATE, t.VARCHAR),
         _formatted_spark("{0}"),
         _formatted_duckdb("{0}"),
         check=_check,
+        fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
         "FORMAT_TIME",
@@ -162,6 +160,7 @@ TIMES = (
         _formatted_spark(_SPARK_TIME),
         _formatted_duckdb(_DUCKDB_TIME),
         check=_check,
+        fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
         "FORMAT_TIMESTAMP",
@@ -169,6 +168,7 @@ TIMES = (
         _formatted_spark("{0}"),
         _formatted_duckdb(_DUCKDB_UTC),
         check=_check,
+        fails=domains.no_pattern_of_time(1, zone=2),
     ),
     Scalar(
         "PARSE_DATE",
@@ -176,6 +176,7 @@ TIMES = (
         _first_of(_parsed_spark("CAST({0} AS DATE)"), "spark"),
         _first_of(_parsed_duckdb(_as_day), "duckdb"),
         check=_check,
+        fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
         "PARSE_TIME",
@@ -183,6 +184,7 @@ TIMES = (
         _parsed_spark(f"CAST(pmod(unix_millis({{0}}), {_DAY}) AS INT)"),
         _parsed_duckdb(_as_time),
         check=_check,
+        fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
         "PARSE_TIMESTAMP",
@@ -190,11 +192,27 @@ TIMES = (
         _parsed_spark("{0}"),
         _parsed_duckdb(_as_instant),
         check=_check,
+        fails=domains.no_pattern_of_time(1, zone=2),
+    ),
+    Scalar(
+        "IS_ZONE",
+        takes(t.BOOLEAN, t.VARCHAR),
+        lambda arguments: _among_zones(arguments[0]),
+        hidden=True,
+    ),
+    Scalar(
+        "IS_TIME_PATTERN",
+        takes(t.BOOLEAN, t.VARCHAR),
+        lambda arguments: is_pattern_spark(arguments[0]),
+        lambda arguments: is_pattern_duckdb(arguments[0]),
+        hidden=True,
     ),
     Scalar(
         "CONVERT_TZ",
         takes(t.TIMESTAMP, t.TIMESTAMP, t.VARCHAR, t.VARCHAR),
         "from_utc_timestamp(to_utc_timestamp({0}, {1}), {2})",
         "timezone('UTC', timezone({2}, timezone({1}, timezone('UTC', {0}))))",
+        check=_check_zones,
+        fails=domains.no_zone(1, 2),
     ),
 )

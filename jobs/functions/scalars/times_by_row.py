@@ -63,3 +63,21 @@ def _expression(pattern: str, captured: str) -> str:
 
 def _joined(pattern: str, each: str) -> str:
     return f"array_to_string(list_transform(regexp_extract_all({pattern}, '{_TOKENS}'), lambda __x: {each}), '')"
+
+
+def is_pattern_duckdb(pattern: str) -> str:
+    """The condition that all letters of a pattern have a meaning here; TRUE for NULL."""
+    unknown = f"list_filter(regexp_extract_all({pattern}, '{_TOKENS}'), lambda __x: {_is_unknown('regexp_full_match')})"
+    return f"(({pattern}) IS NULL OR len({unknown}) = 0)"
+
+
+def is_pattern_spark(pattern: str) -> str:
+    """The same for Spark, whose own patterns know more letters: a row has one fate on both engines."""
+    tokens = _TOKENS.replace("''", "\\'")
+    unknown = f"filter(regexp_extract_all({pattern}, '{tokens}', 0), __x -> {_is_unknown('regexp_like', '^', '$')})"
+    return f"(({pattern}) IS NULL OR size({unknown}) = 0)"
+
+
+def _is_unknown(matches: str, start: str = "", end: str = "") -> str:
+    known = ", ".join(f"'{letters}'" for letters in (*FORMATS, *ZONES, "S", "SS"))
+    return f"{matches}(__x, '{start}[A-Za-z]+{end}') AND __x NOT IN ({known})"

@@ -43,7 +43,7 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
         NotSupported: there is no such format.
     """
     key = role == "key"
-    wanted = tuple(column for column in source.columns if column.key is key)
+    wanted = tuple(column for column in source.columns if column.part == role)
     if not wanted:
         return None
     name = (source.key_format if key else source.value_format).upper()

@@ -11,6 +11,7 @@ from jobs.ivm.plan.incremental import why_not
 from jobs.ivm.refresh.choose import in_words
 from jobs.ivm.refresh.engines import MOST_ROWS
 from jobs.ivm.rules.aggregate import recomputed
+from jobs.ivm.rules.join_sides import equalities
 from jobs.ivm.rules.stored import state_type
 from jobs.model.calls import AggregateCall, AnalyticCall
 from jobs.model.stage import (
@@ -96,8 +97,10 @@ def _input(each: Input, *, first: bool) -> str:
     text = f"{name}{alias} ({_input_rows(each)})"
     if first:
         return text
-    on = f" ON {sql_of(each.on)}" if each.on is not None else ", which is one row"
-    return f"{JOIN_WORDS[each.join]} {text}{on}"
+    on = f" ON {sql_of(each.on)}" if each.on is not None else ""
+    found = bool(each.on is not None and equalities(each.on, each.alias))
+    cost = "" if found or not each.relation.key else "; no equality: a changed row meets every row of the other side"
+    return f"{JOIN_WORDS[each.join]} {text}{on}{cost}"
 
 
 def _input_rows(each: Input) -> str:

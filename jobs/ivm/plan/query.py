@@ -9,7 +9,7 @@
 | SELECT DISTINCT | aggregate: the outputs are the groups, nothing is computed |
 | OVER (…) | analytic |
 | UNION ALL | map with several branches |
-| UNION, INTERSECT, EXCEPT | aggregate over the branches; for the last two a map that chooses among the groups |
+| UNION, INTERSECT [ALL], EXCEPT [ALL] | aggregate over the branches, and a map over its groups but for UNION |
 """
 
 from __future__ import annotations

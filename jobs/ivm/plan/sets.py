@@ -2,10 +2,13 @@
 
 a INTERSECT b      group (all columns), __a0 = rows of a, __a1 = rows of b      kept: __a0 > 0 AND __a1 > 0
 a EXCEPT b                                                                      kept: __a0 > 0 AND __a1 = 0
+a INTERSECT ALL b    LEAST(__a0, __a1) times
+a EXCEPT ALL b       __a0 - __a1 times, if that is more than 0
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -14,14 +17,17 @@ from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.group import distinct_stage
 from jobs.ivm.plan.inputs import selected
 from jobs.ivm.plan.map import map_stage
-from jobs.ivm.plan.rows import Selected, apart, of_relation
+from jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
 from jobs.ivm.plan.trees import all_of, named, number
 from jobs.model import types as t
 from jobs.model.calls import AggregateCall
 from jobs.model.stage import AggregateStage, Output, Stage
 from jobs.query.clauses.logical import SetOperation
+from jobs.sql.trees import call
+from jobs.sql.types_text import data_type
 
 _TAG = "__tag"
+_COPY = "__copy"
 _OVER = "rows"
 """Alias of the inner stage that counts, in the stage above it."""
 
@@ -33,11 +39,26 @@ def set_stage(query: SetOperation, stages: Stages) -> Stage:
     relation = stages.add(_counted(query, stages))
     stages.note(f"{query.operation.upper()}: an inner stage counts each row in each branch")
     calls = [named(_count(place), _OVER) for place in range(len(query.branches))]
+    outputs = tuple(Output(name, named(name, _OVER), of) for name, of in query.outputs)
+    if query.operation in ("intersect all", "except all"):
+        return map_stage((Selected(_repeated(of_relation(relation, _OVER), query.operation, calls), outputs),))
     first = exp.GT(this=calls[0], expression=number(0))
     comparison = exp.GT if query.operation == "intersect" else exp.EQ
     others = [comparison(this=each, expression=number(0)) for each in calls[1:]]
-    outputs = tuple(Output(name, named(name, _OVER), of) for name, of in query.outputs)
     return map_stage((Selected(of_relation(relation, _OVER).filtered(all_of(first, *others)), outputs),))
+
+
+def _repeated(rows: Rows, operation: str, counts: Sequence[exp.Expression]) -> Rows:
+    """Each of the rows as often as INTERSECT ALL or EXCEPT ALL gives it."""
+    first, *others = counts
+    times: exp.Expression = call("LEAST", *counts)
+    if operation == "except all":
+        times = first
+        for each in others:
+            times = exp.Sub(this=times.copy(), expression=each.copy())
+    rows = rows.filtered(exp.GT(this=exp.Paren(this=times.copy()), expression=number(0)))
+    copies = call("GENERATE_SERIES", exp.Cast(this=number(1), to=data_type(t.BIGINT)), times)
+    return replace(rows, expand=(Output(_COPY, copies, t.BIGINT),))
 
 
 def _counted(query: SetOperation, stages: Stages) -> AggregateStage:

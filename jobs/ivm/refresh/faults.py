@@ -19,6 +19,10 @@ _FAILS_ON_A_ROW = re.compile(
     r"\[(?:ARITHMETIC_OVERFLOW|BINARY_ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|CAST_INVALID_INPUT"
     r"|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION)[A-Z_.]*\][^\n]*"
     r"|(?:Out of Range Error|Conversion Error|Invalid Input Error: Division by zero)[^\n]*"
+    # A pattern, a regular expression (in RE2's words) or a time zone that comes from a row.
+    r"|\[(?:INVALID_PARAMETER_VALUE|INVALID_TIMEZONE|INCONSISTENT_BEHAVIOR_CROSS_VERSION)[A-Z_.]*\][^\n]*"
+    r"|Invalid Input Error: (?:missing|unexpected|no argument|bad|invalid|trailing|DuckDB does not know)[^\n]*"
+    r"|Unknown TimeZone[^\n]*"
     # A few functions on times let Java's own error through.
     r"|ArithmeticException: (?:long|integer) overflow"
 )

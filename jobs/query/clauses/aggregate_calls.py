@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from jobs.functions.aggregates.of_values import Percentile
+from jobs.functions.aggregates.ordered import Ordered
 from jobs.functions.aggregates.python import CustomAggregate
-from jobs.functions.aggregates.registry import AggregateFunction, functions
+from jobs.functions.aggregates.registry import AggregateFunction, Bound, functions
 from jobs.functions.python.declared import function_at
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import EVENT_ORDER
@@ -16,6 +18,7 @@ from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs
+from jobs.query.clauses.ordered_calls import OrderedCall, ordered_call
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.dialect import position_of, sql_of
 
@@ -42,6 +45,9 @@ class Calls:
         call, condition = node, None
         if isinstance(node, exp.Filter):
             call, condition = node.this, node.expression.this
+        ordered = ordered_call(call)
+        if ordered is not None:
+            return self._kept(*self._in_order(ordered, typed), condition, typed)
         function = self._function_of(call)
         if function is None or not isinstance(call, exp.Anonymous):
             return None
@@ -54,11 +60,30 @@ class Calls:
         values = [] if stars else [typed(argument) for argument in written]
         expressions, types = tuple(v.expression for v in values), tuple(v.type for v in values)
         bound = function.bind(expressions, types, distinct=distinct)
-        filter_ = _condition(condition, typed) if condition is not None else None
         parts: list[exp.Expr] = [v.expression for v in values] if values else [each.copy() for each in written]
-        made: exp.Expression = exp.Anonymous(
-            this=call.name, expressions=[exp.Distinct(expressions=parts)] if distinct else parts
-        )
+        made = exp.Anonymous(this=call.name, expressions=[exp.Distinct(expressions=parts)] if distinct else parts)
+        return self._kept(made, bound, condition, typed)
+
+    def _in_order(self, call: OrderedCall, typed: Infer) -> tuple[exp.Anonymous, Bound]:
+        """A call with an order, as a text of its own and bound."""
+        values = [typed(each) for each in (call.value, *call.by)]
+        expressions, types = tuple(each.expression for each in values), tuple(each.type for each in values)
+        constants = tuple(each for each in call.constants if isinstance(each, exp.Expression))
+        function = self._functions[call.function]
+        if isinstance(function, Ordered):
+            bound = function.in_order(expressions, types, constants, descending=call.descending)
+        elif isinstance(function, Percentile):
+            bound = function.within(expressions[0], types[0], constants, descending=call.descending)
+        else:
+            bound = function.bind(expressions, types)
+        direction = exp.Boolean(this=call.descending)
+        return exp.Anonymous(this=call.function, expressions=[*expressions, *constants, direction]), bound
+
+    def _kept(self, call: exp.Anonymous, bound: Bound, condition: exp.Expr | None, typed: Infer) -> Typed:
+        """The call among those of the query, with its FILTER."""
+        distinct = bool(call.expressions) and isinstance(call.expressions[0], exp.Distinct)
+        filter_ = _condition(condition, typed) if condition is not None else None
+        made: exp.Expression = call
         if filter_ is not None:
             made = exp.Filter(this=made, expression=exp.Where(this=filter_))
         self._calls.setdefault(

@@ -27,8 +27,9 @@ from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.dialect import position_of, sql_of
 
-# Clauses that parse and are refused, most of them because a stored table has no order: argument of the tree -> name.
-_REFUSED = {"laterals": "LATERAL", "order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET", "into": "SELECT INTO"}
+# Clauses that parse and are refused: argument of the tree -> name.
+_REFUSED = {"laterals": "LATERAL", "into": "SELECT INTO"}
+_ORDERS = {"order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET"}
 
 
 def read_block(select: exp.Select, context: Context) -> Block:
@@ -46,7 +47,8 @@ class _Reader:
         self._select = select
         self._context = context
         windowed = select.args.get("time_window") is not None
-        self._joins = Joins(read_from(select, context), context, windowed=windowed)
+        grouped = select.args.get("group") is not None
+        self._joins = Joins(read_from(select, context), context, windowed=windowed, grouped=grouped)
         self._inputs = self._joins.inputs
         self._subqueries = Subqueries(self._inputs, context, self._joins.padded)
         self._calls = Calls(self._inputs, context.semantics)
@@ -201,22 +203,38 @@ class _Reader:
 
 
 def _check_clauses(select: exp.Select) -> None:
+    check_order(select)
     for argument, what in _REFUSED.items():
         clause = select.args.get(argument)
-        if not clause:
-            continue
-        line, place = position_of(clause[0] if isinstance(clause, list) else clause)
-        ordered = argument in ("order", "limit", "offset")
-        raise NotSupported(
-            f"{what} in a view is not maintained yet",
-            line=line,
-            column=place,
-            hint="order and limit the rows where they are read; the first k of each group are"
-            " QUALIFY ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= k"
-            if ordered
-            else None,
-        )
+        if clause:
+            line, place = position_of(clause[0] if isinstance(clause, list) else clause)
+            raise NotSupported(f"{what} in a view is not maintained yet", line=line, column=place)
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
         line, place = position_of(distinct)
-        raise NotSupported("DISTINCT ON is not supported", line=line, column=place, hint="QUALIFY ROW_NUMBER() … <= 1")
+        raise NotSupported(
+            "DISTINCT ON in CREATE STREAM or TABLE is not supported",
+            line=line,
+            column=place,
+            hint="CREATE MATERIALIZED VIEW … AS",
+        )
+
+
+def check_order(query: exp.Query) -> None:
+    """Check that a query has no order of its own: a stored table has none.
+
+    Raises:
+        NotSupported: ORDER BY without LIMIT, or any of it in CREATE STREAM or TABLE.
+    """
+    for argument, what in _ORDERS.items():
+        clause = query.args.get(argument)
+        if clause is not None:
+            line, place = position_of(clause)
+            raise NotSupported(
+                f"{what} in a view is not maintained yet"
+                if argument != "order"
+                else "ORDER BY without LIMIT: a view is a table, and has no order",
+                line=line,
+                column=place,
+                hint="order the rows where they are read; ORDER BY … LIMIT n is for CREATE MATERIALIZED VIEW",
+            )

@@ -19,6 +19,7 @@ from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs, Part
 from jobs.query.clauses.keys import gives_events, outputs_of
 from jobs.query.clauses.logical import Query
+from jobs.query.desugar.windows_of_time import window_function
 from jobs.query.expressions.scope import column
 from jobs.sql.dialect import position_of
 from jobs.sql.trees import identifier
@@ -153,6 +154,7 @@ def _renamed(part: Part, node: exp.Expr, context: Context) -> Query | None:
 
 def _plain_part(table: exp.Expr, context: Context) -> Part:
     line, place = position_of(table)
+    table = window_function(table) or table
     if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
         if not table.alias:
             raise InvalidQuery(

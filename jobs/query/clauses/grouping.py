@@ -18,6 +18,7 @@ from itertools import combinations, product
 from sqlglot import exp
 
 from jobs.engines.arrays import has_map
+from jobs.model.columns import WINDOW_BOUNDS
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.stage import Output
 from jobs.model.types import BaseType
@@ -197,6 +198,13 @@ def _check_group(found: Typed, *, constants: bool) -> None:
             line=line,
             column=place,
             hint="write the expression itself: positions of the SELECT list are not taken",
+        )
+    if any(not node.table and node.name in WINDOW_BOUNDS for node in found.expression.find_all(exp.Column)):
+        raise InvalidQuery(
+            f"GROUP BY {sql_of(found.expression)}: rows are grouped by their window already",
+            line=line,
+            column=place,
+            hint="leave it out; WINDOWSTART and WINDOWEND can be selected",
         )
     if has_map(found.type) or found.type.base is BaseType.NULL:
         raise InvalidQuery(f"one cannot group by {found.type}", line=line, column=place)

@@ -6,7 +6,9 @@
     FROM a LEFT JOIN b WITHIN 1 HOUR ON …           b: left, on … AND the times are at most an hour apart
     FROM stream JOIN table ON … (CREATE STREAM)     table: frozen, over its event log as of the event's time
 
-Every join needs an equality between its sides, by which the engine finds the rows that a change touches.
+By an equality between its sides the engine finds the rows that a change touches. A materialized view may do without:
+then a changed row is compared with all rows of the other side, and EXPLAIN says so. Inputs of inner joins are joined in
+the order in which conditions link them, wherever they stand in the text.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from jobs.model.stage import JoinType
 from jobs.query.clauses.conditions import columns_equated, conjoined, is_equality
 from jobs.query.clauses.from_clause import Context, Joined
 from jobs.query.clauses.inputs import Inputs, Part
+from jobs.query.clauses.join_order import join_order
 from jobs.query.clauses.keys import one_row
 from jobs.query.clauses.logical import From
 from jobs.query.clauses.within import check_streams, late_rows, within_condition
@@ -41,15 +44,17 @@ class Joins:
         inputs: the names they bring.
     """
 
-    def __init__(self, parts: Sequence[Joined], context: Context, *, windowed: bool) -> None:
-        """Read them.
+    def __init__(self, parts: Sequence[Joined], context: Context, *, windowed: bool, grouped: bool) -> None:
+        """Read them; `windowed` and `grouped` say whether the SELECT has WINDOW and GROUP BY.
 
         Raises:
             SqlError: a join that cannot be; with the place.
         """
         self._context = context
+        self._grouped = grouped
         self.inputs = Inputs((), windowed=windowed, outer=context.outer)
         self.froms: list[From] = []
+        self._order: list[int] = []
         for joined in parts:
             before = self.inputs
             self.inputs = replace(before, parts=(*before.parts, joined.part))
@@ -62,16 +67,20 @@ class Joins:
         """Move what joins inputs from WHERE to the join that waits for a condition; what stays in WHERE.
 
         Raises:
-            InvalidQuery: a join is left without an equality.
+            InvalidQuery: a join of CREATE STREAM or TABLE is left without an equality.
         """
         rest = found
-        for number, each in enumerate(self.froms[1:], 1):
-            if each.on is not None or each.one_row:
+        self._order = join_order(self.froms, found)
+        for place, number in enumerate(self._order):
+            each = self.froms[number]
+            if place == 0 or each.on is not None or each.one_row:
                 continue
-            known = {part.alias for part in self.froms[:number]}
+            known = {self.froms[before].alias for before in self._order[:place]}
             linking = [term for term in rest if is_equality(term, each.alias, known)]
             if not linking:
-                raise _without_equality(each.alias, None)
+                if self._context.kind is not None:
+                    raise _without_equality(each.alias, None)
+                continue
             padded = any(later.join in ("right", "full") for later in self.froms[number + 1 :])
             # What an outer join pads later has to meet the condition too.
             rest = rest if padded else [term for term in rest if not any(term is link for link in linking)]
@@ -94,7 +103,7 @@ class Joins:
         if len(self.froms) > 1 and self.froms[1].join == "right":
             first, second, *rest = self.froms
             return (replace(second, join="inner", on=None), replace(first, join="left", on=second.on), *rest)
-        return tuple(self.froms)
+        return tuple(self.froms[number] for number in self._order)
 
     def _join(self, joined: Joined, node: exp.Join, before: Inputs) -> None:
         part = joined.part
@@ -116,7 +125,8 @@ class Joins:
         if self._looks_up(part, before):
             self._check_lookup(part, on, kind, node)
             source = replace(source, frozen=True, as_of=part.log is not None, source=part.log or part.source)
-        elif self._context.kind == "table" and not part.stream:
+        elif self._context.kind == "table" and not part.stream and not self._grouped:
+            # The rows of GROUP BY are known by its expressions, however many rows of a table were joined.
             self._check_table(part, on, node)
         self.froms.append(source)
 
@@ -134,7 +144,8 @@ class Joins:
         terms = conjuncts(found)
         known = {each.alias for each in before.parts}
         single = not isinstance(part.source, Relation) and one_row(part.source)
-        if not single and not any(is_equality(term, part.alias, known) for term in terms):
+        free = single or self._context.kind is None
+        if not free and not any(is_equality(term, part.alias, known) for term in terms):
             raise _without_equality(part.alias, tree)
         return conjoined(terms)
 

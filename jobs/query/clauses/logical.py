@@ -116,7 +116,7 @@ class Block:
 class SetOperation:
     """UNION [ALL], INTERSECT, EXCEPT. The branches give the same types; the names are those of the first."""
 
-    operation: Literal["union all", "union", "intersect", "except"]
+    operation: Literal["union all", "union", "intersect", "except", "intersect all", "except all"]
     branches: tuple[Query, ...]
     outputs: tuple[tuple[str, SqlType], ...]
     key: tuple[str, ...] = ()

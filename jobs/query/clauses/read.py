@@ -16,12 +16,14 @@ from sqlglot import exp
 from jobs.catalog.catalog import Catalog
 from jobs.functions.python.declared import attach
 from jobs.model.definitions import InsertQuery, Kind, View
-from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.model.errors import InvalidQuery
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.block import read_block
+from jobs.query.clauses.block import check_order, read_block
 from jobs.query.clauses.from_clause import Context, read_with
 from jobs.query.clauses.logical import Query
 from jobs.query.clauses.set_operations import read_set_operation
+from jobs.query.desugar.first_rows import first_rows, has_first_rows
+from jobs.query.desugar.joins_in_brackets import without_brackets
 from jobs.sql.dialect import position_of
 from jobs.sql.from_text import parse_query
 
@@ -60,12 +62,12 @@ def _read(tree: exp.Expr, context: Context) -> Query:
         context = read_with(tree, context)
         tree = tree.this
     context = read_with(tree, context)
+    if isinstance(tree, exp.Query) and context.kind is None and has_first_rows(tree):
+        tree = first_rows(tree)
     if isinstance(tree, exp.Select):
-        return read_block(tree, context)
+        return read_block(without_brackets(tree), context)
     if isinstance(tree, exp.SetOperation):
-        for argument in ("order", "limit", "offset"):
-            if tree.args.get(argument) is not None:
-                raise NotSupported(f"{argument.upper()} in a view is not maintained yet")
+        check_order(tree)
         return read_set_operation(tree, context)
     line, place = position_of(tree)
     raise InvalidQuery("expected a SELECT", line=line, column=place)

@@ -9,7 +9,7 @@
 | join of tables on a column of the left that is not its key | the left table's key |
 | FULL JOIN, or expressions on both sides | ROWKEY |
 
-CREATE STREAM and CREATE TABLE must select it (`jobs.query.clauses.ksql_projection`); a materialized view may leave it
+CREATE STREAM and CREATE TABLE must select it (`jobs.query.whole.ksql_projection`); a materialized view may leave it
 out.
 """
 

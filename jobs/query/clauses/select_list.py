@@ -8,6 +8,7 @@ a + 1                                  ksql_col_0
 address->*                             a column for each field
 * EXCEPT (a), * EXCLUDE (a)            the others
 * REPLACE (a + 1 AS a)                 all of them, with another value at the place of one
+* RENAME (a AS b)                      all of them, with another name for one
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def read_outputs(select: exp.Select, inputs: Inputs, hook: Aggregate, *, prefix:
         raise InvalidQuery("the SELECT list is empty: EXCEPT leaves no column", line=line, column=place)
     items = _told_apart(items, inputs, prefix=prefix)
     for number, item in enumerate(items):
-        _check(item, items[:number])
+        _check(item, items[:number], ksql=prefix)
     return tuple(item.output for item in items)
 
 
@@ -123,7 +124,7 @@ def _fields(node: exp.Dot, inputs: Inputs) -> list[_Item]:
 
 
 def _changed(items: list[_Item], node: exp.Expr, typed: Callable[[exp.Expr], Typed]) -> list[_Item]:
-    """The columns of a star without those of its EXCEPT, and with the values of its REPLACE."""
+    """The columns of a star without those of its EXCEPT, with the values of its REPLACE and the names of its RENAME."""
     star = node.find(exp.Star)
     assert star is not None
     for left_out in star.args.get("except_") or ():
@@ -133,11 +134,14 @@ def _changed(items: list[_Item], node: exp.Expr, typed: Callable[[exp.Expr], Typ
         place = _place_of(alias.args["alias"], items)
         found = typed(alias.this)
         items[place] = _Item(Output(items[place].output.name, found.expression, found.type), alias)
+    renamed = [(_place_of(each.this, items), each) for each in star.args.get("rename") or ()]
+    for place, each in renamed:
+        items[place] = _Item(replace(items[place].output, name=each.alias), each)
     return items
 
 
 def _place_of(node: exp.Expr, items: list[_Item]) -> int:
-    """The place of the column that EXCEPT or REPLACE names: as `*` gives it, or as its input has it."""
+    """The place of the column that EXCEPT, REPLACE or RENAME names: as `*` gives it, or as its input has it."""
     table = node.args.get("table")
     read = [(each.name, each.args.get("table")) for each in (item.output.expression for item in items)]
     named = [item.output.name == node.name and table is None for item in items]
@@ -218,11 +222,12 @@ def _told_apart(items: list[_Item], inputs: Inputs, *, prefix: bool) -> list[_It
     ]
 
 
-def _check(item: _Item, earlier: list[_Item]) -> None:
+def _check(item: _Item, earlier: list[_Item], *, ksql: bool) -> None:
     name, found = item.output.name, item.output.expression
     message, hint = None, "give it a name with AS"
     bound = name.lower() in WINDOW_BOUNDS and not (isinstance(found, exp.Column) and found.name == name)
-    if is_reserved(name) or bound:
+    # To a materialized view ROWTIME and its like are names as others: they hide the pseudo column.
+    if (is_reserved(name) and (ksql or name not in PSEUDO_COLUMNS)) or bound:
         message = f"'{name}' is reserved: it cannot be the name of a column"
     elif any(other.output.name == name for other in earlier):
         message = f"two columns are named '{name}'"

@@ -7,6 +7,10 @@ SELECT a, b FROM s UNION ALL SELECT x, y FROM t
 SELECT a, b FROM s UNION ALL BY NAME SELECT b, c FROM t
 
     a, b, c: columns are matched by their names, and what a branch does not have is NULL
+
+SELECT a, b FROM s UNION ALL CORRESPONDING [BY (b)] SELECT b, c FROM t
+
+    b: the columns that all branches have
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Literal
 from sqlglot import exp
 
 from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
+from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from jobs.model.stage import Output
 from jobs.model.types import BaseType, SqlType
 from jobs.query.clauses.from_clause import Context
@@ -27,8 +31,10 @@ from jobs.query.expressions.casts import widened
 from jobs.query.expressions.scope import Typed, column
 from jobs.sql.dialect import position_of
 
-Operation = Literal["union all", "union", "intersect", "except"]
+Operation = Literal["union all", "union", "intersect", "except", "intersect all", "except all"]
 Columns = tuple[tuple[str, SqlType], ...]
+_MATCHING = ("by_name", "kind", "on")
+"""The arguments that say how the columns of the branches are matched."""
 _WORDS: dict[type[exp.Expr], Operation] = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
 
 
@@ -38,7 +44,7 @@ def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation
     Raises:
         InvalidQuery: the branches differ in the number of columns.
         TypeMismatch: a column's types have nothing in common.
-        NotSupported: INTERSECT ALL, EXCEPT ALL; BY NAME of anything but a UNION.
+        NotSupported: BY NAME of anything but a UNION.
     """
     operation = _operation(tree)
     branches = [context.read(each, context) for each in _branches(tree, operation)]
@@ -57,15 +63,13 @@ def _operation(tree: exp.SetOperation) -> Operation:
     word = _WORDS[type(tree)]
     if tree.args.get("distinct") is not False:
         return word
-    if word != "union":
-        line, place = position_of(tree)
-        raise NotSupported(f"{word.upper()} ALL is not maintained yet", line=line, column=place)
-    return "union all"
+    every: dict[Operation, Operation] = {"union": "union all", "intersect": "intersect all", "except": "except all"}
+    return every[word]
 
 
 def _branches(tree: exp.SetOperation, operation: Operation) -> list[exp.Expr]:
     """The branches; nested ones of the same operation are flattened, those of EXCEPT only on the left."""
-    right = [tree.expression] if operation == "except" else _flattened(tree.expression, tree)
+    right = [tree.expression] if operation.startswith("except") else _flattened(tree.expression, tree)
     return [*_flattened(tree.this, tree), *right]
 
 
@@ -74,7 +78,7 @@ def _flattened(side: exp.Expr, tree: exp.SetOperation) -> list[exp.Expr]:
     while isinstance(side, exp.Subquery) and not side.alias:
         side = side.this
     own = any(side.args.get(clause) for clause in ("with_", "order", "limit", "offset"))
-    if own or not isinstance(side, exp.SetOperation) or side.args.get("by_name") != tree.args.get("by_name"):
+    if own or not isinstance(side, exp.SetOperation) or any(side.args.get(a) != tree.args.get(a) for a in _MATCHING):
         return [side]
     operation = _operation(side)
     return _branches(side, operation) if operation == _operation(tree) else [side]
@@ -86,7 +90,23 @@ def _by_name(branches: list[Query], tree: exp.SetOperation) -> list[Query]:
         line, place = position_of(tree)
         raise NotSupported(f"{tree.key.upper()} BY NAME is not supported yet", line=line, column=place)
     names = list(dict.fromkeys(name for branch in branches for name, _ in outputs_of(branch)))
+    if tree.args.get("kind"):
+        names = _corresponding(names, branches, tree)
     return [_with_columns(branch, names) for branch in branches]
+
+
+def _corresponding(names: list[str], branches: list[Query], tree: exp.SetOperation) -> list[str]:
+    """The columns of CORRESPONDING: those that all branches have, or of them those after BY."""
+    held = [{name for name, _ in outputs_of(branch)} for branch in branches]
+    shared = [name for name in names if all(name in each for each in held)]
+    wanted = [each.name for each in tree.args.get("on") or ()]
+    line, place = position_of(tree)
+    for name in wanted:
+        if name not in shared:
+            raise UnknownName.among("column of all branches", name, shared, line=line, column=place)
+    if not shared:
+        raise InvalidQuery("CORRESPONDING: the branches have no column in common", line=line, column=place)
+    return wanted or shared
 
 
 def _with_columns(branch: Query, names: list[str]) -> Query:

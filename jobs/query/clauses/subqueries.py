@@ -20,12 +20,13 @@ from jobs.model.definitions import Source
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError
 from jobs.model.relation import Relation
 from jobs.model.stage import JoinType
-from jobs.query.clauses.conditions import conjoined, is_equality
+from jobs.query.clauses.conditions import conjoined
 from jobs.query.clauses.correlation import Lifted, grouped, lifted
 from jobs.query.clauses.from_clause import Context
 from jobs.query.clauses.inputs import Inputs, Part
 from jobs.query.clauses.keys import one_row, outputs_of
 from jobs.query.clauses.logical import From, Query
+from jobs.query.desugar.counted_subqueries import existing, member, membership
 from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Infer, Typed, column
 from jobs.sql.dialect import position_of, sql_of
@@ -62,7 +63,7 @@ class Subqueries:
         for term in _terms(tree):
             predicate = _predicate(term)
             if predicate is None:
-                kept += conjuncts(condition(term, self._inputs, "WHERE", self.read))
+                kept += conjuncts(condition(self._where_null_is_false(term), self._inputs, "WHERE", self.read))
             else:
                 waiting.append((predicate, term))
         self._not_null = {sql_of(each.this.this) for each in kept if _tests_not_null(each)}
@@ -74,18 +75,29 @@ class Subqueries:
                 raise error.placed(*position_of(term)) from None
         return kept
 
+    def _where_null_is_false(self, tree: exp.Expr) -> exp.Expr:
+        """A condition whose IN under AND and OR need not tell NULL from FALSE."""
+        if isinstance(tree, exp.And | exp.Or | exp.Paren):
+            made = tree.copy()
+            for side in ("this", "expression"):
+                if made.args.get(side) is not None:
+                    made.set(side, self._where_null_is_false(tree.args[side]))
+            return made
+        if isinstance(tree, exp.In) and tree.args.get("query") is not None:
+            return member(tree, infer(tree.this, self._inputs, self.read).expression)
+        return tree
+
     def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
         """A subquery that stands for a value, as a column of the input that it becomes; None for anything else.
 
         Raises:
-            NotSupported: it is not one aggregate; or a condition with a subquery stands where it cannot be a join.
+            NotSupported: it is not one aggregate.
         """
-        if isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None):
-            word = "EXISTS" if isinstance(node, exp.Exists) else "IN"
-            raise NotSupported(
-                f"{word} with a subquery is maintained in WHERE, between its ANDs",
-                hint="put it there; for OR, take the UNION of two queries",
-            )
+        if isinstance(node, exp.Exists):
+            return infer(existing(node), self._inputs, self.read)
+        if isinstance(node, exp.In) and node.args.get("query") is not None:
+            value = infer(node.this, self._inputs, self.read).expression
+            return infer(membership(node, value), self._inputs, self.read)
         if not isinstance(node, exp.Subquery):
             return None
         text = sql_of(node)
@@ -104,7 +116,7 @@ class Subqueries:
 
     def _exists(self, node: exp.Expr, negated: bool) -> None:
         inner = lifted(self._query(node.this), self._alias())
-        self._join(inner, inner.on, "anti" if negated else "semi", node)
+        self._join(inner, inner.on, "anti" if negated else "semi")
 
     def _in(self, node: exp.Expr, negated: bool) -> None:
         value = infer(node.this, self._inputs, self.read)
@@ -119,7 +131,7 @@ class Subqueries:
             unknown += [member.expression] if not self._known_inside(member.expression, inner) else []
             for side in unknown:
                 equal = exp.Or(this=equal, expression=exp.Is(this=side.copy(), expression=exp.Null()))
-        self._join(inner, (equal, *inner.on), "anti" if negated else "semi", node, null_aware=negated)
+        self._join(inner, (equal, *inner.on), "anti" if negated else "semi")
 
     def _equal(self, value: Typed, member: Typed) -> exp.Expression:
         """The condition `value = member`, with the conversions that the comparison needs."""
@@ -140,7 +152,7 @@ class Subqueries:
         correlated = grouped(query, alias)
         if correlated is not None:
             inner, value = correlated
-            self._join(inner, inner.on, "left", node)
+            self._join(inner, inner.on, "left")
             return Typed(value, sql_type)
         if not one_row(query):
             raise NotSupported(
@@ -150,22 +162,8 @@ class Subqueries:
         self.froms.append(From(alias, query, "left", one_row=True))
         return Typed(column(name, alias), sql_type)
 
-    def _join(
-        self,
-        inner: Lifted,
-        on: Sequence[exp.Expression],
-        join: JoinType,
-        node: exp.Expr,
-        *,
-        null_aware: bool = False,
-    ) -> None:
-        known = {part.alias for part in self._inputs.parts} | {each.alias for each in self.froms}
-        if not null_aware and not any(is_equality(term, inner.alias, known) for term in on):
-            raise NotSupported(
-                f"a subquery is maintained when an equality joins it with the query around: {sql_of(node)}",
-                hint="WHERE inner.x = outer.y",
-            )
-        self.froms.append(From(inner.alias, inner.source, join, conjoined(on)))
+    def _join(self, inner: Lifted, on: Sequence[exp.Expression], join: JoinType) -> None:
+        self.froms.append(From(inner.alias, inner.source, join, conjoined(on) if on else None))
 
     def _known(self, node: exp.Expression) -> bool:
         """True if a value is never NULL: a constant, a primary key, or tested by IS NOT NULL in WHERE."""

@@ -26,11 +26,13 @@ from jobs.query.expressions.arithmetic import arithmetic, literal, negated
 from jobs.query.expressions.casts import asked, converted, widened
 from jobs.query.expressions.coercion import together
 from jobs.query.expressions.comparisons import CONDITIONS
+from jobs.query.expressions.intervals import with_interval
 from jobs.query.expressions.lambdas import higher_order
 from jobs.query.expressions.nested import CONSTRUCTORS, NESTED, is_constant
 from jobs.query.expressions.rewrites import REWRITES
 from jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.intervals import IntervalNode
 from jobs.sql.types_text import data_type, type_of
 
 Aggregate = Callable[[exp.Expression, Infer], Typed | None]
@@ -172,6 +174,11 @@ def _refusal(node: exp.Expression) -> SqlError:
         )
     if isinstance(node, exp.Filter):
         return InvalidQuery(f"FILTER belongs to an aggregate: {sql_of(node)}")
+    if isinstance(node, IntervalNode):
+        return NotSupported(
+            f"{sql_of(node)} is no value: there are no columns of that type",
+            hint="it is added to, or taken from, a DATE, TIME or TIMESTAMP",
+        )
     if isinstance(node, exp.Star):
         return InvalidQuery("* stands for all columns of a SELECT, or in COUNT(*)")
     return NotSupported(f"{sql_of(node)} is not supported yet")
@@ -187,7 +194,7 @@ _RULES: Rules = {
     exp.Neg: lambda node, typed: negated(typed(node.this)),
     **dict.fromkeys(
         (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod),
-        lambda node, typed: arithmetic(type(node), typed(node.left), typed(node.right)),
+        lambda node, typed: with_interval(node, typed) or arithmetic(type(node), typed(node.left), typed(node.right)),
     ),
     exp.DPipe: _joined,
     exp.Cast: lambda node, typed: converted(typed(node.this), type_of(node.to)),

@@ -12,6 +12,7 @@ from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.coercion import shared_type
 from jobs.query.expressions.scope import Infer, Rules, Typed
 from jobs.sql.dialect import sql_of
+from jobs.sql.trees import identifier
 
 
 def _element(node: exp.Bracket, typed: Infer) -> Typed:
@@ -69,6 +70,17 @@ def _struct(node: exp.Anonymous, typed: Infer) -> Typed:
     return Typed(exp.Anonymous(this="STRUCT", expressions=pairs), t.struct(*fields))
 
 
+def _row(node: exp.Anonymous, typed: Infer) -> Typed:
+    """ROW(a, b): a STRUCT with fields f1, f2, …, as in PostgreSQL."""
+    if not node.expressions:
+        raise InvalidQuery("ROW() has no field", hint="ROW(value, …)")
+    values = [typed(value) for value in node.expressions]
+    named = [(f"f{place}", value) for place, value in enumerate(values, 1)]
+    pairs = [exp.PropertyEQ(this=identifier(name), expression=value.expression) for name, value in named]
+    made = exp.Anonymous(this="STRUCT", expressions=pairs)
+    return Typed(made, t.struct(*((name, value.type) for name, value in named)))
+
+
 def _map(node: exp.Anonymous, typed: Infer) -> Typed:
     members = _pairs(node, "MAP(key := value, …)")
     keys = [typed(_key(key)) for key, _ in members]
@@ -111,5 +123,5 @@ def is_constant(node: exp.Expression) -> bool:
 
 
 NESTED: Rules = {exp.Bracket: _element, exp.Dot: _field, exp.Array: _array}
-CONSTRUCTORS = {"STRUCT": _struct, "MAP": _map}
+CONSTRUCTORS = {"STRUCT": _struct, "ROW": _row, "MAP": _map}
 """Calls whose arguments are pairs, by name."""

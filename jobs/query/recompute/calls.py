@@ -19,6 +19,7 @@ from jobs.model.types import BaseType
 _SAME_WORD = {
     **{name: name for name in ("COUNT", "SUM", "AVG", "MIN", "MAX", "VARIANCE", "VAR_SAMP", "VAR_POP", "STDDEV_POP")},
     **{"STDDEV_SAMPLE": "stddev_samp", "STDDEV_SAMP": "var_samp", "CORRELATION": "corr"},
+    **{"BIT_AND": "bit_and", "BIT_OR": "bit_or", "BIT_XOR": "bit_xor"},
     **{"BOOL_AND": "bool_and", "EVERY": "bool_and", "BOOL_OR": "bool_or", "ANY": "bool_or"},
 }
 
@@ -179,6 +180,33 @@ def _sum_list(written: Written) -> str:
     return f"COALESCE({total}, 0)" if WHEN_EMPTY in written.call.parameters else total
 
 
+def _in_order(written: Written, *conditions: str) -> str:
+    value, *by = written.arguments
+    way = "DESC NULLS LAST" if written.call.parameters[0] else "ASC NULLS FIRST"
+    return written.listed(f"{value} ORDER BY {', '.join(f'{each} {way}' for each in (*by, value))}", *conditions)
+
+
+def _joined_texts(written: Written) -> str:
+    separator = str(written.call.parameters[1]).replace("'", "''")
+    texts = _in_order(written, written.known)
+    return f"CASE WHEN {written.of('COUNT(*)', written.known)} > 0 THEN array_to_string({texts}, '{separator}') END"
+
+
+def _mode(written: Written) -> str:
+    counts = f"map_entries(COALESCE({written.of(f'histogram({written.x})', written.known)}, MAP {{}}))"
+    return f"list_sort(list_transform({counts}, lambda e: {{'n': -CAST(e.value AS BIGINT), 'v': e.key}}))[1].v"
+
+
+def _percentile(written: Written) -> str:
+    fraction, down = written.call.parameters
+    if written.call.function == "PERCENTILE_CONT":
+        share = f"1 - {fraction}" if down else fraction
+        return written.of(f"quantile_cont(CAST({written.x} AS DOUBLE), {share})", written.known)
+    values = written.listed(f"{written.x} ORDER BY {written.x} {'DESC' if down else 'ASC'}", written.known)
+    count = written.of("COUNT(*)", written.known)
+    return f"{values}[CAST(greatest(ceil({fraction} * {count}), 1) AS INT)]"
+
+
 _DUCKDB: Mapping[str, Callable[[Written], str]] = {
     "COUNT": _count_distinct,
     "COUNT_DISTINCT": _count_distinct,
@@ -190,6 +218,16 @@ _DUCKDB: Mapping[str, Callable[[Written], str]] = {
     "COLLECT_SET": _collected_set,
     "MAX_BY": lambda written: _extreme_by(written, greatest=True),
     "MIN_BY": lambda written: _extreme_by(written, greatest=False),
+    "ARRAY_AGG ORDER BY": lambda written: _in_order(written),
+    "COLLECT_LIST ORDER BY": lambda written: _in_order(written),
+    "FIRST_VALUE ORDER BY": lambda written: f"{_in_order(written)}[1]",
+    "LAST_VALUE ORDER BY": lambda written: f"{_in_order(written)}[-1]",
+    "FIRST_VALUE": lambda written: _by_offset(written, newest=False),
+    "LAST_VALUE": lambda written: _by_offset(written, newest=True),
+    "STRING_AGG ORDER BY": _joined_texts,
+    "MODE": _mode,
+    "PERCENTILE_CONT": _percentile,
+    "PERCENTILE_DISC": _percentile,
     "TOPK": _topk,
     "TOPKDISTINCT": _topk_distinct,
     "SUM_LIST": _sum_list,

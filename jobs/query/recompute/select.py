@@ -30,8 +30,6 @@ from jobs.query.recompute.over import analytic
 from jobs.query.recompute.text import FrozenJoin, Recomputation
 from jobs.query.recompute.windows import clock, in_windows
 
-_SET_WORDS = {"union all": "UNION ALL", "union": "UNION", "intersect": "INTERSECT", "except": "EXCEPT"}
-
 
 def recompute_sql(
     query: Query, dialect: Dialect, *, semantics: Semantics = "sql", frozen: FrozenJoin | None = None
@@ -66,7 +64,7 @@ def _set_operation(query: SetOperation, recompute: Recomputation, more: tuple[st
         texts.append(f"SELECT {', '.join(columns)} FROM ({_query(branch, recompute, more)}) AS __b")
     text = texts[0]
     for each in texts[1:]:
-        text = f"({text}) {_SET_WORDS[query.operation]} ({each})"
+        text = f"({text}) {query.operation.upper()} ({each})"
     return text
 
 

@@ -11,10 +11,10 @@ from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownN
 from jobs.model.stage import MapStage, Plan
 from jobs.model.stage_columns import relation_of
 from jobs.model.types import SqlType, common_type
-from jobs.query.clauses.fingerprint import fingerprint
 from jobs.query.clauses.keys import outputs_of
 from jobs.query.clauses.logical import Query
 from jobs.query.clauses.read import read_query
+from jobs.query.whole.fingerprint import fingerprint
 from jobs.session.define.view import check_rules, inputs_of, makes_stream
 from jobs.sql.dialect import sql_of
 from jobs.sql.syntax import InsertSelect

@@ -28,7 +28,7 @@ _SOURCE_OPTIONS = (
     "VALUE_DELIMITER",
 )
 # ksqlDB's options that are not supported yet. The error says so, and not that the name is unknown.
-_KSQL_OPTIONS = frozenset(
+KSQL_OPTIONS = frozenset(
     {
         *("WRAP_SINGLE_VALUE", "KEY_DELIMITER", "RETENTION_MS", "WINDOW_TYPE", "WINDOW_SIZE", "CLEANUP_POLICY"),
         *("KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME"),
@@ -74,7 +74,7 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     key_format = format_of(given.get("KEY_FORMAT", both), default="KAFKA", key=True)
     value_format = format_of(given.get("VALUE_FORMAT", both), default="JSON", key=False)
     check_columns("key", key_format, [c for c in columns if c.key])
-    check_columns("value", value_format, [c for c in columns if not c.key])
+    check_columns("value", value_format, [c for c in columns if c.part == "value"])
     topic = given.get("KAFKA_TOPIC")
     delimiter = given.get("VALUE_DELIMITER")
     if topic is not None:
@@ -128,7 +128,7 @@ def _refusal(option: Option, known: tuple[str, ...], owner: str) -> SqlError:
             f"option '{shown}' is refused: {why}",
             "client options are not taken from SQL; the operator sets them in strandline.toml",
         )
-    if option.name in _KSQL_OPTIONS:
+    if option.name in KSQL_OPTIONS:
         return error(NotSupported, option, f"option {option.name} is not supported yet")
     unknown = UnknownName.among("option", option.name, known)
     return error(OptionRefused, option, f"{option.name} is not an option of {owner}", unknown.hint)

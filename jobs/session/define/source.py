@@ -8,6 +8,7 @@ from jobs.model.errors import InvalidQuery
 from jobs.model.names import alike, differ_only_in_case
 from jobs.model.types import BaseType
 from jobs.query.clauses.select_list import is_reserved
+from jobs.session.define.headers import check_header
 from jobs.session.define.options import source_options
 from jobs.session.define.stewardship import check_columns_of, split
 from jobs.sql.syntax import CreateSource, DeclaredColumn
@@ -26,7 +27,8 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
     check_name(statement.name)
     for column in statement.columns:
         _check_column(column, statement)
-    columns = tuple(Column(c.name, c.type, c.key is not None) for c in statement.columns)
+        check_header(column, statement.columns)
+    columns = tuple(Column(c.name, c.type, c.key is not None, c.header) for c in statement.columns)
     columns = tuple(sorted(columns, key=lambda c: not c.key))  # keys first, as they are stored
     if statement.kind == "table" and not columns[0].key:
         raise InvalidQuery(

@@ -16,12 +16,13 @@ from jobs.model.relation import Relation
 from jobs.model.stage import Plan
 from jobs.model.stage_columns import relation_of
 from jobs.model.view_options import ViewOptions
-from jobs.query.clauses.fingerprint import fingerprint
 from jobs.query.clauses.keys import grows_by_groups, outputs_of
-from jobs.query.clauses.ksql_projection import check_projection
 from jobs.query.clauses.logical import Block, From, Query, SetOperation, relations_of
 from jobs.query.clauses.read import read_query
+from jobs.query.whole.fingerprint import fingerprint
+from jobs.query.whole.ksql_projection import check_projection
 from jobs.session.define.options import timestamp_column
+from jobs.session.define.shown_windows import with_bounds
 from jobs.session.define.source import check_name
 from jobs.session.define.stewardship import check_columns_of
 from jobs.session.define.view_options import check_formats, view_options
@@ -41,6 +42,8 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     options = view_options(statement.options)
     semantics = ViewOptions.read(options).semantics
     query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind)
+    tree = with_bounds(statement.query, query)
+    query = query if tree is statement.query else read_query(tree, catalog, semantics=semantics, kind=statement.kind)
     _check_kind(statement, query, catalog)
     if statement.kind is not None:
         check_projection(query, statement.kind)
@@ -60,7 +63,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         name=statement.name,
         kind=statement.kind or ("stream" if stored.storage == "append" else "table"),
         columns=columns,
-        query=sql_of(statement.query),
+        query=sql_of(tree),
         inputs=inputs_of(query, catalog),
         pipeline=pipeline,
         sql=statement.sql,

@@ -61,9 +61,26 @@ AT_THE_END: dict[str, list[tuple[str, Any, bool]]] = {
         ("l", -9_223_372_022_400_000, False),
         ("l", None, False),
     ],
+    "FROM_DAYS(a)": [("a", 2_932_897, True), ("a", 2_932_896, False), ("a", -719_163, True), ("a", None, False)],
+    "DATEADD(DAYS, a, CAST('2024-01-01' AS DATE))": [("a", 2**31 - 1, True), ("a", 5, False), ("a", None, False)],
+    "TIMESTAMPADD(MILLISECONDS, l, FROM_UNIXTIME(0))": [("l", 2**63 - 1, True), ("l", 2**62, True), ("l", -1, False)],
+    "FORMAT_DATE(FROM_DAYS(1), s)": [("s", "b", True), ("s", "yyyy'b'", False), ("s", None, False)],
+    "REGEXP_EXTRACT(s, 'abc')": [("s", "(", True), ("s", "b", False), ("s", None, False)],
+    "REGEXP_REPLACE('abc', s, '-')": [("s", "[", True), ("s", "b+", False)],
+    "CONVERT_TZ(FROM_UNIXTIME(0), s, 'UTC')": [("s", "Nowhere", True), ("s", "Europe/Paris", False)],
+    "TRANSFORM(ARRAY[1, 2], x => x + a)": [("a", 2**31 - 1, True), ("a", 1, False), ("a", None, False)],
+    "FILTER(ARRAY[1, 2], x => x / a > 0)": [("a", 0, True), ("a", 1, False)],
+    "CAST(ARRAY[l] AS ARRAY<INT>)": [("l", 2**40, True), ("l", 2, False), ("l", None, False)],
+    "ROUND(d, -2)": [("d", 1, False)],
     "ABS(x)": [("x", -1e308, False), ("x", -0.0, False)],
     "ROUND(CAST(x AS DECIMAL(3, 1)), 0)": [("x", 99.9, True), ("x", 99.4, False), ("x", None, False)],
 }
+# Their NULLs are inside of an array, or leave an item out.
+_OF_ITEMS = (
+    "TRANSFORM(ARRAY[1, 2], x => x + a)",
+    "FILTER(ARRAY[1, 2], x => x / a > 0)",
+    "CAST(ARRAY[l] AS ARRAY<INT>)",
+)
 rows = st.fixed_dictionaries(
     {
         "a": st.none() | st.sampled_from([0, 1, -7, 2**31 - 1, -(2**31)]),
@@ -105,7 +122,8 @@ def test_the_ends_of_a_range_fail_where_the_engine_does(duck: DuckDBPyConnection
         if fails:
             with pytest.raises(duckdb.Error):
                 value(duck, strict(found))
-            assert value(duck, lenient(found)) is None
+            whole = value(duck, lenient(found))
+            assert whole is None or text in _OF_ITEMS
         else:
             assert value(duck, lenient(found)) == value(duck, strict(found))
 

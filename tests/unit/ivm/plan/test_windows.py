@@ -30,7 +30,8 @@ def test_a_tumbling_window_is_part_of_the_key(catalog: Catalog) -> None:
     stage = only(WINDOWED.format("TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 2 SECONDS)"), catalog)
     assert isinstance(stage, AggregateStage)
     assert stage.key == ("area", "windowstart", "windowend")
-    assert hidden(stage) == ["windowstart", "windowend"]
+    assert hidden(stage) == []
+    assert [output.name for output in stage.outputs] == ["area", "windowstart", "windowend", "c"]
     where = body_of(stage)[0].where
     assert where is not None
     assert "12000" in sql_of(where)

@@ -183,9 +183,9 @@ def test_a_star_over_a_full_join_has_the_key_that_no_column_is(catalog: Catalog)
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("SELECT name FROM customers c JOIN cities t ON c.city > t.id", InvalidQuery, "no equality"),
-        ("SELECT name FROM customers c JOIN cities t ON t.id = 1", InvalidQuery, "no equality"),
-        ("SELECT name FROM customers c, cities t", InvalidQuery, "no equality"),
+        ("CREATE TABLE v AS SELECT name FROM customers c JOIN cities t ON c.city > t.id", InvalidQuery, "no equality"),
+        ("CREATE TABLE v AS SELECT name FROM customers c JOIN cities t ON t.id = 1", InvalidQuery, "no equality"),
+        ("CREATE TABLE v AS SELECT name FROM customers c, cities t", InvalidQuery, "no equality"),
         ("SELECT name FROM customers c JOIN cities t ON c.name = t.id", TypeMismatch, "cannot compare"),
         ("SELECT id FROM customers c JOIN cities t ON c.city = t.id", InvalidQuery, "'id' is ambiguous: 'c' and 't'"),
         ("SELECT x.id FROM customers c JOIN cities t ON c.city = t.id", UnknownName, "unknown .* 'x'"),

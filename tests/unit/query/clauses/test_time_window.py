@@ -88,6 +88,11 @@ def test_what_is_stored_of_a_query_reads_back_as_the_same(catalog: Catalog) -> N
         ("SELECT k FROM s WINDOW TUMBLING (SIZE 1 DAY, RETENTION 1 HOUR) GROUP BY k", InvalidQuery, "RETENTION"),
         ("SELECT k, v AS windowend FROM s", InvalidQuery, "reserved"),
         ("SELECT k, WINDOWSTART AS w FROM s", UnknownName, "windowstart"),
+        (
+            "SELECT k, COUNT(*) AS c FROM s WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY k, WINDOWSTART",
+            InvalidQuery,
+            "grouped by their window already",
+        ),
         ("SELECT k FROM s WINDOW TUMBLING (SIZE 1 FORTNIGHT) GROUP BY k", SqlSyntaxError, "unit of time"),
         ("SELECT k FROM s WINDOW TUMBLING (SIZE 0 HOURS) GROUP BY k", SqlSyntaxError, "more than 0"),
         ("SELECT k FROM s WINDOW TUMBLING (ADVANCE BY 1 HOUR) GROUP BY k", SqlSyntaxError, "expected SIZE"),

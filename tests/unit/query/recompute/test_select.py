@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from jobs.model.columns import WINDOW_BOUNDS
 from tests.support import oracle
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake
@@ -92,12 +93,12 @@ CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "tumbling window, late row left out": (
         "SELECT product, COUNT(*) AS n, WINDOWSTART AS ws FROM visit"
         " WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 5 SECONDS) WHERE product = 'apple' GROUP BY product",
-        [("apple", 2, 0)],
+        [("apple", 10_000, 2, 0)],
     ),
     "hopping window": (
         "SELECT person, SUM(length) AS n, WINDOWSTART AS ws FROM visit"
         " WINDOW HOPPING (SIZE 10 SECONDS, ADVANCE BY 5 SECONDS) WHERE person = 'ann' GROUP BY person",
-        [("ann", 10, 0), ("ann", 10, -5_000)],
+        [("ann", 10_000, 10, 0), ("ann", 5_000, 10, -5_000)],
     ),
     "session window": (
         "SELECT product, COUNT(*) AS n, WINDOWSTART AS ws, WINDOWEND AS we FROM visit"
@@ -107,7 +108,7 @@ CASES: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "final windows": (
         "SELECT person, COUNT(*) AS n FROM visit WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 15 SECONDS)"
         " GROUP BY person EMIT FINAL",
-        [("ann", 1), ("bob", 1)],
+        [("ann", 0, 10_000, 1), ("bob", 0, 10_000, 1)],
     ),
 }
 BEGIN = datetime(2024, 5, 1, tzinfo=UTC)
@@ -137,7 +138,7 @@ def test_a_batch_recomputation_gives_what_was_worked_out_by_hand(case: str, duck
     start = int(BEGIN.timestamp() * 1000)
     rows = []
     for row in lake.expected("v"):
-        since = {name: row[name] - start for name in ("ws", "we") if name in row}
+        since = {name: row[name] - start for name in ("ws", "we", *WINDOW_BOUNDS) if name in row}
         rows.append(row | since)
     names = list(rows[0])
     assert oracle.counted(rows, names) == Counter(expected)

@@ -1,0 +1,101 @@
+"""The domains of functions: conditions under which a call has no value, as expressions of the language.
+
+    FROM_DAYS(n)             n NOT BETWEEN -719162 AND 2932896
+    CONVERT_TZ(at, a, b)     NOT IS_ZONE(a) OR NOT IS_ZONE(b)
+
+A view keeps such rows aside (`jobs.functions.failing`). A condition is NULL where an argument is, and never fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from jobs.functions.scalars.contract import Fails
+
+DAYS = (-719_162, 2_932_896)
+"""Days since 1970 of the years 1 to 9999, the dates of SQL: what is beyond has no text that reads back."""
+INSTANTS = (-9_223_372_022_400_000, 9_223_372_036_854_775)
+"""Milliseconds whose microseconds are an instant to both engines: a BIGINT, and not before DuckDB's first."""
+_MONTH = 31 * 86_400_000
+
+
+def outside(limits: tuple[int, int], value: exp.Expression) -> exp.Expression:
+    """The condition that a number is not between the limits."""
+    low, high = (exp.Literal.number(limit) for limit in limits)
+    return exp.Not(this=exp.Between(this=exp.Paren(this=value), low=low, high=high))
+
+
+def no_day(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """FROM_DAYS(n)."""
+    return outside(DAYS, arguments[0].copy())
+
+
+def no_later_day(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """ADD_DAYS(day, n)."""
+    day, number = arguments
+    return outside(DAYS, exp.Add(this=_call("WHOLE_DAYS", day), expression=_call("WHOLE", number)))
+
+
+def no_instant(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """FROM_UNIXTIME(milliseconds)."""
+    return outside(INSTANTS, arguments[0].copy())
+
+
+def no_later_instant(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """ADD_MILLISECONDS(at, milliseconds)."""
+    at, length = arguments
+    whole = _call("COALESCE", _call("TRY_ADD", _call("UNIX_TIMESTAMP", at), length), exp.Literal.number(2**63 - 1))
+    known = exp.And(this=_known(at), expression=_known(length))
+    return exp.And(this=known, expression=outside(INSTANTS, whole))
+
+
+def no_later_month(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """ADD_MONTHS(at, n): n is a constant. A month at either end of time is given up, to ask without computing it."""
+    at, months = arguments
+    number = int(months.this.name) * -1 if isinstance(months, exp.Neg) else int(months.name)
+    low, high = INSTANTS
+    return outside((low - min(number, 0) * _MONTH, high - max(number, 0) * _MONTH), _call("UNIX_TIMESTAMP", at))
+
+
+def no_zone(*places: int) -> Fails:
+    """The arguments at those places are names of time zones; one that is a constant was looked at before."""
+    return _unknown("IS_ZONE", places)
+
+
+def no_pattern_of_time(place: int, zone: int | None = None) -> Fails:
+    """The argument at that place is a pattern of dates and times, another one perhaps a zone."""
+    of_pattern, of_zone = _unknown("IS_TIME_PATTERN", (place,)), _unknown("IS_ZONE", () if zone is None else (zone,))
+
+    def fails(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
+        found = [each for each in (of_pattern(arguments), of_zone(arguments)) if each is not None]
+        return exp.Or(this=found[0], expression=found[1]) if len(found) > 1 else found[0] if found else None
+
+    return fails
+
+
+def no_expression(place: int) -> Fails:
+    """The argument at that place is a regular expression."""
+    return _unknown("IS_REGEXP", (place,))
+
+
+def _unknown(test: str, places: Sequence[int]) -> Fails:
+    def fails(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
+        made: exp.Expression | None = None
+        for place in places:
+            if place >= len(arguments) or isinstance(arguments[place], exp.Literal):
+                continue
+            asked = exp.Not(this=_call(test, arguments[place]))
+            made = asked if made is None else exp.Or(this=made, expression=asked)
+        return made
+
+    return fails
+
+
+def _known(value: exp.Expression) -> exp.Expression:
+    return exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
+
+
+def _call(name: str, *arguments: exp.Expression) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])

@@ -1,0 +1,57 @@
+"""EXTRACT(part FROM value), and the functions of one part: YEAR(at), MONTH(at), …
+
+EXTRACT(YEAR FROM at)       PART_OF_DATE('year', at)
+EXTRACT(MINUTE FROM clock)  (clock / 60000) % 60: TIME is milliseconds of the day
+EXTRACT(EPOCH FROM at)      UNIX_TIMESTAMP(at) / 1000
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.functions.scalars.time_parts import PARTS, PARTS_OF_TIME
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.types import BaseType
+from jobs.query.expressions.arithmetic import arithmetic, literal
+from jobs.query.expressions.casts import converted
+from jobs.query.expressions.scope import Infer, Typed
+from jobs.sql.trees import call
+
+_SECONDS = "EPOCH"
+DATE_PARTS = (*PARTS, _SECONDS)
+"""The parts that EXTRACT knows."""
+
+
+def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
+    """EXTRACT(part, value), elaborated: an INT, for EPOCH a BIGINT.
+
+    Raises:
+        InvalidQuery: there is no such part, or the value has none of that kind.
+        TypeMismatch: the value is no date or time.
+    """
+    if len(node.expressions) != 2 or not isinstance(node.expressions[0], exp.Literal):
+        raise InvalidQuery("EXTRACT is written EXTRACT(part FROM value)")
+    part, value = node.expressions[0].name.upper(), typed(node.expressions[1])
+    if part not in DATE_PARTS:
+        raise InvalidQuery(f"EXTRACT has no part {part}", hint=f"one of {', '.join(DATE_PARTS)}")
+    if value.type.base is BaseType.TIME:
+        return _of_time(part, value, typed)
+    if value.type.base is BaseType.DATE:
+        value = converted(value, t.TIMESTAMP)
+    if value.type.base is not BaseType.TIMESTAMP:
+        raise TypeMismatch(f"EXTRACT takes a DATE, TIME or TIMESTAMP, not {value.type}")
+    if part == _SECONDS:
+        millis = Typed(call("UNIX_TIMESTAMP", value.expression), t.BIGINT)
+        return arithmetic(exp.Div, millis, _whole(1_000))
+    return typed(call("PART_OF_DATE", exp.Literal.string(part), value.expression))
+
+
+def _of_time(part: str, value: Typed, typed: Infer) -> Typed:
+    if part not in PARTS_OF_TIME:
+        raise InvalidQuery(f"a TIME has no {part}", hint=f"one of {', '.join(PARTS_OF_TIME)}")
+    return typed(call("PART_OF_TIME", exp.Literal.string(part), value.expression))
+
+
+def _whole(number: int) -> Typed:
+    return literal(exp.Literal(this=str(number), is_string=False))

@@ -1,0 +1,84 @@
+"""Sums of dates and times with an INTERVAL.
+
+at + INTERVAL '1 day 2 hours'      ADD_MILLISECONDS(at, 93600000)
+at - INTERVAL '3' MONTH            ADD_MONTHS(at, -3)
+day + INTERVAL '2' DAY             ADD_DAYS(day, 2): a DATE stays one while the length is whole days
+clock + INTERVAL '5' MINUTE        ADD_TO_TIME(clock, 300000), round the clock
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
+from jobs.model.types import BaseType
+from jobs.query.expressions.casts import converted, widened
+from jobs.query.expressions.scope import Infer, Typed
+from jobs.sql.dialect import sql_of
+from jobs.sql.intervals import IntervalNode
+from jobs.sql.trees import call
+
+_DAY = 86_400_000
+
+
+def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
+    """The sum or difference of a date or time and an INTERVAL; None when neither side is one.
+
+    Raises:
+        TypeMismatch: the other side is no date or time, or a length is taken from it the wrong way round.
+    """
+    left, right = (_bare(side) for side in (node.left, node.right))
+    if not isinstance(left, IntervalNode) and not isinstance(right, IntervalNode):
+        return None
+    if isinstance(left, IntervalNode) and isinstance(node, exp.Add) and not isinstance(right, IntervalNode):
+        left, right = right, left
+    if isinstance(left, IntervalNode) or not isinstance(right, IntervalNode) or not isinstance(node, exp.Add | exp.Sub):
+        raise _refused(node)
+    sign = -1 if isinstance(node, exp.Sub) else 1
+    months, milliseconds = (sign * part for part in right.parts)
+    return _moved(typed(left), months, milliseconds, node)
+
+
+def _moved(value: Typed, months: int, milliseconds: int, node: exp.Expr) -> Typed:
+    if value.type.base is BaseType.TIME and not months:
+        return Typed(call("ADD_TO_TIME", value.expression, _length(milliseconds)), t.TIME)
+    if value.type.base is BaseType.DATE:
+        if milliseconds % _DAY:
+            return _moved(converted(value, t.TIMESTAMP), months, milliseconds, node)
+        if months:
+            moved = _moved(converted(value, t.TIMESTAMP), months, 0, node)
+            value = converted(moved, t.DATE)
+        days = milliseconds // _DAY
+        return Typed(call("ADD_DAYS", value.expression, _number(days)), t.DATE) if days else value
+    if value.type.base is not BaseType.TIMESTAMP:
+        raise _refused(node, f", not {value.type}")
+    made = value.expression
+    if months:
+        made = call("ADD_MONTHS", made, _number(months))
+    if milliseconds or not months:
+        made = call("ADD_MILLISECONDS", made, _length(milliseconds))
+    return Typed(made, t.TIMESTAMP)
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _number(value: int) -> exp.Expression:
+    size = exp.Literal.number(abs(value))
+    return exp.Neg(this=size) if value < 0 else size
+
+
+def _length(milliseconds: int) -> exp.Expression:
+    """A number of milliseconds as the functions take it: a BIGINT."""
+    return widened(Typed(_number(milliseconds), t.INT), t.BIGINT).expression
+
+
+def _refused(node: exp.Expr, instead: str = "") -> TypeMismatch:
+    return TypeMismatch(
+        f"an INTERVAL is added to, or taken from, a DATE, TIME or TIMESTAMP{instead}: {sql_of(node)}",
+        hint="FROM_UNIXTIME(rowtime) is the time of an event as a TIMESTAMP",
+    )

@@ -1,0 +1,85 @@
+"""Parser rules for what may stand inside an expression beside ksqlDB's own syntax.
+
+    v::DOUBLE                            CAST(v AS DOUBLE)
+    EXTRACT(YEAR FROM at)                EXTRACT('YEAR', at)
+    INTERVAL '1' DAY                     `jobs.sql.intervals`
+    address                              the STRUCT that CREATE TYPE address AS named
+    TEXT, SMALLINT, FLOAT, NUMERIC(9, 2) VARCHAR, INT, DOUBLE, DECIMAL(9, 2): the wider type where there is no equal one
+
+None of these words is one of the language: each is free as the name of a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from jobs.sql.intervals import INTERVAL_UNITS, IntervalNode, interval_of
+from jobs.sql.time_clauses import TimeClauses
+
+TYPE_SYNONYMS: dict[str, exp.DType] = {
+    **dict.fromkeys(("TEXT", "CHAR", "BPCHAR"), exp.DType.VARCHAR),
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT2", "INT4"), exp.DType.INT),
+    "INT8": exp.DType.BIGINT,
+    **dict.fromkeys(("FLOAT", "REAL", "FLOAT4", "FLOAT8"), exp.DType.DOUBLE),
+    **dict.fromkeys(("NUMERIC", "DEC"), exp.DType.DECIMAL),
+    "BOOL": exp.DType.BOOLEAN,
+    **dict.fromkeys(("BYTEA", "BINARY", "VARBINARY", "BLOB"), exp.DType.VARBINARY),
+    "TIMESTAMPTZ": exp.DType.TIMESTAMP,
+}
+"""Names of types in other dialects, and the type that holds all their values."""
+
+
+class ValueClauses(TimeClauses):
+    """The rules; each moves the parser past the clause, or raises where the text is wrong."""
+
+    named_types: Mapping[str, exp.DataType] = MappingProxyType({})
+    """What CREATE TYPE gave a name to: the tree that the name stands for."""
+
+    COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
+        TokenType.DOT: None,
+        TokenType.DCOLON: lambda self, this, to: self.expression(exp.Cast(this=this, to=to)),
+    }
+
+    def _extract(self) -> exp.Expression:
+        """The rest of EXTRACT(unit FROM value); the unit becomes a text."""
+        unit = self._parse_var_or_string(upper=True)
+        if unit is None or not (self._match(TokenType.FROM) or self._match(TokenType.COMMA)):
+            self.raise_error("expected EXTRACT(unit FROM value)")
+        name = exp.Literal.string(unit.name.upper() if unit is not None else "")
+        return self.expression(exp.Anonymous(this="EXTRACT", expressions=[name, self._parse_disjunction()]))
+
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
+        following = self._next.token_type if self._next else None
+        if self._curr.text.upper() == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
+            self._advance()
+            return self._interval()
+        return super()._parse_type(parse_interval, fallback_to_identifier)
+
+    def _interval(self) -> IntervalNode:
+        """The length after INTERVAL."""
+        self._advance()
+        number = self._prev
+        unit = self._prev.text if self._match_texts(INTERVAL_UNITS) else None
+        found = interval_of(number.text, unit)
+        if found is None:
+            self.raise_error("expected a length of time, such as INTERVAL '1' DAY or INTERVAL '2 hours'", number)
+            return IntervalNode()
+        return found
+
+    def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
+        named = self.named_types.get(identifier.name if identifier.quoted else identifier.name.lower())
+        if named is not None:
+            return named.copy()
+        known = None if identifier.quoted else TYPE_SYNONYMS.get(identifier.name.upper())
+        if known is None:
+            return super()._parse_user_defined_type(identifier)
+        parameters: list[exp.Expr] = []
+        if known is exp.DType.DECIMAL and self._match(TokenType.L_PAREN):
+            parameters = self._parse_csv(self._parse_type_size)
+            self._match_r_paren()
+        return exp.DataType(this=known, expressions=parameters)

@@ -1,0 +1,120 @@
+"""Clauses of SELECT that other dialects have: the view is the query after every epoch of a random history."""
+
+from __future__ import annotations
+
+import pytest
+from duckdb import DuckDBPyConnection
+
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
+from tests.support.checked_views import defined, wrong
+
+# In the history of this seed every view has a row at some time.
+_SEED = 5
+QUERIES = (
+    # joins without an equality, and in any order
+    "SELECT a.k, b.n FROM t AS a, s AS z, u AS b WHERE a.id = b.id AND z.v = b.n",
+    "SELECT t.id, u.id AS i FROM t JOIN u ON t.n < u.n",
+    "SELECT t.id, u.id AS i FROM t JOIN u ON t.n IS NOT DISTINCT FROM u.n",
+    "SELECT t.id, u.id AS i FROM t CROSS JOIN u",
+    *(
+        f"SELECT t.id, u.id AS i FROM t {side} JOIN u ON {on}"
+        for side in ("LEFT", "RIGHT", "FULL")
+        for on in ("t.n < u.n", "t.n = u.n OR t.k = u.k")
+    ),
+    "SELECT t.k, COUNT(*) AS m FROM t, u GROUP BY t.k",
+    "CREATE TABLE v AS SELECT t.k, COUNT(*) AS n FROM t JOIN u ON t.n = u.n GROUP BY t.k;",
+    # subqueries without an equality
+    "SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.n < t.n)",
+    "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.n > 3)",
+    # IN and EXISTS as values
+    "SELECT id FROM t WHERE n = 1 OR k IN (SELECT k FROM u)",
+    "SELECT id FROM t WHERE n = 1 OR NOT k IN (SELECT k FROM u)",
+    "SELECT id, EXISTS (SELECT 1 FROM u WHERE u.k = t.k) AS e, k IN (SELECT u.k FROM u WHERE u.n = t.n) AS i FROM t",
+    "SELECT id, k NOT IN (SELECT k FROM u GROUP BY k HAVING COUNT(*) > 1) AS e FROM t",
+    "SELECT k, COUNT(*) AS c FROM t GROUP BY k HAVING k IN (SELECT k FROM u)",
+    # the first rows
+    "SELECT id, n FROM t ORDER BY 2 DESC, id LIMIT 2 OFFSET 1",
+    "SELECT k, COUNT(*) AS c FROM s GROUP BY k ORDER BY COUNT(*) DESC LIMIT 1",
+    "SELECT DISTINCT k FROM s ORDER BY k LIMIT 2",
+    "SELECT k FROM t UNION SELECT k FROM u ORDER BY k LIMIT 2",
+    "SELECT DISTINCT ON (k) k, n FROM t ORDER BY k, n DESC LIMIT 2",
+    "SELECT q.k FROM (SELECT k, n FROM t ORDER BY n LIMIT 3) AS q",
+    # brackets around joins
+    "SELECT t.k, u.n FROM t JOIN (u JOIN c ON u.k = c.k) ON t.id = u.id",
+    "SELECT t.k, u.n FROM (t LEFT JOIN u ON t.id = u.id) JOIN c ON c.k = t.k WHERE t.n > 1",
+    "SELECT t.k, u.n FROM t JOIN u JOIN c ON u.k = c.k ON t.id = u.id",
+    # aggregates
+    "SELECT k, BIT_AND(n) AS a, BIT_OR(n) AS b, BIT_XOR(n) AS c, MODE(n) AS e FROM t GROUP BY k",
+    "SELECT n, STRING_AGG(k, ', ' ORDER BY id DESC) AS a, STRING_AGG(k, '''') AS b FROM t GROUP BY n",
+    "SELECT k, ARRAY_AGG(n ORDER BY id DESC) AS a, ARRAY_AGG(id ORDER BY n, k) FILTER (WHERE n > 1) AS b"
+    " FROM t GROUP BY k",
+    "SELECT k, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY n) AS a,"
+    " PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY id DESC) AS b, MODE() WITHIN GROUP (ORDER BY n) AS c"
+    " FROM t GROUP BY k",
+    "SELECT k, FIRST_VALUE(v) AS a, LAST_VALUE(v) AS b, FIRST_VALUE(v ORDER BY x DESC) AS c,"
+    " LAST_VALUE(v ORDER BY x) AS e FROM s GROUP BY k",
+    # windows of time in FROM
+    "SELECT k, window_start, COUNT(*) AS c FROM TUMBLE(s, ts, INTERVAL '1' HOUR) GROUP BY k, window_start",
+    "SELECT w.k, w.window_start, w.window_end FROM HOP(s, ts, INTERVAL '30' MINUTE, INTERVAL '1' HOUR) AS w",
+    # sets
+    "SELECT k, n FROM t INTERSECT ALL SELECT k, n FROM u",
+    "SELECT k, n FROM t EXCEPT ALL SELECT k, n FROM u",
+    "SELECT k FROM s EXCEPT ALL SELECT k FROM u EXCEPT ALL SELECT k FROM c",
+    "SELECT k FROM s UNION CORRESPONDING SELECT k, n FROM t",
+    "SELECT n, k FROM c UNION ALL CORRESPONDING BY (k) SELECT k, n FROM t",
+    # a pseudo column's name
+    "CREATE MATERIALIZED VIEW w AS SELECT k, ROWTIME AS rowtime, v FROM s;"
+    " CREATE MATERIALIZED VIEW v AS SELECT k, MAX(rowtime) AS last FROM w GROUP BY k;",
+    # stars and windows
+    "SELECT * EXCEPT (x) RENAME (k AS z, v AS w) FROM s",
+    "SELECT k, COUNT(*) AS c FROM s WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY k HAVING COUNT(*) > 1",
+    "CREATE TABLE v AS SELECT k, COUNT(*) AS c FROM s WINDOW SESSION (10 SECONDS) GROUP BY k EMIT FINAL;",
+    # casts, parts of dates, intervals
+    "SELECT v::DOUBLE AS a, CAST(v AS TEXT) AS b, d::NUMERIC(12, 3) AS e, v::SMALLINT::DOUBLE PRECISION AS f FROM s",
+    "SELECT EXTRACT(YEAR FROM ts) AS y, EXTRACT(EPOCH FROM day) AS e FROM s WHERE ts > day - INTERVAL '1' MONTH",
+    "SELECT ROW(v, k)->f2 AS a, MD5(k) AS b FROM s",
+)
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_the_view_is_its_select_after_every_epoch(duck: DuckDBPyConnection, sql: str) -> None:
+    assert wrong(sql, duck, _SEED) == ""
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "message"),
+    [
+        ("SELECT id FROM t ORDER BY n", NotSupported, "has no order"),
+        ("SELECT id FROM t ORDER BY 3 LIMIT 1", InvalidQuery, "1 items"),
+        ("CREATE TABLE v AS SELECT id, n FROM t ORDER BY n LIMIT 1;", NotSupported, "LIMIT|ORDER BY"),
+        ("SELECT t.k FROM t LEFT JOIN (u JOIN c ON u.k = c.k) ON t.id = u.id", NotSupported, "in brackets"),
+        ("SELECT * FROM TUMBLE(s, ts, INTERVAL '1' MONTH)", InvalidQuery, "without months"),
+        ("SELECT * FROM HOP(s, ts, INTERVAL '7' MINUTE, INTERVAL '1' HOUR)", InvalidQuery, "multiple of the step"),
+        ("SELECT * FROM SESSION(s, ts, INTERVAL '7' MINUTE)", NotSupported, "SESSION in FROM"),
+        ("SELECT v + INTERVAL '1' DAY AS a FROM s", TypeMismatch, "not INT"),
+        ("SELECT SUM(v ORDER BY x) AS a FROM s", InvalidQuery, "takes no ORDER BY"),
+        ("SELECT ARRAY_AGG(v ORDER BY x, d DESC) AS a FROM s", NotSupported, "several directions"),
+        ("SELECT ARRAY_AGG(DISTINCT v ORDER BY v) AS a FROM s", NotSupported, "DISTINCT with ORDER BY"),
+        ("SELECT PERCENTILE_CONT(0.5) AS a FROM s", TypeMismatch, "WITHIN GROUP"),
+        ("SELECT PERCENTILE_DISC(2) WITHIN GROUP (ORDER BY v) AS a FROM s", TypeMismatch, "from 0 to 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(sql: str, error: type[SqlError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        defined(sql)
+
+
+def columns_of(sql: str) -> list[str]:
+    found = defined(sql).get("v")
+    return [f"{column.name}{'!' if column.key else ''}" for column in found.columns]  # type: ignore[union-attr]
+
+
+def test_a_view_of_windows_shows_them_after_its_key() -> None:
+    window = "WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY k"
+    assert columns_of(f"SELECT COUNT(*) AS c, k FROM s {window}") == ["c", "k!", "windowstart", "windowend"]
+    assert columns_of(f"SELECT k, windowend AS e FROM s {window}") == ["k!", "windowstart", "e"]
+    assert columns_of(f"SELECT DISTINCT k FROM s {window}") == ["k"]
+
+
+def test_corresponding_keeps_the_columns_that_all_branches_have() -> None:
+    assert columns_of("SELECT k, v FROM s UNION CORRESPONDING SELECT id, k FROM t") == ["k"]

@@ -1,0 +1,43 @@
+"""CREATE TYPE and DROP TYPE: a name for a type, in this text and in those after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.catalog.type_names import read_types
+from jobs.model import types as t
+from jobs.model.errors import NameTaken, UnknownName
+from jobs.session.interpreter import Interpreter
+from state_store.errors import CorruptState
+from tests.unit.session.statements import message, rows, run
+
+
+def test_a_name_stands_for_its_type_from_the_next_statement_on(session: Interpreter) -> None:
+    run(session, "CREATE TYPE address AS STRUCT<street VARCHAR, zip INT>; CREATE STREAM p (id INT KEY, home ADDRESS);")
+    struct = t.struct(("street", t.VARCHAR), ("zip", t.INT))
+    assert [column.type for column in session.catalog.get("p").columns] == [t.INT, struct]  # type: ignore[union-attr]
+    run(session, "CREATE TYPE addresses AS ARRAY<address>")
+    assert read_types(session.lake) == {"address": struct, "addresses": t.array(struct)}
+    run(session, "CREATE STREAM q AS SELECT id, CAST(NULL AS addresses) AS a FROM p")
+    assert message(session, "DROP TYPE address") == "'address' dropped"
+    assert [column.type for column in session.catalog.get("q").columns] == [t.INT, t.array(struct)]  # type: ignore[union-attr]
+    assert rows(session, "SHOW TYPES") == [{"name": "addresses", "type": str(t.array(struct))}]
+
+
+def test_a_name_is_given_once(session: Interpreter) -> None:
+    assert message(session, "CREATE TYPE id AS INT") == "type 'id' created"
+    assert message(session, "CREATE TYPE id AS INT") == "type 'id' unchanged"
+    assert message(session, "CREATE TYPE IF NOT EXISTS id AS BIGINT") == "type 'id' unchanged"
+    with pytest.raises(NameTaken, match="is INT"):
+        run(session, "CREATE TYPE id AS BIGINT")
+    assert message(session, "DROP TYPE IF EXISTS nope") == "'nope' is not there"
+    with pytest.raises(UnknownName):
+        run(session, "DROP TYPE nope")
+
+
+def test_a_broken_file_of_types_says_so(session: Interpreter) -> None:
+    run(session, "CREATE TYPE id AS INT")
+    path = session.lake.catalog / "types" / "types.json"
+    path.write_bytes(path.read_bytes().replace(b"INT", b"DATE"))
+    with pytest.raises(CorruptState, match="checksum"):
+        read_types(session.lake)
