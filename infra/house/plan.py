@@ -20,6 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("ivm", "serve"),
     ("run",),
     ("session", "operate", "orchestration"),
+    ("server",),
     ("cli",),
 )
 """The lowest first. A room imports only from floors below its own; rooms side by side do not know each other."""

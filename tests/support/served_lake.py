@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation
+from jobs.ingest.logs.local_log import LocalLog
 from jobs.ivm.refresh.context import RunContext
 from jobs.model.columns import TOMBSTONE
 from jobs.model.definitions import Source
@@ -20,6 +22,7 @@ from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
 from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from state_store.commits import CommitRecord
+from state_store.delta import reader
 from state_store.delta.commit import Rows
 from state_store.delta.staging import stage_rows
 from state_store.delta.stored_table import StoredTable
@@ -73,6 +76,21 @@ class ServedLake:
             stream_times={definition.topic: {"0": self.last_event_time}},
         )
         table.commit(head, record, Rows(stage_rows(given, table.path, record.epoch, table.spec.indexed)))
+
+    def ingest(self, source: str) -> None:
+        """Take in what a stream's topic holds and its event log does not, as a run would; JSON, one partition."""
+        definition = Catalog(self.lake).get(source)
+        assert isinstance(definition, Source)
+        log = LocalLog(self.lake)
+        head = reader.head(self.lake.table(source))
+        done = head.record.offsets.get(definition.topic, {}).get("0", 0) if head else 0
+        rows: list[dict[str, Any]] = []
+        for run in log.read(definition.topic, 0, done, log.end_offsets(definition.topic)[0]):
+            for key, value in zip(run.keys, run.values, strict=True):
+                fields = {name.lower(): field for name, field in json.loads(value or b"{}").items()}
+                rows.append({**fields, **{name: int(key or 0) for name in definition.key}})
+        if rows:
+            self.append(source, rows)
 
     def refresh(self, kernel: Kernel, names: Collection[str] | None = None) -> None:
         """Bring these views, or all, to the present heads of their inputs."""
