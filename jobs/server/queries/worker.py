@@ -52,6 +52,7 @@ class Answered:
     """One answer, as it comes back: the rows as JSON lines joined by commas, or as an Arrow stream."""
 
     names: tuple[str, ...]
+    types: tuple[str, ...]
     body: bytes
     versions: dict[str, int]
     committed: int | None
@@ -84,7 +85,8 @@ def _answered(asked: Asked, settings: Settings) -> Answered:
     functions = Library(catalog.functions.values(), settings.functions.modules)
     found = answer(statement, catalog, lake, functions, asked.limits)
     body = _arrow(found) if asked.arrow else _json(found)
-    return Answered(found.names, body, found.cut.versions, found.cut.committed, found.cut.event_time)
+    types = tuple(str(sql_type) for sql_type in found.types)
+    return Answered(found.names, types, body, found.cut.versions, found.cut.committed, found.cut.event_time)
 
 
 def _select(text: str) -> Select:

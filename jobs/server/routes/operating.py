@@ -21,7 +21,7 @@ async def health() -> Response:
 @router.get("/ready")
 async def ready(request: Request) -> Response:
     """200 when every replica that was begun answers; 503 while one is being restored. Open to all: counts only."""
-    phases = [replica.phase for replica in server_of(request).replicas.all()]
+    phases = [replica.phase for replica in server_of(request).replicas.all() if not replica.absent]
     live = phases.count("live")
     body = to_json({"status": "ready" if live == len(phases) else "restoring", "live": live, "replicas": len(phases)})
     return Response(body, 200 if live == len(phases) else 503, media_type="application/json")

@@ -47,6 +47,10 @@ class Followed:
 
     Args:
         moved: called in that thread when there is a new version to read.
+
+    Attributes:
+        looked: when it was last at its table's head, by `time.monotonic`.
+        absent: there is no table yet: the view's pipeline has not run.
     """
 
     def __init__(self, relation: Relation, lake: Lake, folder: Path, moved: Callable[[str], None]) -> None:
@@ -59,6 +63,7 @@ class Followed:
         self._live = False
         self._standing: dict[int, Reflected] = {}
         self.looked = 0.0
+        self.absent = False
         self._thread = Thread(target=self._run, name=f"replica {relation.name}", daemon=True)
         self._thread.start()
 
@@ -111,10 +116,10 @@ class Followed:
                 at = follower.catch_up()
                 self.looked = time.monotonic()
                 self.standing(at.version)
-                self._live = True
+                self._live, self.absent = True, False
                 self._moved(self.relation.name)
             except TableMissing:
-                pass  # its pipeline has not run yet
+                self.absent = True
             except StrandlineError as error:
                 log.warning("the replica of a view stands still", extra={"view": self.relation.name, **error.attrs()})
             self._wake.wait(_LOOK_SECONDS)

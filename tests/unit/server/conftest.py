@@ -18,7 +18,10 @@ DEFINITIONS = """
     CREATE TABLE places (name VARCHAR PRIMARY KEY, tags MAP<VARCHAR, INT>, opens TIME) WITH (KAFKA_TOPIC = 'places');
     CREATE TABLE by_town AS SELECT town, COUNT(*) AS visits, SUM(n) AS n FROM visits GROUP BY town;
     CREATE TABLE by_id AS SELECT id, town, COUNT(*) AS visits FROM visits GROUP BY id, town;
-    CREATE TABLE hourly AS SELECT town, COUNT(*) AS visits FROM visits WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY town;
+    CREATE TABLE hourly AS SELECT town, WINDOWSTART AS windowstart, WINDOWEND AS windowend, COUNT(*) AS visits
+        FROM visits WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY town;
+    CREATE STREAM trips (id BIGINT KEY, town VARCHAR) WITH (KAFKA_TOPIC = 'trips');
+    CREATE TABLE trips_to AS SELECT town, COUNT(*) AS trips FROM trips GROUP BY town;
 """
 LIMITS = Limits(seconds=3.0, memory_bytes=256 << 20, rows=5_000, answer_bytes=4 << 20)
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.support.examples import AT_LENGTH
 
-EXAMPLES = 7_000 if AT_LENGTH else 100
+EXAMPLES = 7_000 if AT_LENGTH else 60
 """Three tests: some 20,000 at length."""
 SECRET = "root:x:0:0"
 """Of /etc/passwd."""

@@ -29,6 +29,9 @@ REQUESTS = [
     ("GET", "/v1/views/by_town/changes?limit=1", "read:by_town", {}),
     ("POST", "/v1/query", "read:by_town", {"sql": "SELECT * FROM by_town"}),
     ("POST", "/v1/streams/visits", "write:visits", {"rows": [{"id": 1, "town": "Rome", "n": 1}]}),
+    ("POST", "/query", "read:by_town", {"ksql": "SELECT * FROM by_town;"}),
+    ("POST", "/query-stream", "read:by_town", {"sql": "SELECT * FROM by_town;"}),
+    ("POST", "/inserts-stream", "write:visits", {"target": "VISITS"}),
     ("GET", "/metrics", "operate:*", {}),
     ("GET", "/v1/openapi.json", "read:*", {}),
 ]
