@@ -43,8 +43,9 @@ _BODY = ("code", "action", "message", "where", "hint")
 
 
 def status_of(error: store.StrandlineError) -> int:
-    """The status of an error: that of its class, or of the nearest one above."""
-    return next(_STATUS[each] for each in type(error).__mro__ if each in _STATUS)
+    """The status of an error: that of its class, or of the nearest one above; 503 for the others that may pass."""
+    status = next(_STATUS[each] for each in type(error).__mro__ if each in _STATUS)
+    return 503 if status == 500 and error.action is store.Action.RETRY else status
 
 
 def failure(error: store.StrandlineError) -> Response:

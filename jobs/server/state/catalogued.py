@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from jobs.model.relation import Relation
     from state_store.layout import Lake
 
-_SECONDS: Final = 1.0
-"""A definition that is made elsewhere is seen that much later; reading some hundred files takes 20 ms."""
+_SECONDS: Final = 5.0
+"""On an object store a definition that is made elsewhere is seen that much later. On a disk it is seen at once."""
 
 
 class Catalogued:
@@ -25,19 +26,21 @@ class Catalogued:
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._lock = Lock()
-        self._read = 0.0
+        self._mark = _mark(lake)
         self._catalog = Catalog(lake)
         self._relations: dict[str, Relation] = {}
 
     @property
     def catalog(self) -> Catalog:
-        """The definitions, no older than a second."""
-        with self._lock:
-            if time.monotonic() - self._read > _SECONDS:
+        """The definitions as they are now."""
+        # Before the files are read: what changes meanwhile is read again at the next look.
+        mark = _mark(self._lake)
+        if mark != self._mark:
+            with self._lock:
                 self._catalog = Catalog(self._lake)
                 self._relations = {}
-                self._read = time.monotonic()
-            return self._catalog
+                self._mark = mark
+        return self._catalog
 
     def relation(self, name: str) -> Relation:
         """A stream, table or view as a query sees it.
@@ -74,3 +77,10 @@ class Catalogued:
     def views(self) -> list[Source | View]:
         """What can be read by name, in the order of creation."""
         return [each for each in self.catalog.definitions() if isinstance(each, Source | View)]
+
+
+def _mark(lake: Lake) -> tuple[int, ...]:
+    """Another one when a definition was added, changed or removed: each is a file that is renamed into its folder."""
+    if not isinstance(lake.catalog, Path):
+        return (int(time.monotonic() / _SECONDS),)
+    return tuple(folder.stat().st_mtime_ns for folder in (lake.catalog, lake.catalog / "functions") if folder.exists())

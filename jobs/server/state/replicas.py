@@ -71,13 +71,21 @@ class Followed:
         """There may be a new version."""
         self._wake.set()
 
-    def close(self) -> None:
-        """End the thread and close the store."""
+    def stop(self) -> None:
+        """Answer no more; the thread ends soon, and closes the store."""
+        self._live = False
         self._stop.set()
         self._wake.set()
+
+    def close(self) -> None:
+        """Answer no more, and wait until the store is closed."""
+        self.stop()
         self._thread.join()
-        if self._replica is not None:
-            self._replica.close()
+
+    @property
+    def ended(self) -> bool:
+        """True once the store is closed after `stop`."""
+        return not self._thread.is_alive()
 
     @property
     def phase(self) -> str:
@@ -123,6 +131,8 @@ class Followed:
             except StrandlineError as error:
                 log.warning("the replica of a view stands still", extra={"view": self.relation.name, **error.attrs()})
             self._wake.wait(_LOOK_SECONDS)
+        if self._replica is not None:
+            self._replica.close()
 
     def _opened(self) -> Follower:
         name = self.relation.name
@@ -148,17 +158,24 @@ class Replicas:
         self._followed: dict[str, Followed] = {}
 
     def of(self, relation: Relation) -> Followed | None:
-        """The replica of a view; None for a stream, whose events are read from its table."""
+        """The replica of a view; None for a stream, which is read from its table, and between two replicas."""
         if relation.storage == "append":
             return None
         found = self._followed.get(relation.name)
-        if found is None:
-            with self._lock:
-                found = self._followed.get(relation.name)
-                if found is None:
-                    found = Followed(relation, self._lake, self._folder, self._moved)
-                    self._followed[relation.name] = found
-        return found
+        if found is not None and found.relation == relation:
+            return found
+        with self._lock:
+            found = self._followed.get(relation.name)
+            if found is not None and found.relation != relation:
+                # The view was made anew with other columns: the store is opened again once it is closed.
+                found.stop()
+                if not found.ended:
+                    return None
+                found = None
+            if found is None:
+                found = Followed(relation, self._lake, self._folder, self._moved)
+                self._followed[relation.name] = found
+            return found
 
     def find(self, view: str) -> Followed | None:
         """The replica of a view if there is one."""
