@@ -2,12 +2,14 @@
 
     <lake>/tables/<name>/_delta_log/<version>.json appears ──inotify──> told(name)
 
-On an object store nothing tells, so there the followed tables are looked at once a second. Nothing's correctness rests
-on the watch: whoever is told looks at the log, and is told of every table now and then whether it moved or not.
+Where nothing tells (an object store; a system that allows no more watches), followed tables are looked at once a
+second. Nothing's correctness rests on the watch: whoever is told looks at the log, and is told of every table now and
+then whether it moved or not.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from threading import Event, Thread
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 
     from state_store.layout import Lake
 
+logger = logging.getLogger("strandline.serve")
+
 _STEP_MS: Final = 5
 """How long notifications are gathered: a commit writes a few files within about a millisecond."""
 _SWEEP_MS: Final = 5_000
 """All tables are looked at so often besides: notifications are lost when the kernel's queue is full."""
-_OBJECT_STORE_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 1.0
 """A look is one listing of a log for each followed table, and a store answers some thousands of them a second."""
 _COMMIT = re.compile(r"([^/]+)/_delta_log/[0-9]{20}\.json$")
 
@@ -56,10 +60,14 @@ class Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        if isinstance(self._lake.tables, Path):
-            self._notified(self._lake.tables)
-        else:
-            self._asking()
+        tables = self._lake.tables
+        if isinstance(tables, Path):
+            try:
+                self._notified(tables)
+                return
+            except OSError as error:
+                logger.warning("commits are looked for once a second: the system gives no notifications: %s", error)
+        self._asking()
 
     def _notified(self, tables: Path) -> None:
         from watchfiles import watch
@@ -82,7 +90,7 @@ class Watch:
 
     def _asking(self) -> None:
         known: dict[str, int | None] = {}
-        while not self._stop.wait(_OBJECT_STORE_SECONDS):
+        while not self._stop.wait(_LOOK_SECONDS):
             for name in list(self._followed()):
                 try:
                     version = log.newest_version(self._lake.table(name))

@@ -78,7 +78,7 @@ class ServedLake:
         table.commit(head, record, Rows(stage_rows(given, table.path, record.epoch, table.spec.indexed)))
 
     def ingest(self, source: str) -> None:
-        """Take in what a stream's topic holds and its event log does not, as a run would; JSON with a BIGINT key, one partition."""
+        """Take in what a stream's topic holds and its event log does not: JSON with a BIGINT key, one partition."""
         definition = Catalog(self.lake).get(source)
         assert isinstance(definition, Source)
         log = LocalLog(self.lake)
@@ -88,7 +88,8 @@ class ServedLake:
         for run in log.read(definition.topic, 0, done, log.end_offsets(definition.topic)[0]):
             for key, value in zip(run.keys, run.values, strict=True):
                 fields = {name.lower(): field for name, field in json.loads(value or b"{}").items()}
-                rows.append({**fields, **{name: int.from_bytes(key or b"", "big") for name in definition.key}})
+                (name,) = definition.key
+                rows.append({**fields, name: int.from_bytes(key or b"", "big")})
         if rows:
             self.append(source, rows)
 
