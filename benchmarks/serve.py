@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -22,7 +23,7 @@ import duckdb
 import httpx
 import pyarrow as pa
 import uvicorn
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import relation
@@ -35,7 +36,7 @@ from state_store.commits import CommitRecord
 from state_store.delta.commit import Rows
 from state_store.delta.staging import stage_rows
 from state_store.delta.stored_table import StoredTable
-from state_store.digest import digest_of_table
+from state_store.digest import Digest, digest_of_table
 from state_store.layout import Lake
 
 PORT = 18_088
@@ -47,6 +48,7 @@ DEFINITIONS = """
 """
 GROUP_BY = "SELECT n % 100 AS g, COUNT(*) AS rows, SUM(total) AS total FROM bench GROUP BY n % 100"
 READS = 20_000
+COMMITS = 50
 SLOW_READS = 20
 _LATE_SECONDS = -0.01
 """A generator that is later than that is what is measured, not the server."""
@@ -66,6 +68,7 @@ def main() -> None:
         try:
             _until_live()
             _queries()
+            _pushed(settings, rows)
             asyncio.run(_load(rows, rate, seconds))
         finally:
             server.terminate()
@@ -76,18 +79,25 @@ def main() -> None:
 def _make(settings: Settings, rows: int) -> None:
     """The view's table, as one refresh would have left its visible columns."""
     assert list(Interpreter(settings).run(DEFINITIONS))
-    lake = Lake(settings.lake)
-    found = relation("bench", Catalog(lake))
     keys = list(range(rows))
     Random(1).shuffle(keys)
+    _add(settings, keys)
+
+
+def _add(settings: Settings, keys: list[int]) -> None:
+    """One more commit, with these new keys."""
+    lake = Lake(settings.lake)
+    found = relation("bench", Catalog(lake))
     made = pa.table(
         {"id": keys, "customer": [f"customer {k}" for k in keys], "total": [k * 1.5 for k in keys], "n": keys},
         schema=pa.schema([(name, sql_type.arrow()) for name, sql_type in found.columns]),
     )
     table = StoredTable(lake.table("bench"), spec_of_input(found))
     head = table.ensure(CommitRecord(epoch=0))
-    record = CommitRecord(epoch=1, mode="full", inserted=rows, digest=str(digest_of_table(made.to_batches())))
-    table.commit(head, record, Rows(stage_rows(made, table.path, 1, ("id",))))
+    epoch = head.record.epoch + 1
+    digest = Digest.parse(head.record.digest) + digest_of_table(made.to_batches())
+    record = CommitRecord(epoch=epoch, mode="delta", inserted=len(keys), digest=str(digest))
+    table.commit(head, record, Rows(stage_rows(made, table.path, epoch, ("id",))))
 
 
 def _serve(settings: Settings, folder: Path) -> None:
@@ -115,6 +125,27 @@ def _queries() -> None:
             assert client.post("/v1/query", json={"sql": GROUP_BY}).status_code == 200
 
         _print("POST /v1/query, GROUP BY over all rows", _each(ask, 10))
+
+
+def _pushed(settings: Settings, rows: int) -> None:
+    """The time from a commit's return to its event at a subscriber over HTTP."""
+    taken = []
+    address = f"http://127.0.0.1:{PORT}/v1/views/bench/changes?snapshot=false"
+    with httpx.stream("GET", address, timeout=60) as events, ThreadPoolExecutor(1) as pool:
+        lines = events.iter_lines()
+
+        def arrived() -> float:
+            assert any(line == "event: change" for line in lines)
+            return time.perf_counter()
+
+        time.sleep(1)
+        for number in range(COMMITS):
+            arrival = pool.submit(arrived)
+            _add(settings, [rows + number])
+            committed = time.perf_counter()
+            # An event may be there before the commit's call has returned.
+            taken.append(max(0.0, arrival.result() - committed))
+    _print("commit to event over HTTP", taken)
 
 
 async def _load(rows: int, rate: int, seconds: int) -> None:
@@ -179,9 +210,10 @@ def _others(table: object, rows: int) -> None:
     random = Random(4)
     opened = DeltaTable(str(table))
     files = opened.file_uris()
+    query = QueryBuilder().register("bench", opened)
 
     def by_delta() -> None:
-        found = opened.to_pyarrow_table(filters=[("id", "=", random.randrange(rows))])
+        found = query.execute(f"SELECT * FROM bench WHERE id = {random.randrange(rows)}").read_all()
         assert found.num_rows == 1
 
     with duckdb.connect() as db:
