@@ -53,8 +53,15 @@ class Token:
 
     def allows(self, verb: Verb, name: str) -> bool:
         """True if one of the scopes names the verb and the view or stream."""
+        return any(fnmatchcase(name, pattern) for pattern in self._patterns(verb))
+
+    def may(self, verb: Verb) -> bool:
+        """True if it allows the verb for anything."""
+        return bool(self._patterns(verb))
+
+    def _patterns(self, verb: Verb) -> list[str]:
         parts = (scope.partition(":") for scope in self.scopes)
-        return any(each == verb and fnmatchcase(name, pattern) for each, _, pattern in parts)
+        return [pattern for each, _, pattern in parts if each == verb]
 
 
 EVERYTHING: Final = Token("everybody", "", tuple(f"{verb}:*" for verb in VERBS))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from jobs.model.definitions import Source, View
+from jobs.model.serving_errors import Forbidden
 from jobs.serve.format import to_json
 from jobs.server.http.answers import age_ms, instant
 from jobs.server.http.requests import allowed, server_of
@@ -22,7 +23,8 @@ async def views(request: Request) -> Response:
     """The streams, tables and views that the token allows to read."""
     server = server_of(request)
     token = server.token_of(request.headers.get("authorization"))
-    allowed(request, "read", "*") if not any(scope.startswith("read:") for scope in token.scopes) else None
+    if not token.may("read"):
+        raise Forbidden("the token does not allow to read anything", hint="it needs a scope read:…")
     named = [each for each in server.catalogued.views() if token.allows("read", each.name)]
     return await asyncio.to_thread(_listed, server, named)
 
