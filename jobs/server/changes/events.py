@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from jobs.serve.format import json_line, to_json
@@ -28,8 +29,9 @@ class Event:
     place: Place
     data: str
 
+    @cached_property
     def text(self) -> bytes:
-        """As it is sent."""
+        """As it is sent; made once for all subscribers."""
         return f"event: {self.kind}\nid: {self.place}\ndata: {self.data}\n\n".encode()
 
 

@@ -113,7 +113,7 @@ class Hub:
                 if event is None:
                     yield KEEP_ALIVE
                     continue
-                yield event.text()
+                yield event.text
                 if event.kind in ("row", "change") and left is not None:
                     left -= 1
                 done = wish.up_to is not None and event.kind == "progress" and event.place.version >= wish.up_to
