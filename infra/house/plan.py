@@ -20,6 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("ivm", "serve"),
     ("run",),
     ("session", "operate"),
+    ("server",),
     ("cli", "orchestration"),
     ("strandline",),
 )

@@ -1,4 +1,4 @@
-"""The command `strandline`: apply, run, sql, rebuild, status, verify, and the operations of `jobs.cli.operations`.
+"""The command `strandline`: apply, run, sql, rebuild, status, verify, and those of `operations` and `serving`.
 
 Standard output holds data; everything else goes to standard error. The exit codes are in `jobs.cli.exits`.
 """
@@ -16,6 +16,7 @@ import typer
 from jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
 from jobs.cli.operations import add_operations
 from jobs.cli.output import Output, say
+from jobs.cli.serving import add_serving
 from jobs.model.settings import load_settings
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def verify(
 
 
 add_operations(app)
+add_serving(app)
 
 
 def main() -> None:

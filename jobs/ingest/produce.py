@@ -37,9 +37,16 @@ def insert_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: 
     """
     if not rows:
         return 0
-    records = encode_rows(source, rows, settings, lake)
-    open_with_topic(source, settings, lake).produce(source.topic, records)
-    return len(records)
+    return len(append_records(source, encode_rows(source, rows, settings, lake), settings, lake))
+
+
+def append_records(source: Source, records: Sequence[Record], settings: Settings, lake: Lake) -> list[tuple[int, int]]:
+    """Append records to the source's topic, which is created if absent; the partition and offset of each.
+
+    Raises:
+        SourceUnavailable: the broker does not answer.
+    """
+    return open_with_topic(source, settings, lake).produce(source.topic, records)
 
 
 def encode_rows(source: Source, rows: Sequence[Mapping[str, object]], settings: Settings, lake: Lake) -> list[Record]:

@@ -67,6 +67,12 @@ def fed_stream(name: str) -> tuple[str, int] | None:
     return (found[1], int(found[2])) if found else None
 
 
+def input_of(entry: str) -> str:
+    """The table that an entry of a version vector names; those of queries into a stream are `query/table`."""
+    query, slash, table = entry.partition("/")
+    return table if slash and fed_stream(query) else entry
+
+
 def definition_of(table: str) -> str:
     """The definition that a table which a query can name belongs to: a relation, an event log, rows kept aside."""
     return table.removesuffix("__dead_letters").removesuffix("__log")

@@ -7,11 +7,14 @@ these settings are locked.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import duckdb
 
 from jobs.model.errors import InvalidQuery
+from jobs.model.serving_errors import TooLarge
+from jobs.serve.limits import NO_LIMITS, Spent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,18 +34,28 @@ _LOCKED = (
     "SET lock_configuration = true",
 )
 
+# As many as DuckDB makes at once; what an answer has too many is found that much later.
+_BATCH_ROWS = 1 << 16
+# How the messages of two errors begin, whichever way they come.
+_INTERRUPTED, _OUT_OF_MEMORY = "INTERRUPT Error", "Out of Memory Error"
+
 
 class Duck:
     """One connection to an empty in-memory database. Close it by `with`.
 
     Args:
         functions: those that users wrote, for queries to call.
+        spent: what the query has taken so far, and may take.
     """
 
-    def __init__(self, functions: Library) -> None:
+    def __init__(self, functions: Library, spent: Spent | None = None) -> None:
         self._functions = functions
+        self._spent = spent if spent is not None else Spent(NO_LIMITS)
         self._connection = duckdb.connect(":memory:")
-        for setting in _LOCKED:
+        memory = self._spent.limits.memory_bytes
+        # What does not fit is not put aside on disk either: files are closed to a query.
+        bounded = () if memory is None else (f"SET memory_limit = '{memory}B'",)
+        for setting in (*bounded, *_LOCKED):
             self._connection.execute(setting)
 
     def __enter__(self) -> Duck:
@@ -56,22 +69,43 @@ class Duck:
 
         Raises:
             InvalidQuery: DuckDB refuses the text or fails over the data (an overflow, a cast).
+            TimeLimit, TooLarge: the query takes more than it may. A single call of a function runs to its end first.
             FunctionRefused, RefreshFailed: the query calls a function whose Python may not run.
         """
+        import pyarrow as pa
+
         self._functions.register_duckdb(self._connection, sql)
         for name, rows in relations.items():
             self._connection.register(name, rows)
-        with _typed_errors():
-            return self._connection.sql(sql).to_arrow_table()
+        with self._typed_errors(), self._interrupted():
+            reader = self._connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
+            return pa.Table.from_batches(self._spent.answering(reader), reader.schema)
 
+    @contextmanager
+    def _interrupted(self) -> Iterator[None]:
+        """Interrupts what runs inside the block when its time is over."""
+        left = self._spent.seconds_left
+        if left is None:
+            yield
+            return
+        timer = Timer(max(left, 0), self._connection.interrupt)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
-@contextmanager
-def _typed_errors() -> Iterator[None]:
-    try:
-        yield
-    except duckdb.InterruptException as error:
-        raise KeyboardInterrupt from error
-    except duckdb.Error as error:
-        # The first line says what; the others show the lowered text, which the user has never seen.
-        message = str(error).strip().splitlines()[0]
-        raise InvalidQuery(f"the query cannot be answered: {message}") from error
+    @contextmanager
+    def _typed_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (duckdb.Error, OSError) as error:
+            # OSError: what fails after the first rows comes through Arrow. The first line says what; the others show
+            # the lowered text, which the user has never seen.
+            message = str(error).strip().splitlines()[0]
+            if message.startswith(_INTERRUPTED):
+                self._spent.check_time()
+                raise KeyboardInterrupt from error
+            if message.startswith(_OUT_OF_MEMORY):
+                raise TooLarge("the query needs more memory than it may have", hint="ask for less") from error
+            raise InvalidQuery(f"the query cannot be answered: {message}") from error

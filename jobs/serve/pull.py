@@ -4,41 +4,69 @@
                               │                                              │
              one version of each table ──> Arrow ──────────────────────> DuckDB ──> rows
 
-Any SELECT over streams, tables and views is allowed: nothing has to be maintained for it. Each table is read at its
-newest version when the query begins; a view whose pipeline has not run yet is empty. Without ORDER BY, the rows of one
-table come in the order of its key, events in their own order; with LIMIT and no ORDER BY, any of them may come.
+Any SELECT over streams, tables and views is allowed: nothing has to be maintained for it. All tables are read at one
+consistent cut, the newest when the query begins; a view whose pipeline has not run yet is empty. Without ORDER BY, the
+rows of one table come in the order of its key, events in their own order; with LIMIT and no ORDER BY, any may come.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from sqlglot import exp
 
 from jobs.functions.python.declared import attach
 from jobs.functions.render import lower
-from jobs.serve import snapshot
+from jobs.serve.cut import newest_cut
 from jobs.serve.duck import Duck
 from jobs.serve.elaborate import elaborate
+from jobs.serve.limits import NO_LIMITS, Limits, Spent
 from jobs.serve.pushdown import key_predicate, natural_order, order_by, row_by_row
 from jobs.serve.resolve import resolve
 from jobs.serve.results import Rows
+from jobs.serve.snapshot import Snapshot
 from jobs.serve.values import python_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
+    from jobs.model.types import SqlType
+    from jobs.serve.cut import Cut
     from jobs.serve.resolve import Resolved
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a pull query.
+
+    Attributes:
+        names: distinct, one for each column.
+        types: one for each column.
+        table: the rows.
+        cut: the version of each table that they were computed from.
+    """
+
+    names: tuple[str, ...]
+    types: tuple[SqlType, ...]
+    table: pa.Table
+    cut: Cut
+
+
 def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) -> Rows:
+    """Answer a SELECT with Python values; arguments and errors as of `answer`."""
+    found = answer(statement, catalog, lake, functions)
+    return Rows(found.names, python_rows(found.table, found.types))
+
+
+def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, limits: Limits = NO_LIMITS) -> Answer:
     """Answer a SELECT.
 
     Args:
@@ -46,8 +74,11 @@ def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) ->
 
     Raises:
         SqlError: the query is refused, or its computation fails (an overflow).
+        NoConsistentCut: its tables have no versions that fit together.
+        TimeLimit, TooLarge: it takes more than it may.
         StoreError: a table cannot be read.
     """
+    spent = Spent(limits)
     resolved = resolve(attach(statement.query, catalog.functions), catalog)
     predicate = key_predicate(resolved)
     each_row = row_by_row(resolved)
@@ -57,17 +88,21 @@ def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) ->
     if statement.limit is not None:
         resolved.query.set("limit", exp.Limit(expression=exp.Literal.number(statement.limit)))
     text = lower(cast(exp.Expression, resolved.query), "duckdb")
-    with Duck(functions) as duck:
+    cut = newest_cut(resolved.relations, lake)
+    snapshot = Snapshot(lake, cut, spent)
+    with Duck(functions, spent) as duck:
         if each_row and statement.limit is not None:
-            answer = _first(statement.limit, text, duck, resolved, lake)
+            (relation,) = resolved.relations.values()
+            pieces = snapshot.pieces(relation, sorted(resolved.columns[relation.name]), predicate)
+            rows = _first(statement.limit, (duck.query(text, {relation.name: piece}) for piece in pieces))
         else:
             tables = {
-                name: snapshot.rows(relation, sorted(resolved.columns[name]), lake, predicate)
+                name: snapshot.rows(relation, sorted(resolved.columns[name]), predicate)
                 for name, relation in resolved.relations.items()
             }
-            answer = duck.query(text, tables)
-    rows = python_rows(answer, [sql_type for _, sql_type in outputs])
-    return Rows(distinct_names([name for name, _ in outputs]), rows)
+            rows = duck.query(text, tables)
+    names = distinct_names([name for name, _ in outputs])
+    return Answer(names, tuple(sql_type for _, sql_type in outputs), rows, cut)
 
 
 def _put_in_order(resolved: Resolved) -> None:
@@ -79,17 +114,16 @@ def _put_in_order(resolved: Resolved) -> None:
         resolved.query.set("order", order_by(order))
 
 
-def _first(limit: int, text: str, duck: Duck, resolved: Resolved, lake: Lake) -> pa.Table:
-    """The first rows of a query over one table, by record batches: a small LIMIT does not read a long event log."""
+def _first(limit: int, answers: Iterable[pa.Table]) -> pa.Table:
+    """The first rows of a query over one table, piece by piece: a small LIMIT does not read a long event log."""
     import pyarrow as pa
 
-    (relation,) = resolved.relations.values()
-    answers: list[pa.Table] = []
-    for record_batch in snapshot.batches(relation, sorted(resolved.columns[relation.name]), lake):
-        answers.append(duck.query(text, {relation.name: record_batch}))
-        if sum(answer.num_rows for answer in answers) >= limit:
+    found: list[pa.Table] = []
+    for piece in answers:
+        found.append(piece)
+        if sum(each.num_rows for each in found) >= limit:
             break
-    return pa.concat_tables(answers).slice(0, limit)
+    return pa.concat_tables(found).slice(0, limit)
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:

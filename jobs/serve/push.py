@@ -1,68 +1,35 @@
 """Push queries: the present rows of one table as changes, then every change as it is committed.
 
     version V ──> snapshot ──┐
-    V+1, V+2, … ──> changes ─┴─> WHERE, SELECT (DuckDB) ──> old and new row of each key ──> inserts, updates, tombstones
+    V+1, V+2, … ──> changes ─┴─> subscription ──> inserts, updates, tombstones
 
-For a stream each event is a row, in the order of the stream. For a table a row is the new value of its key; a key that
-is deleted, or no longer meets the WHERE, is a tombstone. A change that the SELECT does not show gives no row.
+For a stream each event is a row, in the order of the stream.
 """
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from dataclasses import dataclass
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
+from threading import Event
 from typing import TYPE_CHECKING
 
-from sqlglot import exp
-
-from jobs.functions.python.declared import attach
-from jobs.functions.render import lower
-from jobs.model.errors import NotSupported
 from jobs.serve.duck import Duck
-from jobs.serve.elaborate import elaborate
-from jobs.serve.format import json_line
-from jobs.serve.pull import distinct_names
-from jobs.serve.pushdown import natural_order, order_by, row_by_row
-from jobs.serve.resolve import resolve
-from jobs.serve.results import LiveRows, Tombstone
-from jobs.serve.values import python_rows
-from state_store.columns import VERSION, WEIGHT
-from state_store.delta import reader
+from jobs.serve.results import LiveRows
+from jobs.serve.subscription import subscription
+from jobs.serve.watch import Watch
+from state_store.delta import log, reader
 from state_store.errors import TableMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
-
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
-    from jobs.model.relation import Relation
-    from jobs.model.types import SqlType
-    from jobs.serve.resolve import Resolved
+    from jobs.serve.subscription import Change, Subscription
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
-    from state_store.paths import LakePath
 
-# Looking for a new version is one directory listing. An epoch takes a second or more, so five looks a second add little
-# to a subscriber's latency.
-POLL_SECONDS = 0.2
-
-_CLAUSES = {
-    "joins": "JOIN",
-    "group": "GROUP BY",
-    "having": "HAVING",
-    "distinct": "DISTINCT",
-    "order": "ORDER BY",
-    "offset": "OFFSET",
-    "with_": "WITH",
-}
-
-Row = tuple[object, ...]
-Change = Row | Tombstone
+# Only so that Ctrl-C is seen: a commit ends the wait at once.
+_WAIT_SECONDS = 1.0
 
 
 def push(statement: Select, catalog: Catalog, lake: Lake, functions: Library, *, from_latest: bool = False) -> LiveRows:
@@ -76,139 +43,36 @@ def push(statement: Select, catalog: Catalog, lake: Lake, functions: Library, *,
         NotSupported: the query does more than filter and project; the message names the clause.
         SqlError: the query is refused. And while rows are read, StoreError: the table cannot be read.
     """
-    if statement.emit == "FINAL":
-        raise NotSupported("EMIT FINAL is not supported yet", line=statement.line, column=statement.column)
-    resolved = resolve(attach(statement.query, catalog.functions), catalog)
-    _check(statement, resolved)
-    subscription = _subscription(resolved, lake)
-    changes = subscription.follow(functions, from_latest=from_latest)
-    return LiveRows(subscription.names, islice(changes, statement.limit))
+    made = subscription(statement, catalog, lake)
+    changes = _follow(made, lake, functions, from_latest=from_latest)
+    return LiveRows(made.names, islice(changes, statement.limit))
 
 
-@dataclass(frozen=True)
-class _Subscription:
-    """A query that filters and projects one relation.
+def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: bool) -> Iterator[Change]:
+    """The changes, without end."""
+    name, moved = made.relation.name, Event()
 
-    Attributes:
-        text: SQL that selects of each change its version, its weight, the `keys` columns of its key, then the columns
-            shown.
-        stored: the columns it reads.
-        types: the types of the columns shown.
-        of_key: for each column shown, true if it belongs to the key: those a tombstone keeps.
-    """
+    def told(table: str) -> None:
+        if table == name:
+            moved.set()
 
-    relation: Relation
-    path: LakePath
-    text: str
-    stored: tuple[str, ...]
-    keys: int
-    names: tuple[str, ...]
-    types: tuple[SqlType, ...]
-    of_key: tuple[bool, ...]
-
-    def follow(self, functions: Library, *, from_latest: bool) -> Iterator[Change]:
-        """The changes, without end."""
-        version = self._newest()
-        with Duck(functions) as duck:
-            if version >= 0 and not from_latest:
-                yield from self._changes(duck, self._snapshot(version))
-            while True:
-                newest = self._newest()
-                if newest < version:
-                    name = self.relation.name
-                    raise TableMissing(f"'{name}' was dropped, or made anew", hint="subscribe again to what is there")
-                if newest > version:
-                    yield from self._changes(duck, reader.read_changes(self.path, version, newest))
-                    version = newest
-                time.sleep(POLL_SECONDS)
-
-    def _newest(self) -> int:
-        """The newest version; −1 while there is no table, so that every version is a change."""
-        head = reader.head(self.path)
-        return head.version if head else -1
-
-    def _snapshot(self, version: int) -> pa.Table:
-        """The rows of a version as insertions in that version."""
-        import pyarrow as pa
-
-        rows = reader.read_rows(self.path, version, self.stored)
-        for name, value in ((VERSION, version), (WEIGHT, 1)):
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
-        return rows
-
-    def _changes(self, duck: Duck, changes: pa.Table) -> Iterator[Change]:
-        answer = duck.query(self.text, {self.relation.name: changes})
-        shown = python_rows(answer.select(range(2 + self.keys, answer.num_columns)), self.types)
-        if self.relation.storage == "append":
-            yield from shown
-            return
-        versions, weights = (answer.column(place).to_pylist() for place in (0, 1))
-        keys = [str(key) for key in zip(*(answer.column(2 + i).to_pylist() for i in range(self.keys)), strict=True)]
-        placed = zip(versions, keys or [""] * len(shown), weights, shown, strict=True)
-        # One version changes a key at most once: its old and new row are together.
-        for _, group in groupby(placed, key=itemgetter(0, 1)):
-            members = list(group)
-            old = [row for _, _, weight, row in members if weight < 0]
-            new = [row for _, _, weight, row in members if weight > 0]
-            yield from self._visible_changes(old, new)
-
-    def _visible_changes(self, old: list[Row], new: list[Row]) -> Iterator[Change]:
-        """A key's change from `old` to `new` rows, consolidated; without a visible key there may be several of both."""
-        retracted = Counter(json_line(self.names, row) for row in old)
-        replacements = 0
-        for row in new:
-            text = json_line(self.names, row)
-            if retracted[text]:
-                retracted[text] -= 1
-            else:
-                replacements += 1
-                yield row
-        for row in old:
-            text = json_line(self.names, row)
-            if not retracted[text]:
-                continue
-            retracted[text] -= 1
-            # Each new row replaces a retracted one; a retraction without a replacement is a tombstone.
-            replacements -= 1
-            if replacements < 0:
-                yield Tombstone(tuple(value if key else None for value, key in zip(row, self.of_key, strict=True)))
+    with Duck(functions) as duck, Watch(lake, told, lambda: [name]):
+        version = _newest(made)
+        if version >= 0 and not from_latest:
+            yield from made.visible(duck, made.snapshot(version))
+        while True:
+            # Before the look: a commit after it ends the next wait.
+            moved.clear()
+            newest = _newest(made)
+            if newest < version:
+                raise TableMissing(f"'{name}' was dropped, or made anew", hint="subscribe again to what is there")
+            if newest > version:
+                yield from made.visible(duck, reader.read_changes(made.path, version, newest))
+                version = newest
+            moved.wait(_WAIT_SECONDS)
 
 
-def _subscription(resolved: Resolved, lake: Lake) -> _Subscription:
-    (relation,) = resolved.relations.values()
-    select = resolved.query
-    assert isinstance(select, exp.Select)
-    # Without a visible key, only the whole row identifies what was retracted.
-    of_key = [
-        not relation.key or (isinstance(item.unalias(), exp.Column) and item.unalias().name in relation.key)
-        for item in select.expressions
-    ]
-    outputs = elaborate(resolved)
-    order = natural_order(resolved)
-    table = select.find(exp.Table)
-    assert table is not None
-    version, weight = (exp.column(name, table=table.alias_or_name) for name in (VERSION, WEIGHT))
-    select.set("expressions", [version, weight, *order, *select.expressions])
-    select.set("order", order_by((version, *order)))
-    return _Subscription(
-        relation=relation,
-        path=lake.table(relation.name),
-        text=lower(select, "duckdb"),
-        stored=tuple(sorted(resolved.columns[relation.name] | {column.name for column in order})),
-        keys=len(order),
-        names=distinct_names([name for name, _ in outputs]),
-        types=tuple(sql_type for _, sql_type in outputs),
-        of_key=tuple(of_key),
-    )
-
-
-def _check(statement: Select, resolved: Resolved) -> None:
-    if row_by_row(resolved):
-        return
-    found = [words for clause, words in _CLAUSES.items() if resolved.query.args.get(clause)]
-    raise NotSupported(
-        f"a push query filters and projects one stream or table: {found[0] if found else 'this one does more'}",
-        line=statement.line,
-        column=statement.column,
-        hint="define a view that does it, and subscribe to that",
-    )
+def _newest(made: Subscription) -> int:
+    """The newest version; −1 while there is no table, so that every version is a change."""
+    version = log.newest_version(made.path)
+    return -1 if version is None else version

@@ -32,11 +32,21 @@ def readable(table: exp.Table, catalog: Catalog) -> Relation:
         raise NotSupported("FROM takes the name of a stream, table or view", line=line, column=column)
     if table.args.get("alias") is not None and table.args["alias"].columns:
         raise NotSupported("an alias with a list of columns is not supported yet", line=line, column=column)
-    catalog.find(tables.definition_of(table.name))  # one whose file is broken is not unknown
-    found = _known(catalog).get(table.name)
-    if found is None:
-        raise UnknownName.among("stream, table or view", table.name, _known(catalog), line=line, column=column)
-    return found
+    return readable_named(table.name, catalog, line=line, column=column)
+
+
+def readable_named(name: str, catalog: Catalog, *, line: int | None = None, column: int | None = None) -> Relation:
+    """The relation of that name, as a query sees it.
+
+    Raises:
+        UnknownName: there is none; the nearest names are proposed.
+        CorruptState: the file of its definition is broken.
+    """
+    catalog.find(tables.definition_of(name))  # one whose file is broken is not unknown
+    known = _known(catalog)
+    if name not in known:
+        raise UnknownName.among("stream, table or view", name, known, line=line, column=column)
+    return known[name]
 
 
 def _visible(relation: Relation) -> Relation:

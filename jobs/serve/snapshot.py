@@ -1,4 +1,4 @@
-"""The rows a query needs, read at one version of each table. A view whose pipeline has not run yet has no rows."""
+"""The rows a query needs, read at the versions of its cut. A table that is not there has no rows."""
 
 from __future__ import annotations
 
@@ -12,33 +12,50 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobs.model.relation import Relation
+    from jobs.serve.cut import Cut
+    from jobs.serve.limits import Spent
     from state_store.delta.statistics import Predicate
     from state_store.layout import Lake
 
 
-def version_of(relation: Relation, lake: Lake) -> int | None:
-    """The newest version of a relation's table; None while there is no table."""
-    head = reader.head(lake.table(relation.name))
-    return head.version if head else None
+class Snapshot:
+    """The tables of one query, each at one version.
 
+    Args:
+        spent: told of every batch that is read.
+    """
 
-def rows(relation: Relation, columns: Sequence[str], lake: Lake, predicate: Predicate | None = None) -> pa.Table:
-    """The newest version's rows that meet the predicate, with these columns (see `state_store.delta.reader.scan`)."""
-    version = version_of(relation, lake)
-    if version is None:
-        return nothing(relation, columns)
-    return reader.read_rows(lake.table(relation.name), version, _at_least_one(relation, columns), predicate)
+    def __init__(self, lake: Lake, cut: Cut, spent: Spent) -> None:
+        self._lake = lake
+        self._cut = cut
+        self._spent = spent
 
+    def rows(self, relation: Relation, columns: Sequence[str], predicate: Predicate | None = None) -> pa.Table:
+        """The rows that meet the predicate, with these columns (see `state_store.delta.reader.scan`)."""
+        import pyarrow as pa
 
-def batches(relation: Relation, columns: Sequence[str], lake: Lake) -> Iterator[pa.Table]:
-    """The rows as tables of one record batch each, in no particular order; at least one, which may be empty."""
-    import pyarrow as pa
+        empty = nothing(relation, columns)
+        found = list(self._batches(relation, columns, predicate))
+        return pa.Table.from_batches(found) if found else empty
 
-    yield nothing(relation, columns)
-    version = version_of(relation, lake)
-    if version is not None:
-        for record_batch in reader.scan(lake.table(relation.name), version, _at_least_one(relation, columns)):
+    def pieces(
+        self, relation: Relation, columns: Sequence[str], predicate: Predicate | None = None
+    ) -> Iterator[pa.Table]:
+        """The same rows, one record batch a table, in no particular order; at least one, which may be empty."""
+        import pyarrow as pa
+
+        yield nothing(relation, columns)
+        for record_batch in self._batches(relation, columns, predicate):
             yield pa.Table.from_batches([record_batch])
+
+    def _batches(
+        self, relation: Relation, columns: Sequence[str], predicate: Predicate | None
+    ) -> Iterator[pa.RecordBatch]:
+        version = self._cut.version(relation.name)
+        if version is None:
+            return iter(())
+        wanted = _at_least_one(relation, columns)
+        return self._spent.reading(reader.scan(self._lake.table(relation.name), version, wanted, predicate))
 
 
 def nothing(relation: Relation, columns: Sequence[str]) -> pa.Table:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.model.types import BaseType, SqlType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -23,6 +23,15 @@ def python_rows(table: pa.Table, types: Sequence[SqlType]) -> list[tuple[object,
     """
     columns = [_values(table.column(place), sql_type) for place, sql_type in enumerate(types)]
     return list(zip(*columns, strict=True))
+
+
+def shown_row(row: Mapping[str, Any], types: Mapping[str, SqlType]) -> dict[str, Any]:
+    """One row of a replica, whose MAPs are lists of pairs, as results hold it.
+
+    Args:
+        types: the types of the columns that are wanted, in their order.
+    """
+    return {name: _shown(row[name], sql_type) for name, sql_type in types.items()}
 
 
 def _values(column: pa.ChunkedArray, sql_type: SqlType) -> list[Any]:
@@ -45,7 +54,8 @@ def _shown(value: Any, sql_type: SqlType) -> Any:
         case BaseType.ARRAY:
             return [_shown(item, sql_type.args[0]) for item in value]
         case BaseType.MAP:
-            return {_shown(key, sql_type.args[0]): _shown(item, sql_type.args[1]) for key, item in value.items()}
+            pairs = value.items() if isinstance(value, dict) else value
+            return {_shown(key, sql_type.args[0]): _shown(item, sql_type.args[1]) for key, item in pairs}
         case BaseType.STRUCT:
             return {name: _shown(value[name], inner) for name, inner in sql_type.fields}
         case _:

@@ -20,10 +20,9 @@ from state_store.replicas.restore import restore
 from state_store.replicas.state import Phase
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from state_store.commits import Head
     from state_store.delta.log import Commit
+    from state_store.paths import LakePath
     from state_store.replicas.progress import Progress, Report
     from state_store.replicas.replica import Replica
 
@@ -48,7 +47,7 @@ class Follower:
         report: told of each piece of a restore.
     """
 
-    def __init__(self, table: Path, replica: Replica, reader_name: str, report: Report = _silent) -> None:
+    def __init__(self, table: LakePath, replica: Replica, reader_name: str, report: Report = _silent) -> None:
         self._table = table
         self._replica = replica
         self._lease = ReaderLease(table, reader_name)

@@ -20,11 +20,11 @@ from state_store.replicas.progress import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pyarrow as pa
 
     from state_store.delta.snapshot import Snapshot
+    from state_store.paths import LakePath
     from state_store.replicas.progress import Report
     from state_store.replicas.replica import Replica
 
@@ -32,7 +32,7 @@ PIECE_ROWS: Final = 1 << 16
 """Rows in one write: what a kill costs, some 0.2 s of work, and what a restore holds in memory."""
 
 
-def restore(table: Path, replica: Replica, report: Report) -> None:
+def restore(table: LakePath, replica: Replica, report: Report) -> None:
     """Load what is missing of the version that the replica is RESTORING from, and verify it.
 
     Raises:
@@ -56,13 +56,15 @@ def restore(table: Path, replica: Replica, report: Report) -> None:
     replica.verify(expected)
 
 
-def _expected(table: Path, snapshot: Snapshot) -> Digest:
+def _expected(table: LakePath, snapshot: Snapshot) -> Digest:
     """The digest that the table's record states; of a record without one, that of its rows."""
     stated = reader.record_at(table, snapshot.version).digest
     return Digest.parse(stated) if stated else reader.digest_of_rows(table, snapshot)
 
 
-def _pieces(table: Path, snapshot: Snapshot, file: str, visible: pa.Schema, skipped: int) -> Iterator[pa.RecordBatch]:
+def _pieces(
+    table: LakePath, snapshot: Snapshot, file: str, visible: pa.Schema, skipped: int
+) -> Iterator[pa.RecordBatch]:
     """The live rows of one file but for the first ones."""
     alone = replace(snapshot, files={file: snapshot.files[file]})
     wanted = Wanted(arrow_schema(snapshot.metadata["schemaString"]), tuple(visible.names), {})

@@ -1,0 +1,52 @@
+"""The commands of the server: serve, and token, which makes one of its tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs.cli.exits import exit_codes
+from jobs.cli.output import say
+from jobs.model.settings import load_settings
+
+
+def add_serving(app: typer.Typer) -> None:
+    """Add the commands to the command `strandline`."""
+    for command in (serve, token):
+        app.command()(command)
+
+
+def serve(
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:8088",
+    folder: Annotated[Path, typer.Option(help="for replicas and idempotency keys")] = Path("strandline-server"),
+    tokens: Annotated[Path | None, typer.Option(help="file of tokens; see `strandline token`")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
+    key: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
+    log_requests: Annotated[bool, typer.Option("--log-requests", help="a line of JSON for each request")] = False,
+) -> None:
+    """Answer pull and push queries and inserts over HTTP, until Ctrl-C or SIGTERM."""
+    from jobs.server.access.options import ServerOptions
+    from jobs.server.listen import listen as answer
+
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise typer.BadParameter("--listen is HOST:PORT")
+    with exit_codes():
+        options = ServerOptions(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key)
+        say(f"listening on http{'s' if certificate else ''}://{listen}")
+        answer(load_settings(), options, log_requests=log_requests)
+
+
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="whose it is; one of that name is replaced")],
+    scope: Annotated[list[str], typer.Option(help="read:VIEW, write:STREAM or operate:*; VIEW may hold *")],
+    file: Annotated[Path, typer.Option(help="the file of tokens, made if it is not there")] = Path("tokens.json"),
+    days: Annotated[int | None, typer.Option(help="it expires after so many")] = None,
+) -> None:
+    """Make a token for the server and print it, once: the file keeps a hash of it."""
+    from jobs.server.access.tokens import make_token
+
+    with exit_codes():
+        print(make_token(file, name, tuple(scope), days))

@@ -1,0 +1,97 @@
+"""The errors of reading: of pull and push queries, and of the server that answers them.
+
+ServeError
+├── RequestRefused            serve.request_refused       stop
+├── NoConsistentCut           serve.no_consistent_cut     retry
+├── NotYet                    serve.not_yet               retry
+├── TimeLimit                 serve.time_limit            stop
+├── TooLarge                  serve.too_large             stop
+├── Busy                      serve.busy                  retry
+├── KeyReused                 serve.key_reused            stop
+├── ChangesGone               serve.restart_from_snapshot restore
+├── SlowReader                serve.slow_reader           retry
+├── Unauthenticated           serve.unauthenticated       stop
+└── Forbidden                 serve.forbidden             stop
+"""
+
+from __future__ import annotations
+
+from state_store.errors import Action, StrandlineError
+
+
+class ServeError(StrandlineError):
+    """Base of the errors of reading."""
+
+    code = "serve"
+
+
+class RequestRefused(ServeError):
+    """A request does not say what it must, or says it in a way that cannot be read. Stop: correct the request."""
+
+    code = "serve.request_refused"
+
+
+class NoConsistentCut(ServeError):
+    """The tables of a query have no versions, among those that are kept, that reflect the same input. Retry when the
+    one that is behind has caught up; `strandline status` shows it."""
+
+    code = "serve.no_consistent_cut"
+    action = Action.RETRY
+
+
+class NotYet(ServeError):
+    """A view has not come to the version that was asked for within the time that the request allows. Retry."""
+
+    code = "serve.not_yet"
+    action = Action.RETRY
+
+
+class TimeLimit(ServeError):
+    """A query ran longer than it may, and was stopped. Stop: ask for less, or define a view that does the work."""
+
+    code = "serve.time_limit"
+
+
+class TooLarge(ServeError):
+    """A query needs more memory, or has a larger answer, than it may. Stop: ask for less."""
+
+    code = "serve.too_large"
+
+
+class Busy(ServeError):
+    """The server answers as many requests of this kind as it may. Retry after a moment."""
+
+    code = "serve.busy"
+    action = Action.RETRY
+
+
+class KeyReused(ServeError):
+    """An idempotency key came with another request before. Stop: use a new key for a new request."""
+
+    code = "serve.key_reused"
+
+
+class ChangesGone(ServeError):
+    """The changes after the version that a subscriber stands at are no longer kept. Restore: begin with a snapshot."""
+
+    code = "serve.restart_from_snapshot"
+    action = Action.RESTORE
+
+
+class SlowReader(ServeError):
+    """A subscriber did not take its events in time and was let go. Retry from the last event that it has."""
+
+    code = "serve.slow_reader"
+    action = Action.RETRY
+
+
+class Unauthenticated(ServeError):
+    """A request came without a token, or with one that is unknown or expired. Stop: `strandline token` makes one."""
+
+    code = "serve.unauthenticated"
+
+
+class Forbidden(ServeError):
+    """A token does not allow what was asked for. Stop: ask with one whose scopes name the view and the verb."""
+
+    code = "serve.forbidden"

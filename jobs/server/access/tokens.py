@@ -1,0 +1,148 @@
+"""Tokens: who may ask for what. The file holds a hash of each, never the token itself.
+
+    sl_<name>_<secret>  ──sha-256──> compared in constant time with that of the name ──> scopes, unless it has expired
+
+A secret has 256 random bits, so a plain hash cannot be searched; a slow one would only slow the server down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from jobs.model.serving_errors import Unauthenticated
+from state_store.errors import CorruptState, SettingsError
+from state_store.files import make_folder, replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Verb = Literal["read", "write", "operate"]
+"""`read` rows and changes of a view, `write` events of a stream, `operate`: see what the server measures."""
+
+VERBS: Final[tuple[Verb, ...]] = ("read", "write", "operate")
+_FORMAT: Final = 1
+_NAME = re.compile(r"[a-z0-9-]{1,40}")
+_TOKEN = re.compile(r"sl_([a-z0-9-]{1,40})_([A-Za-z0-9_-]{20,100})")
+# What a request without a known name is compared with, so that it takes as long as one with it.
+_NOBODY: Final = "0" * 64
+
+
+@dataclass(frozen=True)
+class Token:
+    """One entry of the file.
+
+    Attributes:
+        hash: SHA-256 of the token's text, hexadecimal.
+        scopes: `verb:pattern`, where the pattern is a name of a view or stream and may hold `*`.
+        expires: seconds since the epoch; None: never.
+    """
+
+    name: str
+    hash: str
+    scopes: tuple[str, ...]
+    expires: int | None = None
+
+    def allows(self, verb: Verb, name: str) -> bool:
+        """True if one of the scopes names the verb and the view or stream."""
+        return any(fnmatchcase(name, pattern) for pattern in self._patterns(verb))
+
+    def may(self, verb: Verb) -> bool:
+        """True if it allows the verb for anything."""
+        return bool(self._patterns(verb))
+
+    def _patterns(self, verb: Verb) -> list[str]:
+        parts = (scope.partition(":") for scope in self.scopes)
+        return [pattern for each, _, pattern in parts if each == verb]
+
+
+EVERYTHING: Final = Token("everybody", "", tuple(f"{verb}:*" for verb in VERBS))
+"""What a server without a file of tokens lets everybody do: it listens on the loopback address alone."""
+
+
+class Tokens:
+    """The tokens of a file, which is read again when it has changed: a token that is removed ends at once.
+
+    Raises:
+        SettingsError: there is no such file.
+        CorruptState: it does not read back.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mark = (0, 0)
+        self._known: dict[str, Token] = {}
+        self._refresh()
+
+    def find(self, header: str | None) -> Token:
+        """The token of an `Authorization` header.
+
+        Raises:
+            Unauthenticated: there is none, or it is unknown or has expired; which of them is not said.
+        """
+        self._refresh()
+        scheme, _, text = (header or "").partition(" ")
+        found = _TOKEN.fullmatch(text.strip())
+        known = self._known.get(found[1]) if found and scheme.lower() == "bearer" else None
+        same = hmac.compare_digest(_hashed(text.strip()), known.hash if known else _NOBODY)
+        if known is None or not same or (known.expires is not None and known.expires <= time.time()):
+            raise Unauthenticated("the request has no valid token", hint="send `Authorization: Bearer TOKEN`")
+        return known
+
+    def _refresh(self) -> None:
+        try:
+            about = os.stat(self._path)
+        except OSError as error:
+            raise SettingsError(f"the file of tokens cannot be read: {self._path}") from error
+        mark = (about.st_mtime_ns, about.st_ino)
+        if mark != self._mark:
+            self._known = {token.name: token for token in _read(self._path)}
+            self._mark = mark
+
+
+def make_token(path: Path, name: str, scopes: tuple[str, ...], days: int | None) -> str:
+    """Add a token to a file, which is made if it is not there; one of that name is replaced.
+
+    Returns:
+        The token. It is not kept anywhere.
+
+    Raises:
+        SettingsError: the name or a scope is not one.
+        CorruptState: the file does not read back.
+    """
+    if not _NAME.fullmatch(name):
+        raise SettingsError(f"'{name}' is no name of a token", hint="up to 40 of a-z, 0-9 and -")
+    for scope in scopes:
+        verb, colon, pattern = scope.partition(":")
+        if verb not in VERBS or not colon or not pattern:
+            raise SettingsError(f"'{scope}' is no scope", hint="write read:*, read:my_view, write:orders or operate:*")
+    text = f"sl_{name}_{secrets.token_urlsafe(32)}"
+    expires = None if days is None else int(time.time()) + days * 86_400
+    others = [token for token in _read(path) if token.name != name] if path.exists() else []
+    entries = [asdict(token) for token in (*others, Token(name, _hashed(text), scopes, expires))]
+    make_folder(path.parent)
+    replace(path, json.dumps({"format": _FORMAT, "tokens": entries}, indent=1).encode())
+    path.chmod(0o600)
+    return text
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read(path: Path) -> list[Token]:
+    try:
+        body: dict[str, Any] = json.loads(path.read_bytes())
+        if body["format"] != _FORMAT:
+            raise ValueError
+        return [Token(**{**entry, "scopes": tuple(entry["scopes"])}) for entry in body["tokens"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptState("the file of tokens does not read back", where=str(path)) from error

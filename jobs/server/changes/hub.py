@@ -1,0 +1,187 @@
+"""The feeds of a server, one for each query that somebody subscribes to, and the events of one subscriber."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from jobs.model.serving_errors import Busy, ChangesGone, SlowReader
+from jobs.serve.subscription import subscription
+from jobs.server.changes.events import Event, Form, failed, progress
+from jobs.server.changes.feed import Feed, Member
+from jobs.server.changes.place import Place
+from state_store.delta import log
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.functions.python.register import Library
+    from jobs.serve.subscription import Subscription
+    from jobs.sql.syntax import Select
+    from state_store.layout import Lake
+
+_KEEP_ALIVE_SECONDS: Final = 15.0
+"""Proxies close a connection on which nothing happens for half a minute or a minute."""
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a subscriber wants.
+
+    Attributes:
+        statement: filters and projects one relation.
+        place: where it goes on; None: from the present version.
+        snapshot: with the rows of the present version first; without meaning where `place` is given.
+        up_to: the last version; None: without end.
+        limit: the most events but for progress marks.
+    """
+
+    statement: Select
+    form: Form = "upserts"
+    place: Place | None = None
+    snapshot: bool = True
+    up_to: int | None = None
+    limit: int | None = None
+
+
+class Hub:
+    """All subscriptions of a server. The event loop works with it, but for `told`.
+
+    Args:
+        most: subscribers at once.
+        backlog: events that one may be behind.
+    """
+
+    def __init__(self, lake: Lake, most: int, backlog: int) -> None:
+        self._lake = lake
+        self._most = most
+        self._backlog = backlog
+        self._feeds: dict[tuple[str, str, str], Feed] = {}
+        self.subscribers = 0
+        self.dropped = 0
+
+    def told(self, table: str) -> None:
+        """A table may have a new version. Any thread may call it."""
+        for feed in list(self._feeds.values()):
+            if feed.made.relation.name == table:
+                feed.wake()
+
+    def tables(self) -> set[str]:
+        """The tables that somebody subscribes to."""
+        return {feed.made.relation.name for feed in list(self._feeds.values())}
+
+    def subscribe(self, wish: Wish, catalog: Catalog, functions: Library) -> AsyncIterator[bytes]:
+        """The events of a subscriber, as they are sent.
+
+        Raises:
+            SqlError: the query is refused, or does more than filter and project.
+            ChangesGone: the place is no longer among the changes that are kept.
+            Busy: there are as many subscribers as there may be.
+        """
+        if self.subscribers >= self._most:
+            raise Busy(f"there are {self._most} subscribers already")
+        made = subscription(wish.statement, catalog, self._lake)
+        feed = self._feed(made, wish.form, functions)
+        place = wish.place or Place(feed.version, 0 if wish.snapshot and feed.version >= 0 else None, wish.snapshot)
+        _check(place, feed)
+        return self._events(wish, made, functions, place)
+
+    def close(self) -> None:
+        """End all feeds and subscriptions."""
+        for feed in self._feeds.values():
+            feed.close()
+
+    def _feed(self, made: Subscription, form: Form, functions: Library) -> Feed:
+        name = (made.relation.name, made.text, form)
+        feed = self._feeds.get(name)
+        if feed is None or feed.ended:
+            feed = self._feeds[name] = Feed(made, form, functions)
+        return feed
+
+    async def _events(self, wish: Wish, made: Subscription, functions: Library, place: Place) -> AsyncIterator[bytes]:
+        # Looked for again: the last member of the feed that the place was checked with may have left since.
+        feed = self._feed(made, wish.form, functions)
+        member = feed.join(self._backlog)
+        self.subscribers += 1
+        left = wish.limit
+        try:
+            async for event in _followed(feed, member, place, feed.version):
+                if event is None:
+                    yield KEEP_ALIVE
+                    continue
+                yield event.text
+                if event.kind in ("row", "change") and left is not None:
+                    left -= 1
+                done = wish.up_to is not None and event.kind == "progress" and event.place.version >= wish.up_to
+                if left == 0 or done:
+                    return
+        finally:
+            self.dropped += member.dropped
+            self.subscribers -= 1
+            feed.leave(member)
+            self._forget(feed)
+
+    def _forget(self, feed: Feed) -> None:
+        if not feed.members:
+            feed.close()
+            self._feeds = {name: each for name, each in self._feeds.items() if each is not feed}
+
+
+def _check(place: Place, feed: Feed) -> None:
+    """Refuse a place that cannot be gone on from, while the answer can still have a status."""
+    name = feed.made.relation.name
+    if place.version > feed.version or (place.table and feed.table and place.table != feed.table):
+        raise ChangesGone(f"'{name}' was made anew since", hint="subscribe again: a snapshot comes first")
+    if not place.snapshot and place.version < feed.version:
+        try:
+            log.read_commit(feed.made.path, place.version + (place.sent is None))
+        except StrandlineError as error:
+            raise ChangesGone(
+                f"the changes of '{name}' after version {place.version} are not kept any more",
+                hint="subscribe again: a snapshot comes first",
+            ) from error
+
+
+async def _followed(feed: Feed, member: Member, place: Place, upto: int) -> AsyncIterator[Event | None]:
+    """What was there when the subscriber came, up to `upto`, then what comes; None when nothing does for a while."""
+    try:
+        while place.version < upto or place.sent is not None:
+            for event in await asyncio.to_thread(feed.events, place):
+                place = event.place
+                yield event
+            place = Place(place.version + (place.sent is None), table=feed.table)
+            yield progress(place)
+        async for arrived in _arriving(feed, member):
+            place = place if arrived is None else arrived.place
+            yield arrived
+    except StrandlineError as error:
+        yield failed(place, error)
+
+
+async def _arriving(feed: Feed, member: Member) -> AsyncIterator[Event | None]:
+    """The member's events as they come, until the feed is closed.
+
+    Raises:
+        SlowReader: it did not take them in time.
+        StrandlineError: the feed ended.
+    """
+    while not member.closed:
+        found = member.take()
+        if found is not None:
+            version, events = found
+            for event in events:
+                yield event
+            yield progress(Place(version, table=feed.table))
+        elif member.dropped:
+            raise SlowReader("the subscriber did not take its events in time", hint="go on with Last-Event-ID")
+        elif member.error is not None:
+            raise member.error
+        else:
+            try:
+                await asyncio.wait_for(member.arrived.wait(), _KEEP_ALIVE_SECONDS)
+            except TimeoutError:
+                yield None

@@ -1,0 +1,140 @@
+"""What a request says: whose it is, and the values that its path, its query string and its body hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
+
+import orjson
+
+from jobs.model.errors import TypeMismatch
+from jobs.model.serving_errors import Forbidden, RequestRefused, TooLarge
+from jobs.serve.lookup import KeyValues, Windows
+from jobs.session.conversions import assign, convert
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from jobs.model.relation import Relation
+    from jobs.server.access.tokens import Token, Verb
+    from jobs.server.state.server import Server
+
+MOST_ROWS = 100_000
+"""Of one look-up: more are what POST /v1/query with Arrow is for."""
+
+
+def server_of(request: Request) -> Server:
+    """The server that the request came to."""
+    server: Server = request.app.state.server
+    return server
+
+
+def allowed(request: Request, verb: Verb, name: str) -> Token:
+    """Whose request it is, after it is known that the token allows it.
+
+    Raises:
+        Unauthenticated: there is no valid token.
+        Forbidden: it does not allow the verb for the name.
+    """
+    token = server_of(request).token_of(request.headers.get("authorization"))
+    if not token.allows(verb, name):
+        raise Forbidden(f"the token does not allow to {verb} '{name}'", hint=f"it needs the scope {verb}:{name}")
+    return token
+
+
+async def body_of(request: Request) -> bytes:
+    """The body.
+
+    Raises:
+        TooLarge: it is longer than the server takes.
+    """
+    most = server_of(request).options.body_bytes
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise TooLarge(f"the body has more than {most:,} bytes", hint="send less at once")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def json_of(request: Request) -> dict[str, Any]:
+    """The body as a JSON object.
+
+    Raises:
+        RequestRefused: it is none.
+        TooLarge: as of `body_of`.
+    """
+    try:
+        found = orjson.loads(await body_of(request))
+    except orjson.JSONDecodeError as error:
+        raise RequestRefused(f"the body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise RequestRefused("the body is not a JSON object")
+    return found
+
+
+def key_in_path(request: Request, relation: Relation) -> KeyValues:
+    """The key at the end of the path: one segment for each column, so that `/` inside a value is written %2F.
+
+    Raises:
+        RequestRefused: there are more or fewer than the key has columns, or one is not of its type.
+    """
+    raw = request.scope["raw_path"].partition(b"/rows/")[2].partition(b"?")[0]
+    try:
+        texts = [unquote_to_bytes(part).decode() for part in raw.split(b"/")]
+    except UnicodeDecodeError:
+        raise RequestRefused("the key in the path is not UTF-8") from None
+    if len(texts) != len(relation.key):
+        columns = ", ".join(relation.key)
+        raise RequestRefused(f"the key of '{relation.name}' is {columns or 'not visible'}: one segment for each column")
+    return key_values(texts, relation)
+
+
+def key_values(values: list[Any], relation: Relation) -> KeyValues:
+    """The values of the key's first columns, out of text or JSON.
+
+    Raises:
+        RequestRefused: there are too many, or one is not of its column's type.
+    """
+    if len(values) > len(relation.key):
+        raise RequestRefused(f"a key of '{relation.name}' has {len(relation.key)} columns")
+    made = []
+    for name, value in zip(relation.key, values, strict=False):
+        sql_type = relation.type_of(name)
+        try:
+            made.append(assign(convert(value, sql_type), sql_type, name))
+        except (TypeMismatch, ValueError, OverflowError) as error:
+            raise RequestRefused(f"the key column '{name}' is {sql_type}", hint=str(error)[:200]) from error
+    return tuple(made)
+
+
+def number(request: Request, name: str, default: int | None = None, most: int = 1 << 62) -> int | None:
+    """A whole number, not negative, of the query string.
+
+    Raises:
+        RequestRefused: it is not one, or too large.
+    """
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19) or int(text) > most:
+        raise RequestRefused(f"'{name}' is a whole number up to {most}")
+    return int(text)
+
+
+def seconds(request: Request) -> float:
+    """How long `at_least` may wait: `wait_ms`."""
+    return (number(request, "wait_ms", 5_000) or 0) / 1000
+
+
+def windows_of(request: Request) -> Windows:
+    """The bounds of windows in the query string."""
+    names = ("start_from", "start_to", "end_from", "end_to")
+    return Windows(*(number(request, f"window_{name}") for name in names))
+
+
+def columns_of(request: Request) -> tuple[str, ...]:
+    """The columns that are wanted."""
+    text = request.query_params.get("columns")
+    return tuple(name for name in text.split(",") if name) if text else ()

@@ -1,0 +1,76 @@
+"""A server in this process, until it is told to end: `strandline serve`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from jobs.server.app import application
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from fastapi import FastAPI
+
+    from jobs.model.settings import Settings
+    from jobs.server.access.options import ServerOptions
+
+_GRACE_SECONDS: Final = 5
+"""Requests that are being answered when the server is told to end have so long; subscriptions end at once."""
+_FIELDS: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object for each line of the log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        about = {name: value for name, value in record.__dict__.items() if name not in _FIELDS}
+        body = {"time": self.formatTime(record), "level": record.levelname, "message": record.getMessage(), **about}
+        if record.exc_info:
+            body["trace"] = self.formatException(record.exc_info)
+        return json.dumps(body, default=str)
+
+
+def listen(settings: Settings, options: ServerOptions, *, log_requests: bool) -> None:
+    """Answer requests until SIGTERM or Ctrl-C.
+
+    Raises:
+        SettingsError: it may not listen there.
+    """
+    options.check()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines())
+    logger = logging.getLogger("strandline")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if log_requests else logging.WARNING)
+    app = application(settings, options)
+    config = uvicorn.Config(
+        app,
+        host=options.host,
+        port=options.port,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    _Ending(config, app).run()
+
+
+class _Ending(uvicorn.Server):
+    """Ends the subscriptions when it is told to end: they would not end by themselves."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        server = getattr(self._app.state, "server", None)
+        if server is not None:
+            server.end_subscriptions()
+        super().handle_exit(sig, frame)

@@ -1,0 +1,120 @@
+"""The processes that answer queries, and the server's way to them. A query whose time is over ends with its process."""
+
+from __future__ import annotations
+
+import multiprocessing
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.model.errors import SqlError
+from jobs.model.serving_errors import Busy, TimeLimit, TooLarge
+from jobs.server.queries.worker import Answered, Asked, serve
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+
+    from jobs.model.settings import Settings
+    from jobs.serve.limits import Limits
+    from jobs.server.access.tokens import Token
+
+_GRACE_SECONDS: Final = 0.5
+"""A query that stops itself says why; one that cannot is ended so much later."""
+_WAIT_SECONDS: Final = 2.0
+"""Longer in line than that, and the client is told to come again."""
+_START_SECONDS: Final = 30.0
+"""A process imports its libraries first: a second on an idle machine."""
+
+
+class _Process:
+    """One process and the pipe to it."""
+
+    def __init__(self, settings: Settings, limits: Limits) -> None:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        self._pipe: Connection = ours
+        arguments = (theirs, settings, limits.memory_bytes)
+        self._process: SpawnProcess = context.Process(target=serve, args=arguments, name="query", daemon=True)
+        self._process.start()
+        theirs.close()
+        self._warm = False
+
+    def ask(self, asked: Asked) -> Answered | None:
+        """The answer; None when the process did not give one in time.
+
+        Raises:
+            StrandlineError: the query failed.
+            EOFError, OSError: the process has ended.
+        """
+        seconds = asked.limits.seconds
+        self._pipe.send(asked)
+        if not self._pipe.poll(
+            None if seconds is None else seconds + (_GRACE_SECONDS if self._warm else _START_SECONDS)
+        ):
+            return None
+        self._warm = True
+        found = self._pipe.recv()
+        if isinstance(found, Answered):
+            return found
+        raise _revived(*found)
+
+    def end(self) -> None:
+        self._pipe.close()
+        self._process.kill()
+        self._process.join()
+
+
+class Queries:
+    """A fixed number of processes. Any thread may ask; each asks one process at a time."""
+
+    def __init__(self, settings: Settings, limits: Limits, processes: int) -> None:
+        self._settings = settings
+        self._limits = limits
+        self._processes = processes
+        self._free: SimpleQueue[_Process] = SimpleQueue()
+        for _ in range(processes):
+            self._free.put(_Process(settings, limits))
+
+    def ask(self, text: str, token: Token, *, arrow: bool) -> Answered:
+        """The answer to a SELECT.
+
+        Raises:
+            Busy: all processes are at work.
+            TimeLimit, TooLarge: it took more than it may.
+            SqlError, StoreError, ServeError: it failed.
+        """
+        try:
+            process = self._free.get(timeout=_WAIT_SECONDS)
+        except Empty:
+            raise Busy("all queries that the server may run at once are running") from None
+        lost = True
+        try:
+            found = process.ask(Asked(text, self._limits, token, arrow))
+            lost = found is None
+        except StrandlineError:
+            lost = False
+            raise
+        except (EOFError, OSError) as error:
+            raise TooLarge("the query needs more memory than it may have", hint="ask for less") from error
+        finally:
+            if lost:
+                process.end()
+                process = _Process(self._settings, self._limits)
+            self._free.put(process)
+        if found is None:
+            raise TimeLimit(f"the query was ended after {self._limits.seconds:g} s", hint="ask for less")
+        return found
+
+    def close(self) -> None:
+        """End all processes, also those at work."""
+        for _ in range(self._processes):
+            self._free.get().end()
+
+
+def _revived(kind: type[StrandlineError], message: str, where: str | None, hint: str | None) -> StrandlineError:
+    """The error that the process met."""
+    options: dict[str, Any] = {"hint": hint}
+    error = kind(message, **options)
+    error.where = where if issubclass(kind, SqlError) else None
+    return error

@@ -1,0 +1,56 @@
+"""`GET /v1/views/{view}/changes`: the rows of a view, then every change, as server-sent events."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from jobs.model.serving_errors import RequestRefused
+from jobs.server.changes.hub import Wish
+from jobs.server.changes.place import Place
+from jobs.server.http.requests import allowed, columns_of, number, server_of
+from jobs.sql.statements import parse
+from jobs.sql.syntax import Select
+
+router = APIRouter(tags=["changes"])
+
+
+@router.get("/v1/views/{view}/changes", responses={200: {"content": {"text/event-stream": {}}}})
+async def changes(request: Request, view: str) -> Response:
+    """`row` events of the present version, then `change` events and one `progress` a version. `form` is `upserts` or
+    `weights`; `where` and `columns` are pushed down; `snapshot=false` leaves out the rows; `as_of` is the version after
+    which the changes begin; `up_to` and `limit` end it. An event's id, sent back as `Last-Event-ID`, goes on there."""
+    allowed(request, "read", view)
+    server = server_of(request)
+    server.catalogued.relation(view)
+    given = request.query_params
+    form = given.get("form", "upserts")
+    if form not in ("upserts", "weights"):
+        raise RequestRefused("'form' is upserts or weights")
+    resumed = request.headers.get("last-event-id")
+    as_of = number(request, "as_of")
+    wish = Wish(
+        statement=_statement(view, columns_of(request), given.get("where")),
+        form="weights" if form == "weights" else "upserts",
+        place=Place.read(resumed) if resumed else None if as_of is None else Place(as_of),
+        snapshot=given.get("snapshot", "true") != "false",
+        up_to=number(request, "up_to"),
+        limit=number(request, "limit"),
+    )
+    events = server.hub.subscribe(wish, server.catalogued.catalog, server.library())
+    # Proxies that gather an answer before they pass it on would hold events back.
+    return StreamingResponse(
+        events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, media_type="text/event-stream"
+    )
+
+
+def _statement(view: str, columns: tuple[str, ...], where: str | None) -> Select:
+    """The push query of a request. Its text is parsed as a whole: nothing but one SELECT over the view passes."""
+    shown = ", ".join(f"`{name}`" for name in columns) if columns else "*"
+    if "`" in view or any("`" in name for name in columns):
+        raise RequestRefused("a name has no backquotes")
+    condition = f" WHERE {where}" if where else ""
+    parsed = parse(f"SELECT {shown} FROM `{view}`{condition} EMIT CHANGES;")
+    if len(parsed) != 1 or not isinstance(parsed[0], Select):
+        raise RequestRefused("'where' is one condition over the view's columns")
+    return parsed[0]

@@ -1,0 +1,151 @@
+"""`/v1/views/{view}/rows`: rows by key, key list, range and window.
+
+A look-up by key in a replica takes some ten microseconds, so it is done in the event loop: a thread would cost more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from jobs.model.serving_errors import RequestRefused
+from jobs.serve.lookup import Lookup
+from jobs.serve.pull import answer
+from jobs.serve.values import python_rows, shown_row
+from jobs.server.http.answers import About, arrow_rows, many_rows, one_row, wants_arrow
+from jobs.server.http.requests import (
+    MOST_ROWS,
+    allowed,
+    columns_of,
+    json_of,
+    key_in_path,
+    key_values,
+    number,
+    seconds,
+    server_of,
+    windows_of,
+)
+from jobs.server.state.server import Least
+
+if TYPE_CHECKING:
+    from jobs.model.relation import Relation
+    from jobs.server.state.server import Server
+
+router = APIRouter(tags=["rows"])
+
+_ONE = {
+    "row": {"town": "Rome", "visits": 3},
+    "version": 12,
+    "event_time": "2024-05-01T12:00:00.000Z",
+    "freshness_ms": 80,
+}
+_MANY = {"rows": [_ONE["row"]], **{name: value for name, value in _ONE.items() if name != "row"}}
+
+
+def _example(shown: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
+    return {200: {"content": {"application/json": {"example": shown}}}}
+
+
+@router.get("/v1/views/{view}/rows/{key:path}", responses=_example(_ONE))
+async def row(request: Request, view: str, key: str) -> Response:
+    """The row of a key: one segment of the path for each column of the key. 404 when there is none."""
+    allowed(request, "read", view)
+    server = server_of(request)
+    relation = server.catalogued.relation(view)
+    lookup = Lookup((key_in_path(request, relation),), columns=columns_of(request), limit=1)
+    lookup.check(relation)
+    await _waited(request, server, relation)
+    return await _answered(request, server, relation, lookup, one=True)
+
+
+@router.get("/v1/views/{view}/rows", responses=_example(_MANY))
+async def rows(request: Request, view: str) -> Response:
+    """Rows of a view: `key` (may be repeated), or `from` and `to` of the key's first column, both included;
+    `window_start_from` … `window_end_to`, `columns`, `limit`, `at_least`, `wait_ms`."""
+    allowed(request, "read", view)
+    server = server_of(request)
+    relation = server.catalogued.relation(view)
+    given = request.query_params
+    low, high = (key_values([given[name]], relation) if name in given else None for name in ("from", "to"))
+    keys = tuple(key_values([text], relation) for text in given.getlist("key")) if "key" in given else None
+    limit = number(request, "limit", 1000, MOST_ROWS) or 0
+    lookup = Lookup(keys, low, high, windows_of(request), columns_of(request), limit)
+    lookup.check(relation)
+    await _waited(request, server, relation)
+    return await _answered(request, server, relation, lookup)
+
+
+@router.post("/v1/views/{view}/rows", responses=_example(_MANY))
+async def rows_of_keys(request: Request, view: str) -> Response:
+    """Rows of many keys: `{"keys": [["Rome", 1], ["Oslo", 2]]}`; each may hold the first columns of the key only."""
+    allowed(request, "read", view)
+    server = server_of(request)
+    relation = server.catalogued.relation(view)
+    keys = (await json_of(request)).get("keys")
+    if not isinstance(keys, list) or len(keys) > MOST_ROWS:
+        raise RequestRefused(f"'keys' is a list of at most {MOST_ROWS} keys")
+    listed = tuple(key_values(key if isinstance(key, list) else [key], relation) for key in keys)
+    lookup = Lookup(listed, None, None, windows_of(request), columns_of(request), MOST_ROWS)
+    lookup.check(relation)
+    await _waited(request, server, relation)
+    return await _answered(request, server, relation, lookup)
+
+
+async def _waited(request: Request, server: Server, relation: Relation) -> None:
+    least = request.query_params.get("at_least")
+    if least is not None:
+        await server.wait(relation, Least.read(least), seconds(request))
+
+
+async def _answered(
+    request: Request, server: Server, relation: Relation, lookup: Lookup, *, one: bool = False
+) -> Response:
+    """By the view's replica where it is LIVE, else by the table."""
+    followed = server.replicas.of(relation)
+    if followed is not None:
+        with followed.reading() as now:
+            if now is not None and server.may_answer(relation.name, now.version):
+                server.metrics.lookups.labels(relation.name, "replica").inc()
+                about = About.of(followed.standing(now.version))
+                types = dict(relation.columns)
+                shown = {name: types[name] for name in lookup.columns or types}
+                found = [shown_row(each, shown) for each in lookup.rows(now, relation.key)]
+                return _response(request, relation, found, about, one=one)
+    server.metrics.lookups.labels(relation.name, "table").inc()
+    return await asyncio.to_thread(_from_table, request, server, relation, lookup, one)
+
+
+def _from_table(request: Request, server: Server, relation: Relation, lookup: Lookup, one: bool) -> Response:
+    limits = server.options.limits
+    found = answer(lookup.select(relation), server.catalogued.catalog, server.lake, server.library(), limits)
+    standing = found.cut.tables[relation.name]
+    if standing is None:
+        about = About(None, None, None, {})
+    else:
+        about = About.of(standing)
+        server.may_answer(relation.name, standing.version)
+    rows_found = [dict(zip(found.names, each, strict=True)) for each in python_rows(found.table, found.types)]
+    return _response(request, relation, rows_found, about, one=one)
+
+
+def _response(
+    request: Request, relation: Relation, found: list[dict[str, Any]], about: About, *, one: bool
+) -> Response:
+    if wants_arrow(request.headers.get("accept")):
+        import pyarrow as pa
+
+        shown = columns_of(request) or tuple(name for name, _ in relation.columns)
+        schema = pa.schema([(name, relation.type_of(name).arrow()) for name in shown])
+        return arrow_rows(pa.Table.from_pylist([_stored(each) for each in found], schema), about)
+    if one:
+        return one_row(found[0] if found else None, about)
+    names = tuple(found[0]) if found else ()
+    return many_rows(names, [tuple(each.values()) for each in found], about)
+
+
+def _stored(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as Arrow takes it: MAP as a list of pairs."""
+    return {name: list(value.items()) if isinstance(value, dict) else value for name, value in row.items()}

@@ -1,0 +1,34 @@
+"""`POST /v1/streams/{stream}`: inserts, exactly once for each idempotency key."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from jobs.model.serving_errors import RequestRefused
+from jobs.serve.format import to_json
+from jobs.server.http.requests import allowed, json_of, server_of
+
+router = APIRouter(tags=["streams"])
+
+_MOST_KEY = 200
+
+
+@router.post("/v1/streams/{stream}")
+async def insert(request: Request, stream: str) -> Response:
+    """Append events: `{"rows": [{"id": 1, "town": "Rome"}]}`. With the header `Idempotency-Key` a request that is sent
+    again has the same answer and adds nothing. `position` of the answer is what `at_least` of a look-up takes."""
+    allowed(request, "write", stream)
+    server = server_of(request)
+    source = server.catalogued.source(stream)
+    rows = (await json_of(request)).get("rows")
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise RequestRefused("'rows' is a list of objects, one at least")
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= _MOST_KEY:
+        raise RequestRefused(f"an Idempotency-Key has 1 to {_MOST_KEY} characters")
+    made = await asyncio.to_thread(server.inserts.insert, source, rows, key)
+    body = {"inserted": len(made.places), "position": made.position}
+    return Response(to_json(body), media_type="application/json")

@@ -1,0 +1,62 @@
+"""`/v1/views`: what can be read, and where it stands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from jobs.model.definitions import Source, View
+from jobs.model.serving_errors import Forbidden
+from jobs.serve.format import to_json
+from jobs.server.http.answers import age_ms, instant
+from jobs.server.http.requests import allowed, server_of
+from jobs.server.state.server import Server
+
+router = APIRouter(tags=["views"])
+
+
+@router.get("/v1/views")
+async def views(request: Request) -> Response:
+    """The streams, tables and views that the token allows to read."""
+    server = server_of(request)
+    token = server.token_of(request.headers.get("authorization"))
+    if not token.may("read"):
+        raise Forbidden("the token does not allow to read anything", hint="it needs a scope read:…")
+    named = [each for each in server.catalogued.views() if token.allows("read", each.name)]
+    return await asyncio.to_thread(_listed, server, named)
+
+
+@router.get("/v1/views/{view}")
+async def view(request: Request, view: str) -> Response:
+    """One of them, with its columns and its SQL."""
+    allowed(request, "read", view)
+    server = server_of(request)
+    found = server.catalogued.definition(view)
+    return await asyncio.to_thread(_described, server, found)
+
+
+def _listed(server: Server, named: list[Source | View]) -> Response:
+    body = {"views": [_standing(server, each) for each in named]}
+    return Response(to_json(body), media_type="application/json")
+
+
+def _described(server: Server, found: Source | View) -> Response:
+    relation = server.catalogued.relation(found.name)
+    columns = [{"name": name, "type": str(sql_type)} for name, sql_type in relation.columns]
+    body = {**_standing(server, found), "key": list(relation.key), "columns": columns, "sql": found.sql}
+    return Response(to_json(body), media_type="application/json")
+
+
+def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
+    standing = server.standing(server.catalogued.relation(definition.name))
+    return {
+        "name": definition.name,
+        "kind": "view" if isinstance(definition, View) else definition.kind,
+        "pipeline": definition.pipeline,
+        "version": standing.version if standing else None,
+        "event_time": instant(standing.event_time) if standing else None,
+        "freshness_ms": age_ms(standing.committed) if standing else None,
+    }

@@ -1,0 +1,86 @@
+"""The catalog as it stands, for a server: read again when another process has changed it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import Source, View
+from jobs.model.errors import UnknownName
+from jobs.serve.readable import readable_named
+
+if TYPE_CHECKING:
+    from jobs.model.relation import Relation
+    from state_store.layout import Lake
+
+_SECONDS: Final = 5.0
+"""On an object store a definition that is made elsewhere is seen that much later. On a disk it is seen at once."""
+
+
+class Catalogued:
+    """The relations of a lake. Any thread may ask."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._lock = Lock()
+        self._mark = _mark(lake)
+        self._catalog = Catalog(lake)
+        self._relations: dict[str, Relation] = {}
+
+    @property
+    def catalog(self) -> Catalog:
+        """The definitions as they are now."""
+        # Before the files are read: what changes meanwhile is read again at the next look.
+        mark = _mark(self._lake)
+        if mark != self._mark:
+            with self._lock:
+                self._catalog = Catalog(self._lake)
+                self._relations = {}
+                self._mark = mark
+        return self._catalog
+
+    def relation(self, name: str) -> Relation:
+        """A stream, table or view as a query sees it.
+
+        Raises:
+            UnknownName: there is none of that name.
+        """
+        catalog = self.catalog
+        known = self._relations.get(name)
+        if known is None:
+            known = self._relations[name] = readable_named(name, catalog)
+        return known
+
+    def definition(self, name: str) -> Source | View:
+        """The definition of a stream, table or view. Raises UnknownName."""
+        found = self.catalog.find(name)
+        if not isinstance(found, Source | View):
+            raise UnknownName.among("stream, table or view", name, (each.name for each in self.views()))
+        return found
+
+    def source(self, name: str) -> Source:
+        """A stream or table that events can be inserted into.
+
+        Raises:
+            UnknownName: there is none of that name.
+        """
+        catalog = self.catalog
+        found = catalog.find(name)
+        if not isinstance(found, Source):
+            known = (each.name for each in catalog.definitions() if isinstance(each, Source))
+            raise UnknownName.among("stream or table", name, known)
+        return found
+
+    def views(self) -> list[Source | View]:
+        """What can be read by name, in the order of creation."""
+        return [each for each in self.catalog.definitions() if isinstance(each, Source | View)]
+
+
+def _mark(lake: Lake) -> tuple[int, ...]:
+    """Another one when a definition was added, changed or removed: each is a file that is renamed into its folder."""
+    if not isinstance(lake.catalog, Path):
+        return (int(time.monotonic() / _SECONDS),)
+    return tuple(folder.stat().st_mtime_ns for folder in (lake.catalog, lake.catalog / "functions") if folder.exists())

@@ -1,0 +1,146 @@
+"""Inserts by HTTP: rows become records of a stream's topic, once for each idempotency key.
+
+    intent (key, body's hash, ends of the topic) ──> records, each with the key in a header ──> answer
+
+A request whose key is known gets the answer that was given before. Where a kill left an intent without an answer, the
+records since the intent's ends say which rows are in already: the others follow, and the answer is that of all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.ingest.logs.open import open_log
+from jobs.ingest.produce import append_records, encode_rows
+from jobs.model.serving_errors import KeyReused, RequestRefused
+from state_store.failpoints import failpoint
+from state_store.files import make_folder
+from state_store.files import replace as replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from jobs.ingest.logs.log import Record
+    from jobs.model.definitions import Source
+    from jobs.model.settings import Settings
+    from state_store.layout import Lake
+
+HEADER: Final = "strandline-insert"
+"""Of a record that came with an idempotency key: a hash of the key, a colon, the row's place in the request."""
+KEPT_SECONDS: Final = 86_400
+"""A client that comes again after a day has other worries; a key takes some hundred bytes of disk."""
+_LOCKS: Final = 64
+"""Requests with one key wait for each other; those with different ones seldom do."""
+
+Place = tuple[int, int]
+"""The partition and offset of a record."""
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """Rows that are in the topic: the place of each, in the order of the request."""
+
+    topic: str
+    places: tuple[Place, ...]
+
+    @property
+    def position(self) -> str:
+        """What `at_least` takes: `topic@partition:offset,…`, each offset behind the last row of the partition."""
+        ends: dict[int, int] = {}
+        for partition, offset in self.places:
+            ends[partition] = max(ends.get(partition, 0), offset + 1)
+        return f"{self.topic}@{','.join(f'{partition}:{end}' for partition, end in sorted(ends.items()))}"
+
+
+class Inserts:
+    """The inserts of a server. Any thread may insert; requests with one key go one after the other.
+
+    Args:
+        folder: for the keys; no other process uses it.
+    """
+
+    def __init__(self, settings: Settings, lake: Lake, folder: Path) -> None:
+        self._settings = settings
+        self._lake = lake
+        self._folder = folder
+        self._locks = [Lock() for _ in range(_LOCKS)]
+        make_folder(folder)
+        self._forget()
+
+    def insert(self, source: Source, rows: Sequence[Mapping[str, Any]], key: str | None) -> Inserted:
+        """Append the rows to the source's topic.
+
+        Raises:
+            EncodeFailed: a value does not fit its column. Nothing was written.
+            KeyReused: the key came with other rows before.
+            RequestRefused: others write the topic.
+            SourceUnavailable: the broker does not answer.
+        """
+        if source.read_only:
+            raise RequestRefused(f"'{source.name}' is a SOURCE: it is read only", hint="others write its topic")
+        records = encode_rows(source, rows, self._settings, self._lake)
+        if key is None:
+            return Inserted(source.topic, tuple(append_records(source, records, self._settings, self._lake)))
+        name = hashlib.sha256(f"{source.name}\0{key}".encode()).hexdigest()[:32]
+        with self._locks[int(name[:8], 16) % len(self._locks)]:
+            return self._once(name, source, records, _hash(rows))
+
+    def _once(self, name: str, source: Source, records: Sequence[Record], body: str) -> Inserted:
+        file = self._folder / f"{name}.json"
+        known = json.loads(file.read_bytes()) if file.exists() else None
+        if known is not None and known["body"] != body:
+            raise KeyReused("the idempotency key came with other rows before", hint="use a new key for a new request")
+        if known is not None and known["places"] is not None:
+            return Inserted(source.topic, tuple((p, o) for p, o in known["places"]))
+        log = open_log(self._settings, self._lake)
+        log.ensure_topic(source.topic, source.partitions, source.replicas)
+        if known is None:
+            ends = {str(partition): end for partition, end in log.end_offsets(source.topic).items()}
+            known = {"body": body, "ends": ends, "places": None}
+            replace_file(file, json.dumps(known).encode())
+            found: dict[int, Place] = {}
+        else:
+            found = self._found(name, source, {int(partition): end for partition, end in known["ends"].items()})
+        failpoint("after-insert-intent")
+        missing = [number for number in range(len(records)) if number not in found]
+        marked = [_marked(records[number], name, number) for number in missing]
+        if marked:
+            places = append_records(source, marked, self._settings, self._lake)
+            found |= dict(zip(missing, places, strict=True))
+        failpoint("after-insert-records")
+        made = Inserted(source.topic, tuple(found[number] for number in range(len(records))))
+        replace_file(file, json.dumps({**known, "places": made.places}).encode())
+        return made
+
+    def _found(self, name: str, source: Source, ends: Mapping[int, int]) -> dict[int, Place]:
+        """{place in the request: its record} of those that were written before a kill."""
+        log = open_log(self._settings, self._lake)
+        found: dict[int, Place] = {}
+        for partition, end in log.end_offsets(source.topic).items():
+            for run in log.read(source.topic, partition, ends.get(partition, 0), end):
+                for offset, headers in zip(run.offsets, run.headers, strict=True):
+                    for header, value in headers or ():
+                        mark, _, number = (value or b"").decode(errors="replace").partition(":")
+                        if header == HEADER and mark == name:
+                            found[int(number)] = (partition, offset)
+        return found
+
+    def _forget(self) -> None:
+        """Remove the keys that are too old."""
+        for file in self._folder.glob("*.json"):
+            if file.stat().st_mtime < time.time() - KEPT_SECONDS:
+                file.unlink(missing_ok=True)
+
+
+def _marked(record: Record, name: str, number: int) -> Record:
+    return replace(record, headers=(*record.headers, (HEADER, f"{name}:{number}".encode())))
+
+
+def _hash(rows: Sequence[Mapping[str, Any]]) -> str:
+    return hashlib.sha256(json.dumps(rows, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,62 @@
+"""What a server measures, for Prometheus. Each server has a registry of its own."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from jobs.server.changes.hub import Hub
+    from jobs.server.state.replicas import Replicas
+
+# From a look-up in memory to the longest query.
+_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0)
+
+
+class Metrics:
+    """The counters that requests move."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.seconds = Histogram(
+            "strandline_request_seconds",
+            "Time to answer, by route; of a subscription the time to its first byte",
+            ("route", "status"),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.sent = Counter("strandline_sent_bytes_total", "Bytes of answers", ("route",), registry=self.registry)
+        self.lookups = Counter(
+            "strandline_lookups_total", "Look-ups by key, by what answered", ("view", "by"), registry=self.registry
+        )
+
+
+class Standing:
+    """A collector of where replicas and subscribers stand."""
+
+    def __init__(self, replicas: Replicas, hub: Hub) -> None:
+        self._replicas = replicas
+        self._hub = hub
+
+    def collect(self) -> Iterator[Metric]:
+        """The gauges, as they are now."""
+        version = GaugeMetricFamily("strandline_replica_version", "Version that answers", labels=("view",))
+        looked = GaugeMetricFamily(
+            "strandline_replica_lag_seconds", "Since a replica was last at its table's head", labels=("view",)
+        )
+        for replica in self._replicas.all():
+            name = (replica.relation.name,)
+            if replica.version is not None:
+                version.add_metric(name, replica.version)
+                looked.add_metric(name, time.monotonic() - replica.looked)
+        yield version
+        yield looked
+        yield GaugeMetricFamily("strandline_subscribers", "Subscribers connected", value=self._hub.subscribers)
+        yield GaugeMetricFamily("strandline_subscribers_dropped", "Let go for being slow", value=self._hub.dropped)

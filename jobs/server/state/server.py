@@ -1,0 +1,185 @@
+"""A server at work: what its routes share, opened once and closed in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from jobs.functions.python.register import Library
+from jobs.model.serving_errors import NotYet, RequestRefused
+from jobs.serve.reflected import Reflected, reflected
+from jobs.serve.watch import Watch
+from jobs.server.access.tokens import EVERYTHING, Token, Tokens
+from jobs.server.changes.hub import Hub
+from jobs.server.queries.pool import Queries
+from jobs.server.state.catalogued import Catalogued
+from jobs.server.state.inserts import Inserts
+from jobs.server.state.metrics import Metrics, Standing
+from jobs.server.state.replicas import Replicas
+from state_store.delta import log
+from state_store.layout import Lake
+from state_store.lock import writer_lock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from jobs.model.relation import Relation
+    from jobs.model.settings import Settings
+    from jobs.server.access.options import ServerOptions
+
+_POSITION = re.compile(r"(.+)@((?:[0-9]{1,9}:[0-9]{1,18})(?:,[0-9]{1,9}:[0-9]{1,18}){0,999})")
+
+
+@dataclass(frozen=True)
+class Least:
+    """The least that an answer must reflect: a version of the view, or records of a topic.
+
+    Attributes:
+        topic: empty for a version.
+        offsets: {partition: the offset behind the last record}.
+    """
+
+    version: int = -1
+    topic: str = ""
+    offsets: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def read(cls, text: str) -> Least:
+        """What `at_least` says: a version, or the position that an insert answered with.
+
+        Raises:
+            RequestRefused: neither.
+        """
+        if text.isdecimal() and text.isascii() and len(text) <= 18:
+            return cls(int(text))
+        found = _POSITION.fullmatch(text)
+        if found is None:
+            raise RequestRefused("at_least is a version, or the position that an insert answered with")
+        pairs = (part.split(":") for part in found[2].split(","))
+        return cls(topic=found[1], offsets=tuple((int(partition), int(offset)) for partition, offset in pairs))
+
+    def met_by(self, standing: Reflected | None) -> bool:
+        """True if a version reflects it."""
+        if standing is None:
+            return False
+        reached = standing.offsets.get(self.topic, {})
+        return standing.version >= self.version and all(reached.get(p, 0) >= offset for p, offset in self.offsets)
+
+
+class Server:
+    """What the routes share. Made in the event loop by `running`."""
+
+    def __init__(self, settings: Settings, options: ServerOptions) -> None:
+        self.settings = settings
+        self.options = options
+        self.lake = Lake(settings.lake)
+        self.catalogued = Catalogued(self.lake)
+        self.metrics = Metrics()
+        self.replicas = Replicas(self.lake, options.folder / "replicas", self._arrived)
+        self.hub = Hub(self.lake, options.subscribers, options.backlog)
+        self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
+        self.queries = Queries(settings, options.limits, options.queries)
+        self.metrics.registry.register(Standing(self.replicas, self.hub))
+        self._tokens = Tokens(options.tokens) if options.tokens is not None else None
+        self._loop = asyncio.get_running_loop()
+        self._moved = asyncio.Event()
+        self._waited: set[str] = set()
+        self._answered: dict[str, int] = {}
+        self._lock = Lock()
+
+    def token_of(self, header: str | None) -> Token:
+        """Whose request it is. Raises Unauthenticated."""
+        return EVERYTHING if self._tokens is None else self._tokens.find(header)
+
+    def library(self) -> Library:
+        """The functions that users wrote."""
+        return Library(self.catalogued.catalog.functions.values(), self.settings.functions.modules)
+
+    def told(self, table: str) -> None:
+        """A table may have a new version. Called by the watch's thread."""
+        self.replicas.told(table)
+        self.hub.told(table)
+        self._arrived(table)
+
+    def followed(self) -> set[str]:
+        """The tables that somebody follows or waits for."""
+        return {*self.replicas.names(), *self.hub.tables(), *self._waited}
+
+    def may_answer(self, view: str, version: int) -> bool:
+        """False if a client may have had a newer version of the view; otherwise this is the newest now."""
+        with self._lock:
+            if version < self._answered.get(view, -1):
+                return False
+            self._answered[view] = version
+            return True
+
+    def standing(self, relation: Relation) -> Reflected | None:
+        """What an answer about the relation would reflect now; None while it has no table."""
+        followed = self.replicas.find(relation.name)
+        version = followed.version if followed is not None else None
+        if followed is not None and version is not None:
+            return followed.standing(version)
+        newest = log.newest_version(self.lake.table(relation.name))
+        return None if newest is None else reflected(self.lake, relation.name, newest)
+
+    async def wait(self, relation: Relation, least: Least, seconds: float) -> None:
+        """Wait until an answer about the relation reflects at least that.
+
+        Raises:
+            NotYet: it does not within the time.
+        """
+        until = time.monotonic() + min(seconds, self.options.wait_seconds)
+        while True:
+            moved = self._moved
+            if least.met_by(await asyncio.to_thread(self.standing, relation)):
+                return
+            self._waited.add(relation.name)
+            try:
+                await asyncio.wait_for(moved.wait(), max(until - time.monotonic(), 0))
+            except TimeoutError:
+                raise NotYet(
+                    f"'{relation.name}' does not reflect that yet",
+                    hint="ask again; is its pipeline running? See `strandline status`",
+                ) from None
+
+    def _arrived(self, _table: str) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._pulse)
+        except RuntimeError:
+            return  # the loop has ended, and nobody waits
+
+    def _pulse(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    def end_subscriptions(self) -> None:
+        """Let all subscribers go. Any thread, or a signal's handler, may call it."""
+        self._loop.call_soon_threadsafe(self.hub.close)
+
+    def close(self) -> None:
+        """End what runs beside the loop."""
+        self.hub.close()
+        self.queries.close()
+        self.replicas.close()
+
+
+@asynccontextmanager
+async def running(settings: Settings, options: ServerOptions) -> AsyncIterator[Server]:
+    """A server for the duration of the block.
+
+    Raises:
+        SettingsError: the file of tokens is not there.
+        WriterBusy: another server works in the folder.
+    """
+    with writer_lock(options.folder / "server.lock", "strandline serve"):
+        server = Server(settings, options)
+        try:
+            with Watch(server.lake, server.told, server.followed):
+                yield server
+        finally:
+            await asyncio.to_thread(server.close)

@@ -1,0 +1,227 @@
+"""Subscriptions over HTTP: snapshot, then changes, resumed at any event, bounded, and read once for many."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from jobs.catalog.catalog import Catalog
+from jobs.functions.python.register import Library
+from jobs.model.serving_errors import ChangesGone
+from jobs.model.settings import Settings, load_settings
+from jobs.serve.watch import Watch
+from jobs.server.changes import feed as feeds
+from jobs.server.changes.hub import Hub, Wish
+from jobs.server.changes.place import Place
+from jobs.sql.statements import parse
+from jobs.sql.syntax import Select
+from state_store.delta import log, reader
+from tests.support.served_lake import ServedLake
+
+DEFINITIONS = """
+    CREATE STREAM visits (id BIGINT KEY, town VARCHAR, n BIGINT) WITH (KAFKA_TOPIC = 'visits');
+    CREATE TABLE by_town AS SELECT town, COUNT(*) AS visits, SUM(n) AS n FROM visits GROUP BY town;
+"""
+
+
+def events(text: str) -> list[tuple[str, str, dict[str, object]]]:
+    """(kind, id, data) of each event."""
+    found = []
+    for block in text.strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if fields:
+            found.append((fields["event"], fields["id"], json.loads(fields["data"])))
+    return found
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> ServedLake:
+    """Three versions of `by_town` after the one that made it."""
+    served = ServedLake(load_settings(lake=tmp_path / "lake"), DEFINITIONS)
+    with served.kernel() as kernel:
+        for number, towns in enumerate((("Rome", "Oslo"), ("Rome",), ("Lima", "Oslo"))):
+            served.append("visits", [{"id": number, "town": town, "n": 1} for town in towns])
+            served.refresh(kernel)
+    return served
+
+
+def select(text: str = "SELECT * FROM by_town EMIT CHANGES;") -> Select:
+    (statement,) = parse(text)
+    assert isinstance(statement, Select)
+    return statement
+
+
+def subscribe(served: ServedLake, hub: Hub, wish: Wish) -> AsyncIterator[bytes]:
+    return hub.subscribe(wish, Catalog(served.lake), Library([], ()))
+
+
+async def taken(source: AsyncIterator[bytes], until: str = "progress", times: int = 1) -> str:
+    """What is sent up to the n-th event of that kind."""
+    text = ""
+    async for part in source:
+        text += part.decode()
+        if part.startswith(f"event: {until}".encode()):
+            times -= 1
+            if times == 0:
+                break
+    await source.aclose()  # type: ignore[attr-defined]
+    return text
+
+
+def test_over_http_rows_then_the_end_that_was_asked_for(client: TestClient) -> None:
+    found = client.get("/v1/views/by_town/changes?up_to=1&as_of=0&columns=town,visits&where=visits > 1")
+    assert found.headers["content-type"].startswith("text/event-stream")
+    kinds = [(kind, data) for kind, _, data in events(found.text)]
+    assert ("change", {"row": {"town": "Rome", "visits": 2}}) in kinds
+    assert kinds[-1] == ("progress", {"version": 1})
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("where=visits > 1; DROP TABLE by_town", 400),
+        ("where=1 = 1) UNION SELECT * FROM places", 400),
+        ("where=town IN (SELECT name FROM places)", 400),
+        ("form=other", 400),
+        ("as_of=999", 410),
+        ("columns=no", 404),
+    ],
+)
+def test_what_is_no_filter_of_one_view_is_refused(client: TestClient, query: str, status: int) -> None:
+    assert client.get(f"/v1/views/by_town/changes?{query}&limit=1").status_code == status
+
+
+@pytest.mark.parametrize("form", ["upserts", "weights"])
+def test_resumed_at_any_event_the_rest_is_the_same(filled: ServedLake, form: str) -> None:
+    """Also inside a version, and inside a snapshot."""
+
+    async def run() -> None:
+        hub = Hub(filled.lake, 10, 100)
+        newest = reader.head(filled.lake.table("by_town"))
+        assert newest is not None
+        wish = Wish(select(), "weights" if form == "weights" else "upserts", Place(0), up_to=newest.version)
+        whole = events(await taken(subscribe(filled, hub, wish), times=99))
+        assert [kind for kind, _, _ in whole].count("progress") == newest.version
+        for number, (_, identity, _) in enumerate(whole):
+            again = Wish(select(), wish.form, Place.read(identity), up_to=newest.version)
+            if number + 1 < len(whole):
+                assert events(await taken(subscribe(filled, hub, again), times=99)) == whole[number + 1 :]
+        first = events(await taken(subscribe(filled, hub, Wish(select(), wish.form))))
+        assert [kind for kind, _, _ in first] == ["row", "row", "row", "progress"]
+        resumed = Wish(select(), wish.form, Place.read(first[0][1]))
+        assert events(await taken(subscribe(filled, hub, resumed))) == first[1:]
+        hub.close()
+
+    asyncio.run(run())
+
+
+def test_upserts_and_weights_both_fold_to_the_table(filled: ServedLake) -> None:
+    async def run() -> None:
+        hub = Hub(filled.lake, 10, 100)
+        version = log.newest_version(filled.lake.table("by_town"))
+        table: dict[object, object] = {}
+        for _, _, data in events(
+            await taken(subscribe(filled, hub, Wish(select(), place=Place(0), up_to=version)), times=9)
+        ):
+            if "row" in data:
+                table[data["row"]["town"]] = data["row"]  # type: ignore[index]
+        bag: dict[str, int] = {}
+        wish = Wish(select(), "weights", Place(0), up_to=version)
+        for _, _, data in events(await taken(subscribe(filled, hub, wish), times=9)):
+            if "row" in data:
+                row = json.dumps(data["row"])
+                bag[row] = bag.get(row, 0) + int(str(data["weight"]))
+        expected = reader.read_rows(filled.lake.table("by_town")).to_pylist()
+        assert sorted(table) == sorted(row["town"] for row in expected)
+        assert {row: count for row, count in bag.items() if count} == {json.dumps(row): 1 for row in expected}
+        hub.close()
+
+    asyncio.run(run())
+
+
+def test_a_thousand_subscribers_share_one_read_of_each_version_and_hear_of_it_at_once(
+    filled: ServedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read = reader.read_changes
+
+    def counted(path: object, after: int, upto: int) -> object:
+        reads.append(upto)
+        return read(path, after, upto)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(feeds.reader, "read_changes", counted)
+
+    async def run() -> None:
+        hub = Hub(filled.lake, 2_000, 100)
+        with Watch(filled.lake, hub.told, hub.tables), filled.kernel() as kernel:
+            wish = Wish(select(), snapshot=False)
+            waiting = [asyncio.create_task(taken(subscribe(filled, hub, wish))) for _ in range(1_000)]
+            await asyncio.sleep(0.5)
+            filled.append("visits", [{"id": 7, "town": "Rome", "n": 1}])
+            await asyncio.to_thread(filled.refresh, kernel)
+            visible = time.monotonic()
+            texts = await asyncio.gather(*waiting)
+            # Half a second, on a machine that is busy with other tests: polling would take five.
+            assert time.monotonic() - visible < 3
+        assert len(set(texts)) == 1
+        assert len(reads) == 1
+        assert hub.subscribers == 0
+        hub.close()
+
+    asyncio.run(run())
+
+
+def test_a_slow_subscriber_is_let_go_with_its_place_and_slows_nobody(filled: ServedLake) -> None:
+    async def run() -> None:
+        hub = Hub(filled.lake, 10, 2)
+        with filled.kernel() as kernel:
+            slow = subscribe(filled, hub, Wish(select(), snapshot=True))
+            first = (await anext(slow)).decode()
+            quick = asyncio.create_task(taken(subscribe(filled, hub, Wish(select(), snapshot=False)), times=3))
+            for number in range(3):
+                await asyncio.sleep(0.1)
+                filled.append("visits", [{"id": 7, "town": "Rome", "n": number}])
+                await asyncio.to_thread(filled.refresh, kernel)
+                hub.told("by_town")
+            assert events(await quick)[-1][0] == "progress"
+            rest = events(first + await taken(slow, "error"))
+            assert rest[-1][2]["code"] == "serve.slow_reader"
+            assert hub.dropped == 1
+            resumed = Wish(select(), place=Place.read(str(rest[-1][2]["last_event_id"])), up_to=6)
+            kinds = [kind for kind, _, _ in events(await taken(subscribe(filled, hub, resumed), times=3))]
+            assert kinds == ["change", "progress"] * 3
+        hub.close()
+
+    asyncio.run(run())
+
+
+def test_changes_that_are_not_kept_any_more_ask_for_a_snapshot(filled: ServedLake) -> None:
+    log.commit_file(filled.lake.table("by_town"), 1).unlink()
+
+    async def run() -> None:
+        hub = Hub(filled.lake, 10, 100)
+        with pytest.raises(ChangesGone, match="not kept"):
+            subscribe(filled, hub, Wish(select(), place=Place(0)))
+        with pytest.raises(ChangesGone, match="made anew"):
+            subscribe(filled, hub, Wish(select(), place=Place(2, table="00000000")))
+        hub.close()
+
+    asyncio.run(run())
+
+
+def test_the_watch_tells_of_a_commit_within_a_moment(settings: Settings) -> None:
+    served = ServedLake(settings, DEFINITIONS)
+    told: list[tuple[str, float]] = []
+    with Watch(served.lake, lambda name: told.append((name, time.monotonic())), lambda: []):
+        time.sleep(0.3)
+        served.append("visits", [{"id": 1, "town": "Rome", "n": 1}])
+        written = time.monotonic()
+        while not any(name == "visits" for name, _ in told):
+            assert time.monotonic() - written < 3
+            time.sleep(0.005)

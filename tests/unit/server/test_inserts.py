@@ -1,0 +1,80 @@
+"""Inserts by HTTP: once for each idempotency key, also when the server is killed in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.model.settings import load_settings
+from jobs.server.state.inserts import Inserts
+from state_store.layout import Lake
+from tests.support.served_lake import ServedLake
+
+STREAM = "CREATE STREAM orders (id BIGINT KEY, n BIGINT) WITH (KAFKA_TOPIC = 'orders');"
+ROWS = [{"id": number, "n": number * 2} for number in range(5)]
+
+
+def test_a_request_that_comes_again_has_the_same_answer_and_adds_nothing(
+    client: TestClient, served: ServedLake
+) -> None:
+    def ask(key: str, n: int) -> tuple[int, object]:
+        rows = [{"id": 1, "town": "Rome", "n": n}]
+        found = client.post("/v1/streams/visits", json={"rows": rows}, headers={"Idempotency-Key": key})
+        return found.status_code, found.json()
+
+    before = LocalLog(served.lake).end_offsets("visits")[0] if LocalLog(served.lake).exists("visits") else 0
+    first = ask("k1", 1)
+    assert first[0] == 200
+    assert ask("k1", 1) == first
+    assert ask("k2", 1)[1] != first[1]
+    assert ask("k1", 2)[0] == 422
+    assert LocalLog(served.lake).end_offsets("visits") == {0: before + 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("visits", {"rows": [{"id": "x"}]}, 400, "source.encode_failed"),
+        ("visits", {"rows": [{"no": 1}]}, 400, "source.encode_failed"),
+        ("visits", {"rows": []}, 400, "serve.request_refused"),
+        ("visits", {"rows": [1]}, 400, "serve.request_refused"),
+        ("by_town", {"rows": [{"town": "a"}]}, 404, "sql.unknown_name"),
+        ("nothing", {"rows": [{"town": "a"}]}, 404, "sql.unknown_name"),
+    ],
+)
+def test_what_cannot_be_inserted_says_why(client: TestClient, path: str, body: object, status: int, code: str) -> None:
+    found = client.post(f"/v1/streams/{path}", json=body)
+    assert (found.status_code, found.json()["code"]) == (status, code)
+
+
+@pytest.mark.parametrize("place", ["after-insert-intent", "after-segment", "after-insert-records"])
+def test_after_a_kill_the_same_request_adds_what_is_missing_and_no_more(tmp_path: Path, place: str) -> None:
+    served = ServedLake(load_settings(lake=tmp_path / "lake"), STREAM)
+    command = [sys.executable, "-m", "tests.unit.server.test_inserts", str(served.lake.root), str(tmp_path / "keys")]
+    ended = subprocess.run(command, env=os.environ | {"STRANDLINE_FAILPOINT": f"{place}:1"}, check=False, timeout=60)
+    assert ended.returncode == -signal.SIGKILL
+    once = insert(served.lake.root, tmp_path / "keys")
+    assert insert(served.lake.root, tmp_path / "keys") == once
+    log = LocalLog(served.lake)
+    (run,) = log.read("orders", 0, 0, log.end_offsets("orders")[0])
+    assert len(run) == len(ROWS)
+    assert once == "orders@0:5"
+
+
+def insert(root: object, folder: Path) -> str:
+    settings = load_settings(lake=root)
+    lake = Lake(settings.lake)
+    from jobs.server.state.catalogued import Catalogued
+
+    return Inserts(settings, lake, folder).insert(Catalogued(lake).source("orders"), ROWS, "key").position
+
+
+if __name__ == "__main__":
+    insert(Path(sys.argv[1]), Path(sys.argv[2]))

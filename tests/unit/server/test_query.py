@@ -1,0 +1,66 @@
+"""POST /v1/query: any SELECT at one cut, and nothing that hangs the server, fills it, or reads beside the lake."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+from fastapi.testclient import TestClient
+
+from jobs.server.http.answers import ARROW
+
+
+def product(times: int) -> str:
+    """FROM a product of the four events with themselves."""
+    return " ".join(["visits v0", *(f"JOIN visits v{number} ON v{number}.n > 0" for number in range(1, times))])
+
+
+def ask(client: TestClient, sql: str) -> tuple[int, dict[str, object]]:
+    found = client.post("/v1/query", json={"sql": sql})
+    return found.status_code, found.json()
+
+
+def test_a_join_says_the_version_of_each_table(client: TestClient) -> None:
+    status, body = ask(client, "SELECT t.town, i.id FROM by_town t JOIN by_id i ON t.town = i.town WHERE i.id = 1")
+    assert (status, body["rows"]) == (200, [{"town": "Oslo", "id": 1}])
+    assert set(body["versions"]) == {"by_town", "by_id"}  # type: ignore[call-overload]
+
+
+def test_arrow(client: TestClient) -> None:
+    found = client.post("/v1/query", json={"sql": "SELECT COUNT(*) AS n FROM by_town"}, headers={"accept": ARROW})
+    assert pa.ipc.open_stream(found.content).read_all().num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "status", "code"),
+    [
+        ("SELECT LPAD('x', 2000000000, 'y') AS a FROM by_town", 408, "serve.time_limit"),
+        (f"SELECT COUNT(*) FROM {product(3)}", 200, None),
+        (f"SELECT v0.n FROM {product(7)}", 413, "serve.too_large"),
+        (f"SELECT COUNT(*) FROM {product(18)}", 408, "serve.time_limit"),
+        ("SELECT * FROM nothing", 404, "sql.unknown_name"),
+        ("SELECT FROM", 400, "sql.syntax"),
+        ("SELECT * FROM by_town; SELECT * FROM by_town", 400, "serve.request_refused"),
+        ("DROP TABLE by_town", 400, "serve.request_refused"),
+        ("INSERT INTO visits VALUES (1, 'a', 1)", 400, "serve.request_refused"),
+        ("SELECT * FROM by_town EMIT CHANGES", 400, "serve.request_refused"),
+        ("SELECT * FROM read_csv('/etc/passwd')", 400, "sql.not_supported"),
+        ("SELECT * FROM '/etc/passwd'", 404, "sql.unknown_name"),
+    ],
+)
+def test_each_statement_ends_with_the_status_that_it_deserves(
+    client: TestClient, sql: str, status: int, code: str | None
+) -> None:
+    begun = time.monotonic()
+    found, body = ask(client, sql)
+    assert (found, body.get("code")) == (status, code), body
+    assert time.monotonic() - begun < 60
+    assert ask(client, "SELECT COUNT(*) AS n FROM places")[1]["rows"] == [{"n": 1}]
+
+
+def test_bodies_that_are_no_query(client: TestClient) -> None:
+    assert client.post("/v1/query", content=b"{").status_code == 400
+    assert client.post("/v1/query", json=[1]).status_code == 400
+    assert client.post("/v1/query", json={"sql": 1}).status_code == 400
+    assert client.post("/v1/query", content=b" " * (2 << 20)).status_code == 413

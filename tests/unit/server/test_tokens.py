@@ -1,0 +1,119 @@
+"""Tokens: every route asks for one, with the scope that it needs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from jobs.server.access.options import ServerOptions
+from jobs.server.access.tokens import make_token
+from jobs.server.app import application
+from state_store.errors import SettingsError
+from tests.support.served_lake import ServedLake
+from tests.unit.server.conftest import LIMITS
+
+OPEN = {"/health", "/ready"}
+"""Load balancers ask these, and they say nothing of the lake."""
+REQUESTS = [
+    ("GET", "/v1/views", "read:*", {}),
+    ("GET", "/v1/views/by_town", "read:by_*", {}),
+    ("GET", "/v1/views/by_town/rows/Rome", "read:by_town", {}),
+    ("GET", "/v1/views/by_town/rows", "read:by_town", {}),
+    ("POST", "/v1/views/by_town/rows", "read:by_town", {"keys": [["Rome"]]}),
+    ("GET", "/v1/views/by_town/changes?limit=1", "read:by_town", {}),
+    ("POST", "/v1/query", "read:by_town", {"sql": "SELECT * FROM by_town"}),
+    ("POST", "/v1/streams/visits", "write:visits", {"rows": [{"id": 1, "town": "Rome", "n": 1}]}),
+    ("POST", "/query", "read:by_town", {"ksql": "SELECT * FROM by_town;"}),
+    ("POST", "/query-stream", "read:by_town", {"sql": "SELECT * FROM by_town;"}),
+    ("POST", "/inserts-stream", "write:visits", {"target": "VISITS"}),
+    ("GET", "/metrics", "operate:*", {}),
+    ("GET", "/v1/openapi.json", "read:*", {}),
+]
+OTHER = {"read": "write:*", "write": "read:*", "operate": "read:*"}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tokens") / "tokens.json"
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    served: ServedLake, client: TestClient, file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TestClient]:
+    make_token(file, "nobody", ("read:nothing",), None)
+    options = ServerOptions(tmp_path_factory.mktemp("guarded"), tokens=file, limits=LIMITS, queries=1)
+    with TestClient(application(served.settings, options), raise_server_exceptions=False) as found:
+        yield found
+
+
+def status(client: TestClient, method: str, path: str, body: object, token: str | None) -> int:
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    return client.request(method, path, json=body if method == "POST" else None, headers=headers).status_code
+
+
+def test_every_route_is_asked_here(guarded: TestClient) -> None:
+    asked = {(method, path.partition("?")[0]) for method, path, _, _ in REQUESTS}
+    for route in _routes(guarded):
+        if route.path not in OPEN:
+            matched = [m for m, path in asked if m in (route.methods or ()) and route.path_regex.match(path)]
+            assert matched, route.path
+
+
+def _routes(client: TestClient) -> list[APIRoute]:
+    from jobs.server.app import ROUTERS
+
+    return [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+
+
+@pytest.mark.parametrize(("method", "path", "scope", "body"), REQUESTS, ids=[f"{m} {p}" for m, p, _, _ in REQUESTS])
+def test_no_bad_expired_and_other_tokens_are_refused(
+    guarded: TestClient, file: Path, method: str, path: str, scope: str, body: object
+) -> None:
+    good = make_token(file, "good", (scope,), None)
+    other = make_token(file, "other", (OTHER[scope.partition(":")[0]],), None)
+    expired = make_token(file, "expired", (scope,), 1)
+    entries = json.loads(file.read_text())
+    for entry in entries["tokens"]:
+        if entry["name"] == "expired":
+            entry["expires"] = int(time.time()) - 1
+    file.write_text(json.dumps(entries))
+    assert status(guarded, method, path, body, good) == 200
+    for token in (None, "", "sl_good_" + "x" * 43, good + "x", good.replace("sl_good", "sl_other"), expired):
+        assert status(guarded, method, path, body, token) == 401
+    assert status(guarded, method, path, body, other) == 403
+    make_token(file, "good", ("read:nothing",), None)
+    assert status(guarded, method, path, body, good) == 401
+
+
+def test_open_routes_say_nothing_of_the_lake(guarded: TestClient) -> None:
+    for path in OPEN:
+        found = guarded.get(path)
+        assert found.status_code in (200, 503)
+        assert "by_town" not in found.text
+
+
+def test_the_file_holds_no_token(file: Path) -> None:
+    text = make_token(file, "secret", ("read:*",), 3)
+    assert text not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "example.org"])
+def test_an_address_that_others_reach_needs_tokens_and_tls(tmp_path: Path, host: str) -> None:
+    with pytest.raises(SettingsError, match="--tokens and --certificate and --key"):
+        ServerOptions(tmp_path, host=host).check()
+    ServerOptions(tmp_path, host="127.0.0.1").check()
+    ServerOptions(tmp_path, host="::1").check()
+
+
+@pytest.mark.parametrize(("name", "scope"), [("A b", "read:*"), ("a", "read"), ("a", "drop:*")])
+def test_a_name_or_scope_that_is_none_is_refused(tmp_path: Path, name: str, scope: str) -> None:
+    with pytest.raises(SettingsError):
+        make_token(tmp_path / "tokens.json", name, (scope,), None)
