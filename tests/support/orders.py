@@ -53,7 +53,7 @@ def order(number: int) -> Record:
 
 
 def customer(number: int) -> Record:
-    """The keyed source's event of that number: customers move between regions, and every seventh event takes one away."""
+    """The keyed source's event of that number: customers move between regions, every seventh event takes one away."""
     key = f"c{number * 17 % CUSTOMERS}".encode()
     value = None if number % 7 == 6 else json.dumps({"region": f"r{number * 13 % 5}"}).encode()
     return Record(key, value, number * _MINUTE)
@@ -76,7 +76,8 @@ def assert_complete(lake: Lake, produced: int) -> None:
     """Each event is in its log once, and every view is what DuckDB makes of the events that were produced."""
     for table in ("orders", "customers__log"):
         places = Counter(
-            tuple(row.values()) for row in reader.read_rows(lake.table(table), columns=["_partition", "_offset"]).to_pylist()
+            tuple(row.values())
+            for row in reader.read_rows(lake.table(table), columns=["_partition", "_offset"]).to_pylist()
         )
         assert len(places) == produced, f"{table}: {produced - len(places)} events lost"
         assert max(places.values()) == 1, f"{table}: doubled {[place for place, n in places.items() if n > 1]}"
@@ -96,7 +97,9 @@ def _expected(produced: int) -> dict[str, pa.Table]:
     with duckdb.connect() as db:
         db.register("orders", _orders(produced))
         db.register("customers", _customers(produced))
-        db.execute("CREATE TABLE totals AS SELECT customer, COUNT(*) AS n, SUM(amount)::BIGINT AS total FROM orders GROUP BY 1")
+        db.execute(
+            "CREATE TABLE totals AS SELECT customer, COUNT(*) AS n, SUM(amount)::BIGINT AS total FROM orders GROUP BY 1"
+        )
         best = "SELECT region, MAX(total) AS top, COUNT(*) AS n FROM totals JOIN customers USING (customer) GROUP BY 1"
         hourly = "SELECT amount % 5 AS kind, COUNT(*) AS n, SUM(amount)::BIGINT AS total FROM orders GROUP BY 1, hour"
         texts = {"totals": "FROM totals", "best": best, "hourly": hourly}
