@@ -38,6 +38,7 @@ _SECONDS = 240.0
 
 # A second copy of each task that runs longer than this, where another executor has room.
 _SPARK_DEFAULTS = """
+spark.executor.cores 2
 spark.speculation true
 spark.speculation.interval 20ms
 spark.speculation.task.duration.threshold 50ms
