@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LANES: Final = (1, 2)
 _SEED: Final = 42
+_PRESENT: Final = np.uint64(0)
+"""What stands in the chain before a value; 1 stands for NULL."""
 _LONG_DIGITS: Final = 18
 """Decimals of up to this precision are stored and hashed as 64-bit integers."""
 
@@ -37,6 +39,8 @@ def _start(lane: int, rows: int) -> Any:
 
 def _feed(seeds: Any, values: pa.Array) -> Any:
     """The chain extended by one value: `seeds` and the result are uint64, one for each of `values`."""
+    if values.null_count == 0 and not pa.types.is_struct(values.type):
+        return _feed_present(hash4(seeds, _PRESENT), values) if len(values) else seeds
     valid = np.asarray(values.is_valid())
     hashes = hash4(seeds, (~valid).astype(np.uint64))
     if pa.types.is_struct(values.type):
@@ -45,7 +49,7 @@ def _feed(seeds: Any, values: pa.Array) -> Any:
         return hashes
     rows = np.flatnonzero(valid)
     if len(rows):
-        hashes[rows] = _feed_present(hashes[rows], values if len(rows) == len(values) else values.take(pa.array(rows)))
+        hashes[rows] = _feed_present(hashes[rows], values.take(pa.array(rows)))
     return hashes
 
 

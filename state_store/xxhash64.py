@@ -28,14 +28,14 @@ _LONG: Final = 32
 """Bytes from which on the algorithm reads four strands."""
 
 
-def hash4(seeds: _Hashes, values: _Hashes) -> _Hashes:
-    """The hashes of 4 bytes each, held in the low half of `values`."""
-    return _finish(_four(seeds + _P5 + np.uint64(4), values))
+def hash4(seeds: _Hashes, values: _Hashes | np.uint64) -> _Hashes:
+    """The hashes of 4 bytes each, held in the low half of `values`; of one number for all of them too."""
+    return _finish(_four(seeds + (_P5 + np.uint64(4)), values))
 
 
 def hash8(seeds: _Hashes, values: _Hashes) -> _Hashes:
     """The hashes of 8 bytes each."""
-    return _finish(_eight(seeds + _P5 + np.uint64(8), values))
+    return _finish(_eight(seeds + (_P5 + np.uint64(8)), values))
 
 
 def hash_bytes(seeds: _Hashes, values: pa.LargeBinaryArray) -> _Hashes:
@@ -72,23 +72,46 @@ def _taken(data: NDArray[np.uint8], starts: NDArray[np.int64], width: int) -> _H
     return numbers[starts].astype(np.uint64)
 
 
+# What follows changes `hashes` in place and gives it back: a new array for each of some thirty operations would cost
+# more than the operations.
+
+
 def _eight(hashes: _Hashes, words: _Hashes) -> _Hashes:
-    return _rotate(hashes ^ (_rotate(words * _P2, 31) * _P1), 27) * _P1 + _P4
+    mixed = _rotate(words * _P2, 31)
+    mixed *= _P1
+    hashes ^= mixed
+    _rotate(hashes, 27)
+    hashes *= _P1
+    hashes += _P4
+    return hashes
 
 
-def _four(hashes: _Hashes, halves: _Hashes) -> _Hashes:
-    return _rotate(hashes ^ (halves * _P1), 23) * _P2 + _P3
+def _four(hashes: _Hashes, halves: _Hashes | np.uint64) -> _Hashes:
+    hashes ^= halves * _P1
+    _rotate(hashes, 23)
+    hashes *= _P2
+    hashes += _P3
+    return hashes
 
 
 def _one(hashes: _Hashes, singles: _Hashes) -> _Hashes:
-    return _rotate(hashes ^ (singles * _P5), 11) * _P1
+    hashes ^= singles * _P5
+    _rotate(hashes, 11)
+    hashes *= _P1
+    return hashes
 
 
 def _finish(hashes: _Hashes) -> _Hashes:
-    hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
-    hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
-    return hashes ^ (hashes >> np.uint64(32))
+    hashes ^= hashes >> np.uint64(33)
+    hashes *= _P2
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= _P3
+    hashes ^= hashes >> np.uint64(32)
+    return hashes
 
 
 def _rotate(values: _Hashes, bits: int) -> _Hashes:
-    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
+    low = values >> np.uint64(64 - bits)
+    values <<= np.uint64(bits)
+    values |= low
+    return values

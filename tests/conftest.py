@@ -20,10 +20,16 @@ hypothesis_settings.load_profile("strandline")
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
-    """The one session: a JVM takes 10–15 s to start."""
+    """The one session: a JVM takes 10–15 s to start.
+
+    Its plans run over a few rows, and compiling them would cost more than running them; drains by the real driver
+    (tests/golden, tests/live) run compiled plans.
+    """
     from jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-tests") as session:
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
+        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         yield session
 
 

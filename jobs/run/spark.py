@@ -21,24 +21,39 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 _DELTA_JARS = Path(sys.prefix) / "share" / "strandline" / "delta"
 
 
-def session_conf(settings: SparkSettings, jars: Sequence[Path] = ()) -> dict[str, str]:
+def class_archives() -> Path:
+    """The folder of the JVM's class archive (jobs.run.class_archive writes it)."""
+    return Path(sys.prefix) / "share" / "strandline" / "classes"
+
+
+def _mapped_classes() -> str:
+    """The JVM's options that map the class archive; nothing where there is none, or one that was cut short."""
+    for archive in class_archives().glob("spark-*.jsa"):
+        if archive.name == f"spark-{archive.stat().st_size}.jsa":
+            # A JVM of another version ignores the archive; its log, which says so at every start, is off.
+            return f"-XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
+    return ""
+
+
+def session_conf(settings: SparkSettings, jvm: str | None = None, jars: Sequence[Path] = ()) -> dict[str, str]:
     """Every option of the session, as data.
 
     Args:
+        jvm: stands in for the options that map the class archive.
         jars: beside Delta's.
     """
     cores = os.cpu_count() or 2
     partitions = str(settings.shuffle_partitions or cores)
     # Executors of a cluster must find the driver: there Spark chooses the address, or SPARK_LOCAL_IP does.
     loopback = {name: "127.0.0.1" for name in ("spark.driver.bindAddress", "spark.driver.host")}
-    jvm = f"-Duser.timezone=UTC -XX:+UseParallelGC -Dlog4j2.configurationFile={_LOG4J}"
+    options = f"-Duser.timezone=UTC -XX:+UseParallelGC -Dlog4j2.configurationFile={_LOG4J}"
     return {
         "spark.jars": ",".join(sorted(str(jar) for jar in (*_DELTA_JARS.glob("*.jar"), *jars))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": settings.driver_memory,
         # A zone other than UTC makes Delta verify every commit by a full reconstruction of the table's state.
-        "spark.driver.extraJavaOptions": jvm,
+        "spark.driver.extraJavaOptions": f"{options} {_mapped_classes() if jvm is None else jvm}".rstrip(),
         "spark.sql.session.timeZone": "UTC",
         # Few rows, few tasks: the cost of an epoch is the start of jobs, not data.
         "spark.sql.shuffle.partitions": partitions,
@@ -65,11 +80,13 @@ def session_conf(settings: SparkSettings, jars: Sequence[Path] = ()) -> dict[str
 
 @contextmanager
 def spark_session(
-    settings: SparkSettings, name: str = "strandline", jars: Sequence[Path] = ()
+    settings: SparkSettings, name: str = "strandline", jvm: str | None = None, jars: Sequence[Path] = ()
 ) -> Iterator[SparkSession]:
     """A session that is stopped at the end, together with its JVM.
 
     Args:
+        name: by which Spark's pages call it.
+        jvm: options of the JVM in place of those that map the class archive.
         jars: beside Delta's.
 
     Raises:
@@ -87,7 +104,7 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(settings.master).appName(name)
-    for key, value in session_conf(settings, jars).items():
+    for key, value in session_conf(settings, jvm, jars).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     try:

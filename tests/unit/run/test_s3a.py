@@ -36,7 +36,7 @@ def test_missing_jars_are_named_with_the_command_that_fetches_them(
     jar = tmp_path / "hadoop-aws-3.5.0.jar"
     jar.touch()
     assert s3a.jars(lake("s3://lakes/one")) == [jar]
-    assert str(jar) in session_conf(SparkSettings(), [jar])["spark.jars"].split(",")
+    assert str(jar) in session_conf(SparkSettings(), jars=[jar])["spark.jars"].split(",")
 
 
 def test_a_store_that_spark_does_not_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
