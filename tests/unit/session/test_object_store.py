@@ -201,6 +201,6 @@ def test_views_are_refreshed_by_the_kernel_and_events_wait_for_the_jars(
     assert sorted(rows(settings, "SELECT owner, n FROM owned;")) == [("Ann", 2), ("Eve", 1)]
     assert [check for check in verify(settings, deep=True) if check.ok is not True] == []
     list(Interpreter(settings).run("INSERT INTO visits (page, seconds) VALUES ('a', 1.5);"))
-    with pytest.raises(SettingsError, match=r"jars by which Spark reaches S3 are missing.*infra/jars\.py s3"):
+    with pytest.raises(SettingsError, match=r"jars by which Spark reaches S3 are missing(?s:.*)infra/jars\.py s3"):
         drain(settings, "shop")
     assert rows(settings, "SELECT n FROM totals WHERE page = 'a';") == [(2,)]
