@@ -34,7 +34,7 @@ house-write: $(STAMP) ## write the lint rules of the rooms and the tables of doc
 	@$(BIN)/python -m infra.house write
 
 test: check ## everything that must pass
-	$(BIN)/python -m jobs.run.jars kafka dynamodb
+	$(BIN)/python -m jobs.run.jars kafka dynamodb s3
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-spark test-duckdb
 
 # Side by side: one keeps a JVM busy, the other a core.

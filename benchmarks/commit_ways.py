@@ -2,12 +2,14 @@
 
     python -m benchmarks.commit_ways [--rows 1000000] [--changes 1000] [--epochs 7]
 
-Three tables hold the same rows. In each epoch the same keys get new values, by
+Tables hold the same rows. In each epoch the same keys get new values, by
 
     ours        Table.apply: one job counts, hashes and finds the places, one writes the rows; then the commit
     commit      of that the commit alone: deletion vectors, log entry, flushes
     replaceOn   Delta's writer with deletion vectors, as we stored changed rows before
     merge       Delta's MERGE, as we stored them when keys went away
+    append      Table.append: as many new rows, as an event log gets them
+    delta       the same by Delta's own writer, as we stored events before
 
 The new rows are computed and kept in memory before the clock starts. Printed are the medians after the warm-up, in
 seconds, and how many times as long the old ways take.
@@ -40,7 +42,9 @@ from state_store.tablespec import TableSpec
 # The first epochs pay for code that the JVM has not compiled yet.
 WARM_UP = 2
 
-SPEC = TableSpec("ours", (("k", "BIGINT"), ("v", "BIGINT"), ("word", "STRING")), "keyed", ("k",))
+COLUMNS = (("k", "BIGINT"), ("v", "BIGINT"), ("word", "STRING"))
+SPEC = TableSpec("ours", COLUMNS, "keyed", ("k",))
+LOG = TableSpec("log", COLUMNS, "append")
 OLD = "STRUCT<k: BIGINT, v: BIGINT, word: STRING, __file: STRING, __position: BIGINT>"
 
 Seconds = dict[str, list[float]]
@@ -61,13 +65,15 @@ def main() -> None:
 
 
 class Bench:
-    """Three tables with the same rows, and the seconds of their epochs."""
+    """Tables with the same rows, an event log by each way, and the seconds of their epochs."""
 
     def __init__(self, spark: SparkSession, folder: Path, rows: int) -> None:
         self.spark, self.rows = spark, rows
         self.seconds: Seconds = defaultdict(list)
         self.table = Table(spark, folder / "ours", SPEC)
-        self.theirs = {way: str(folder / way) for way in ("replaceOn", "merge")}
+        self.log = Table(spark, folder / "log", LOG)
+        self.log.ensure(CommitRecord(epoch=0))
+        self.theirs = {way: str(folder / way) for way in ("replaceOn", "merge", "delta")}
         first = spark.range(rows).selectExpr("id AS k", "id * 2 AS v", "concat('word ', id) AS word").coalesce(1)
         self.table.ensure(CommitRecord(epoch=0))
         new = first.selectExpr("*", "TRUE AS __exists", f"CAST(NULL AS {OLD}) AS __old")
@@ -93,6 +99,10 @@ class Bench:
             self._replace(rows)
         with self.clock("merge"):
             self._merge(rows)
+        with self.clock("append"):
+            self.log.append(rows, CommitRecord(epoch=number + 1))
+        with self.clock("delta"):
+            rows.write.format("delta").mode("append").save(self.theirs["delta"])
         settled.unpersist()
 
     def _commit(self, *given: Any) -> Head:
@@ -125,6 +135,7 @@ def report(seconds: Seconds, rows: int, changes: int) -> None:
     print(f"{'way':12}{'seconds':>10}{'/ ours':>10}{'/ commit':>10}")
     for way, median in medians.items():
         print(f"{way:12}{median:10.4f}{median / medians['ours']:10.1f}{median / medians['commit']:10.1f}")
+    print(f"delta / append {medians['delta'] / medians['append']:.1f}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from jobs.sql.syntax import Delete, InsertValues
 from state_store.columns import VERSION, WEIGHT
 from state_store.delta import reader
 from state_store.errors import StrandlineError
+from state_store.layout import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,10 +44,12 @@ def main() -> int:
     settings = load_settings(kafka=KafkaSettings(), ingest=IngestSettings(max_rows_per_epoch=4))
     try:
         new = {file for file in PIPELINES if define(file, settings)}
+        from jobs.run import s3a
         from jobs.run.spark import spark_session
 
+        jars = s3a.jars(Lake(settings.lake))
         print("Starting Spark …", file=sys.stderr)
-        with spark_session(settings.spark) as spark:
+        with spark_session(settings.spark, jars=jars) as spark:
             for file in PIPELINES:
                 show(file, settings, spark, first=file in new)
     except StrandlineError as error:

@@ -56,12 +56,18 @@ def _main(
 
 
 @app.command()
-def setup() -> None:
-    """Fetch the jars of Delta that Spark needs, once; from Maven Central."""
+def setup(
+    s3: Annotated[bool, typer.Option("--s3", help="also the jars by which Spark reaches a lake on S3")] = False,
+) -> None:
+    """Fetch the jars that Spark needs, once, from Maven Central; then teach the JVM to start faster."""
     from jobs.run.jars import fetch
 
     with exit_codes():
-        say(f"the jars of Delta are in {fetch('delta')}")
+        for name in ("delta", "s3") if s3 else ("delta",):
+            say(f"the jars of {name} are in {fetch(name)}")
+        from jobs.run.class_archive import write
+
+        say(f"the JVM's class archive: {write() or 'this JVM keeps none'}")
 
 
 @app.command()

@@ -3,6 +3,7 @@
     python -m jobs.run.jars delta        the jars of Delta, for every Spark session
     python -m jobs.run.jars kafka        an Apache Kafka broker, for tests and benchmarks
     python -m jobs.run.jars dynamodb     DynamoDB Local, for the tests of replicas
+    python -m jobs.run.jars s3           what Spark needs beside them for a lake on S3, and for its test
 
 The jars land below the virtual environment, in `share/strandline/<set>/`; a set that is complete is not fetched again.
 """
@@ -25,7 +26,22 @@ SETS: dict[str, list[tuple[str, str, str]]] = {
         ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
     ],
     "dynamodb": [("com.amazonaws", "DynamoDBLocal", "2.6.1")],
+    "s3": [
+        # The Hadoop that pyspark 4.2.0 ships, and the SDK that it was built with.
+        ("org.apache.hadoop", "hadoop-aws", "3.5.0"),
+        ("software.amazon.awssdk", "s3", "2.35.4"),
+        # S3A copies and renames by it …
+        ("software.amazon.awssdk", "s3-transfer-manager", "2.35.4"),
+        # … and takes on roles by this one.
+        ("software.amazon.awssdk", "sts", "2.35.4"),
+        # S3A names its classes, used or not.
+        ("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+    ],
 }
+# They ask for the whole SDK as one jar of 600 MB; the modules that S3A uses are named beside them.
+_ALONE = {"hadoop-aws", "analyticsaccelerator-s3"}
+# What joins Spark's own class path.
+_BESIDE_SPARK = {"delta", "s3"}
 
 
 def home(name: str) -> Path:
@@ -60,6 +76,7 @@ def fetch(name: str) -> Path:
             # The database inside DynamoDB Local is a native library.
             "so",
         ]
+        command += ["-notransitive"] if artifact in _ALONE else []
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError:
@@ -73,7 +90,7 @@ def fetch(name: str) -> Path:
                 where=str(target),
                 hint="is Maven Central reachable from here? Ivy takes -Dhttps.proxyHost from JAVA_TOOL_OPTIONS",
             )
-    if name == "delta":
+    if name in _BESIDE_SPARK:
         _drop_bundled(target)
     stamp.write_text(wanted)
     return target

@@ -95,7 +95,7 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
         from jobs.run.schedule import maintained
 
         levels = maintained(definitions, catalog)
-        with Session(settings.spark, lake, lock, spark) as session, _kernel(settings) as kernel:
+        with Session(settings, lake, lock, spark) as session, _kernel(settings) as kernel:
             from jobs.functions.python.register import Library
             from jobs.ivm.refresh.context import RunContext
             from jobs.run.stream import PipelineStream

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from jobs.run.orphans import noted_jvm
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.model.settings import SparkSettings
+    from jobs.model.settings import Settings
     from jobs.run.orphans import HeldLock
     from state_store.layout import Lake
 
@@ -25,7 +27,7 @@ class Session:
         given: a session that is there already, and stays.
     """
 
-    def __init__(self, settings: SparkSettings, lake: Lake, lock: HeldLock, given: SparkSession | None = None) -> None:
+    def __init__(self, settings: Settings, lake: Lake, lock: HeldLock, given: SparkSession | None = None) -> None:
         self._settings = settings
         self._lake = lake
         self._lock = lock
@@ -52,12 +54,19 @@ class Session:
                 self._found = self._start()
             return self._found
 
+    def scratch(self) -> Path:
+        """A folder of this machine, empty at first and removed at the end."""
+        made = TemporaryDirectory(prefix="strandline-", ignore_cleanup_errors=True)
+        return Path(self._stack.enter_context(made))
+
     def _start(self) -> SparkSession:
         from jobs.ingest import source
-        from jobs.run.spark import check_reachable, spark_session
+        from jobs.run import s3a
+        from jobs.run.spark import spark_session
 
-        check_reachable(self._lake)
-        spark = self._given or self._stack.enter_context(spark_session(self._settings))
+        jars = s3a.jars(self._lake)
+        spark = self._given or self._stack.enter_context(spark_session(self._settings.spark, jars=jars))
+        s3a.connect(spark, self._lake, self._settings.storage.options())
         self._stack.enter_context(noted_jvm(spark, self._lock))
         source.register(spark)
         return spark

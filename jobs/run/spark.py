@@ -10,38 +10,23 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
+from jobs.run.jars import home
 from state_store.errors import SettingsError
-from state_store.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
     from jobs.model.settings import SparkSettings
-    from state_store.layout import Lake
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
-_DELTA_JARS = Path(sys.prefix) / "share" / "strandline" / "delta"
-
-
-def check_reachable(lake: Lake) -> None:
-    """Check that a session can read and write the lake, before one is started.
-
-    Raises:
-        SettingsError: the lake is on an object store, for which Spark's side is not built yet.
-    """
-    if isinstance(lake.root, Location):
-        raise SettingsError(
-            "Spark does not reach a lake on an object store yet: taking in new events is not possible there",
-            where=str(lake.root),
-            hint="set STRANDLINE_LAKE to a folder of this machine, or leave it at views over what is in the lake",
-        )
+_DELTA_JARS = home("delta")
 
 
 def class_archives() -> Path:
     """The folder of the JVM's class archive (jobs.run.class_archive writes it)."""
-    return Path(sys.prefix) / "share" / "strandline" / "classes"
+    return home("classes")
 
 
 def _mapped_classes() -> str:
@@ -53,13 +38,20 @@ def _mapped_classes() -> str:
     return ""
 
 
-def session_conf(settings: SparkSettings, jvm: str | None = None) -> dict[str, str]:
-    """Every option of the session, as data; `jvm` stands in for the options that map the class archive."""
+def session_conf(settings: SparkSettings, jvm: str | None = None, jars: Sequence[Path] = ()) -> dict[str, str]:
+    """Every option of the session, as data.
+
+    Args:
+        jvm: stands in for the options that map the class archive.
+        jars: beside Delta's.
+    """
     cores = os.cpu_count() or 2
     partitions = str(settings.shuffle_partitions or cores)
+    # Executors of a cluster must find the driver: there Spark chooses the address, or SPARK_LOCAL_IP does.
+    loopback = {name: "127.0.0.1" for name in ("spark.driver.bindAddress", "spark.driver.host")}
     options = f"-Duser.timezone=UTC -XX:+UseParallelGC -Dlog4j2.configurationFile={_LOG4J}"
     return {
-        "spark.jars": ",".join(sorted(str(jar) for jar in _DELTA_JARS.glob("*.jar"))),
+        "spark.jars": ",".join(sorted(str(jar) for jar in (*_DELTA_JARS.glob("*.jar"), *jars))),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.driver.memory": settings.driver_memory,
@@ -82,8 +74,7 @@ def session_conf(settings: SparkSettings, jvm: str | None = None) -> dict[str, s
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        **(loopback if _is_local(settings) else {}),
         # The warehouse is never used: tables are reached by path. It must not land in the working directory.
         "spark.sql.warehouse.dir": str(Path(os.environ.get("TMPDIR", "/tmp")) / "strandline-warehouse"),  # noqa: S108
         "spark.sql.streaming.numRecentProgressUpdates": "10",
@@ -91,12 +82,15 @@ def session_conf(settings: SparkSettings, jvm: str | None = None) -> dict[str, s
 
 
 @contextmanager
-def spark_session(settings: SparkSettings, name: str = "strandline", jvm: str | None = None) -> Iterator[SparkSession]:
+def spark_session(
+    settings: SparkSettings, name: str = "strandline", jvm: str | None = None, jars: Sequence[Path] = ()
+) -> Iterator[SparkSession]:
     """A session that is stopped at the end, together with its JVM.
 
     Args:
         name: by which Spark's pages call it.
         jvm: options of the JVM in place of those that map the class archive.
+        jars: beside Delta's.
 
     Raises:
         SettingsError: the jars of Delta are missing, or the JVM does not start.
@@ -106,13 +100,14 @@ def spark_session(settings: SparkSettings, name: str = "strandline", jvm: str | 
     # Workers must run the interpreter that runs the driver: another one lacks our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Without it Spark looks up the host's name, and warns about the result.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _is_local(settings):
+        # Without it Spark looks up the host's name, and warns about the result.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(settings.master).appName(name)
-    for key, value in session_conf(settings, jvm).items():
+    for key, value in session_conf(settings, jvm, jars).items():
         builder = builder.config(key, value)
     session = _without_handler(builder.getOrCreate)
     try:
@@ -129,3 +124,8 @@ def _without_handler(start: Callable[[], SparkSession]) -> SparkSession:
     if current_thread() is main_thread():
         signal.signal(signal.SIGINT, before)
     return session
+
+
+def _is_local(settings: SparkSettings) -> bool:
+    """True if driver and executors are one process."""
+    return settings.master.startswith("local")

@@ -14,6 +14,7 @@ import logging
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from jobs.run.tallies import Tallies
 from state_store.delta import reader
 from state_store.delta.log import now_ms
 from state_store.folders import discard_folder
+from state_store.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,8 +164,7 @@ class PipelineStream:
         self.watch(MicroBatch(self.micro_batches, sum(c.rows for c in taken), time.monotonic() - began))
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
-        checkpoint = self.lake.checkpoint(self.pipeline)
-        discard_folder(checkpoint)
+        checkpoint = self._checkpoint()
         self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
         start = self._committed()
         frame = source.read_stream(self.session(), self.settings, self.lake, self.sources, start, self.topic_ids)
@@ -172,6 +173,15 @@ class PipelineStream:
         if available_now:
             return query.trigger(availableNow=True).start()
         return query.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
+
+    def _checkpoint(self) -> Path:
+        """An empty folder for the query's checkpoint. It ends with the run, so it need not be where the lake is: an
+        object store would only take its time for each of its files."""
+        checkpoint = self.lake.checkpoint(self.pipeline)
+        if isinstance(checkpoint, Location):
+            return self.session.scratch()
+        discard_folder(checkpoint)
+        return checkpoint
 
     def _committed(self) -> dict[str, dict[str, int]]:
         return {source.name: event_logs.committed_offsets(source, self.lake) for source in self.sources}

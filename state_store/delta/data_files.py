@@ -59,7 +59,7 @@ def verify(table: LakePath, file: Path, stated: str | None) -> None:
     with reading(table):
         about = file.stat()
         if stated is not None and _found(str(file), about.st_size, about.st_mtime_ns) != stated:
-            raise _broken(table, file)
+            raise broken(table, file)
 
 
 def content_of(table: LakePath, file: Location, stated: str | None) -> bytes:
@@ -67,7 +67,7 @@ def content_of(table: LakePath, file: Location, stated: str | None) -> bytes:
     with reading(table):
         data = file.read_bytes()
     if stated is not None and f"{zlib.crc32(data):08x}" != stated:
-        raise _broken(table, file)
+        raise broken(table, file)
     return data
 
 
@@ -90,15 +90,16 @@ def reading(table: LakePath) -> Iterator[None]:
         ) from error
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _found(file: str, size: int, mtime_ns: int) -> str:
-    return checksum(Path(file))
-
-
-def _broken(table: LakePath, file: LakePath) -> CorruptState:
+def broken(table: LakePath, file: LakePath) -> CorruptState:
+    """The error of a data file that is not as it was written."""
     return CorruptState(
         f"a data file of '{table.name}' fails its checksum", where=str(file), hint=rebuild_hint(table.name)
     )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _found(file: str, size: int, mtime_ns: int) -> str:
+    return checksum(Path(file))
 
 
 def _line(error: Exception) -> str:

@@ -22,8 +22,9 @@ from pyspark.sql import functions as F
 
 from state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from state_store.delta.deletion_vectors import deleted_rows
-from state_store.delta.staging import data_file
+from state_store.delta.staging import data_file, stated_checksum
 from state_store.paths import within
+from state_store.spark.verified import verify_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -69,13 +70,14 @@ class TableFiles:
         """The stored columns of all rows, and `__file` STRING, `__position` BIGINT.
 
         Raises:
-            VersionGone: a deletion vector is gone; a data file that is gone is an AnalysisException.
-            CorruptState: a deletion vector is broken.
+            VersionGone: a deletion vector or a data file is gone; a data file that states no checksum and is gone is an
+                AnalysisException.
+            CorruptState: a deletion vector or a data file is broken.
         """
         files = {unquote(name): body.get("deletionVector") for name, body in snapshot.files.items()}
         if not files:
             return self._none()
-        rows, urls = self._scan(files)
+        rows, urls = self._scan({unquote(name): stated_checksum(body) for name, body in snapshot.files.items()})
         parts = [
             _Part(urls[name], deleted_rows(self._path, vector), snapshot.version, -1)
             for name, vector in files.items()
@@ -92,11 +94,15 @@ class TableFiles:
 
         Raises: as `rows`.
         """
-        parts = [part for commit in commits for part in self._parts(commit)]
+        stated: dict[str, str | None] = {}
+        parts: list[_Part] = []
+        for commit in commits:
+            parts += self._parts(commit)
+            stated |= {self._name(file): file.checksum for file in (*commit.removed, *commit.added)}
         if not parts:
             marks = [F.lit(0).cast("bigint").alias(name) for name in (WEIGHT, VERSION)]
             return self._none().select(*self._stored(), *marks)
-        rows, urls = self._scan({part.file for part in parts})
+        rows, urls = self._scan({part.file: stated[part.file] for part in parts})
         named = [replace(part, file=urls[part.file]) for part in parts]
         some = [part for part in named if not part.but]
         found = [self._all_but(rows, [part for part in named if part.but])] if len(some) < len(named) else []
@@ -143,9 +149,14 @@ class TableFiles:
         vector = None if file is None else file.deletion_vector
         return BitMap64() if vector is None else deleted_rows(self._path, vector)
 
-    def _scan(self, names: Iterable[str]) -> tuple[DataFrame, dict[str, str]]:
-        """The rows of files with their places, and {file: the URL by which the rows call it}."""
-        scan = self._spark.read.schema(self._schema).parquet(*(str(self._path / name) for name in names))
+    def _scan(self, files: Mapping[str, str | None]) -> tuple[DataFrame, dict[str, str]]:
+        """The rows of files with their places, and {file: the URL by which the rows call it}.
+
+        Args:
+            files: {file: its stated checksum}.
+        """
+        verify_files(self._spark, self._path, files)
+        scan = self._spark.read.schema(self._schema).parquet(*(str(self._path / name) for name in files))
         # Spark lists a local file as file:///…, and calls it file:/… in its rows.
         listed = [url.replace("file:///", "file:/", 1) for url in scan.inputFiles()]
         urls = {data_file(self._path, url): url for url in listed}

@@ -10,7 +10,6 @@ No URL is printed before it is known to be one of these: what is refused may hol
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -117,9 +116,17 @@ def _opened(kind: str, bucket: str, prefix: str, options: StorageOptions) -> Obj
 
     from state_store.storage.objects import ObjectStorage
 
+    # A storage travels to other processes, which have other variables, or none.
+    options = options.with_environment() if kind == "s3" else options
     common: dict[str, Any] = {
         "prefix": prefix or None,
-        "client_options": _client(kind, options),
+        "client_options": {
+            "timeout": _REQUEST,
+            "read_timeout": _SILENCE,
+            "connect_timeout": _CONNECT,
+            # obstore forgets the variable as soon as it is given options of the client.
+            "allow_http": options.allow_http,
+        },
         "retry_config": {
             "max_retries": _TRIES,
             "retry_timeout": timedelta(seconds=options.patience_seconds),
@@ -138,19 +145,8 @@ def _opened(kind: str, bucket: str, prefix: str, options: StorageOptions) -> Obj
     return ObjectStorage(store, url)
 
 
-def _client(kind: str, options: StorageOptions) -> dict[str, Any]:
-    # obstore forgets the variable as soon as it is given options of the client.
-    from_environment = kind == "s3" and os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes")
-    return {
-        "timeout": _REQUEST,
-        "read_timeout": _SILENCE,
-        "connect_timeout": _CONNECT,
-        "allow_http": options.allow_http or from_environment,
-    }
-
-
 def _s3(options: StorageOptions) -> S3Config:
-    """What the options say of S3; what they do not say is left to the environment."""
+    """What the options say of S3; what they do not say, such as the role of a machine, obstore looks for."""
     if options.endpoint is not None:
         _check_endpoint(options.endpoint, allow_http=options.allow_http)
     said = {

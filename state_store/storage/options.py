@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -27,3 +28,25 @@ class StorageOptions:
     # S3 answers "slow down" for some seconds, up to a minute, while it splits a busy prefix. Past that the caller
     # decides: its error says retry, and an epoch that was not committed is planned again.
     patience_seconds: float = 60.0
+
+    def with_environment(self) -> StorageOptions:
+        """The same, with what the environment of this process says of S3: another process has another environment."""
+        allowed = (_variable("AWS_ALLOW_HTTP") or "").lower() in ("1", "true", "yes")
+        return replace(
+            self,
+            endpoint=_said(self.endpoint, "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+            region=_said(self.region, "AWS_REGION", "AWS_DEFAULT_REGION"),
+            access_key_id=_said(self.access_key_id, "AWS_ACCESS_KEY_ID"),
+            secret_access_key=_said(self.secret_access_key, "AWS_SECRET_ACCESS_KEY"),
+            session_token=_said(self.session_token, "AWS_SESSION_TOKEN"),
+            allow_http=self.allow_http or allowed,
+        )
+
+
+def _said(value: str | None, *variables: str) -> str | None:
+    """The value, or that of the first of these variables that is set and not empty."""
+    return value if value is not None else _variable(*variables)
+
+
+def _variable(*names: str) -> str | None:
+    return next((found for name in names if (found := os.environ.get(name))), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.support.ports import free_port
 
 # The webserver answers after 17 s and a JVM starts in 15 s on two idle cores; tests run on busy ones.
 PATIENCE_SECONDS = 180.0
@@ -174,12 +175,6 @@ def descendants(pid: int) -> list[int]:
             if int(fields[1]) == pid:
                 found += [int(entry.name), *descendants(int(entry.name))]
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

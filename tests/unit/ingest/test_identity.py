@@ -45,7 +45,7 @@ def test_a_replaced_topic_with_more_records_stops_the_run_before_it_reads(settin
     old, new = current_ids([EVENTS], lake, LocalLog(lake))["events"], _made(lake, 10).identity("events").id
     context: Any = SimpleNamespace(lake=lake, session=None, writer="p/1", functions=None)
     with writer_lock(lake.lock("p"), "a test") as lock:
-        stream = PipelineStream(Session(settings.spark, lake, lock), context, settings, "p", [EVENTS], (), lock)
+        stream = PipelineStream(Session(settings, lake, lock), context, settings, "p", [EVENTS], (), lock)
         with pytest.raises(TopicReplaced, match=f"'events'.* {old}.* {new}") as caught:
             stream.drain()
     assert "DROP" in cast("str", caught.value.hint)

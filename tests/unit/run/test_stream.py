@@ -19,9 +19,7 @@ from state_store.lock import writer_lock
 @pytest.fixture
 def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
     with writer_lock(lake.lock("p"), "run/1") as lock:
-        yield PipelineStream(
-            Session(settings.spark, lake, lock), RunContext(None, lake, "p/1"), settings, "p", [], [], lock
-        )
+        yield PipelineStream(Session(settings, lake, lock), RunContext(None, lake, "p/1"), settings, "p", [], [], lock)
 
 
 @pytest.mark.parametrize(

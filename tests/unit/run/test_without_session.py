@@ -21,7 +21,7 @@ CREATE MATERIALIZED VIEW most AS SELECT MAX(most) AS m FROM by_shop;
 
 @pytest.fixture(autouse=True)
 def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise AssertionError("a JVM was started")
 
     monkeypatch.setattr("jobs.run.spark.spark_session", refused)

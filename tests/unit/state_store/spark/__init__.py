@@ -1,0 +1,1 @@
+"""Tests of state_store/spark that need no JVM."""
