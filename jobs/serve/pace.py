@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WINDOW_SECONDS: Final = 10
 """Long enough to hold several epochs of a second each, short enough that a view that has stopped is seen to stand."""
 MOST_COMMITS: Final = 20
-"""Each is a file to read. The rate of a table that commits more often than twice a second is that of so many commits."""
+"""Each is a file to read. A table that commits more than twice a second has the rate of so many."""
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from fastapi import FastAPI
 
 
 @contextmanager
-def listening(app: FastAPI) -> Iterator[str]:
-    """The address of the server, while it runs."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
+def listening(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """The address of the server, while it runs. Port 0: any that is free."""
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", timeout_graceful_shutdown=1))
     thread = Thread(target=server.run)
     thread.start()
     try:

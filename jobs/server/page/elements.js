@@ -1,5 +1,7 @@
 // Elements made from values. A value becomes text and nothing else: no markup is ever parsed.
 
+import { Numeral } from "./server.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** The element of the page with this id. */
@@ -21,30 +23,29 @@ function filled(made, attributes, children) {
   return made;
 }
 
-/** A value as people read it; a structure as JSON. */
-export function shown(value) {
-  if (value === null || value === undefined) return "null";
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
-/** A cell of a table. */
+/** A cell of a table: a structure as JSON. */
 export function cell(value) {
   if (value === null || value === undefined) return element("td", { class: "null" }, "null");
-  return element("td", typeof value === "number" ? { class: "number" } : {}, shown(value));
+  if (isNumber(value)) return element("td", { class: "number" }, String(value));
+  return element("td", {}, typeof value === "object" ? JSON.stringify(value) : String(value));
 }
 
-/** A heading cell of a column. */
-export const heading = (name) => element("th", { scope: "col" }, name);
+/** The heading of a column; that of numbers stands where they do, on the right. */
+export const heading = (name, numbers) =>
+  element("th", { scope: "col", ...(numbers ? { class: "number" } : {}) }, name);
 
 /** Rows that are objects of the same names, as a table. */
 export function table(rows, caption) {
   const names = Object.keys(rows[0]);
+  const headings = names.map((name) => heading(name, rows.some((row) => isNumber(row[name]))));
   return element(
     "table", { "aria-label": caption },
-    element("thead", {}, element("tr", {}, ...names.map(heading))),
+    element("thead", {}, element("tr", {}, ...headings)),
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...names.map((name) => cell(row[name]))))),
   );
 }
+
+const isNumber = (value) => typeof value === "number" || value instanceof Numeral;
 
 /** How long ago, in one unit. */
 export function ago(milliseconds) {

@@ -12,29 +12,46 @@ export function drawLineage({ nodes, edges, readers }, choose) {
     at("lineage-graph").replaceChildren("Nothing is defined yet.");
     return;
   }
-  const places = placed(nodes, edges);
+  const steps = depths(nodes, edges);
+  const ways = edges.map(([from, to]) => stops(from, to, steps));
+  const places = placed(nodes, ways, steps);
   const right = Math.max(...[...places.values()].map((place) => place.x)) + BOX.width;
   const low = Math.max(...[...places.values()].map((place) => place.y)) + BOX.height;
   const size = { width: right + 4, height: low + 4, viewBox: `-2 -2 ${right + 4} ${low + 4}` };
   at("lineage-graph").replaceChildren(shape(
     "svg", { ...size, role: "group", "aria-labelledby": "lineage-title" },
     arrowhead(),
-    ...edges.map(([from, to]) => way(places.get(from), places.get(to))),
+    ...ways.map((stopped) => way(stopped.map(({ id }) => places.get(id)))),
     ...nodes.map((node) => box(node, places.get(node.id), edges, readers[node.id] ?? [], choose)),
   ));
 }
 
-/** {id: {x, y}}. Each column is in the order of what its boxes are made of, so that few lines cross. */
-function placed(nodes, edges) {
+/** The way of an edge as {id, step}: its ends, and between them a free place in each column that it passes. */
+function stops(from, to, steps) {
+  const passed = [];
+  for (let step = steps.get(from) + 1; step < steps.get(to); step += 1) {
+    passed.push({ id: JSON.stringify([from, to, step]), step });
+  }
+  return [{ id: from, step: steps.get(from) }, ...passed, { id: to, step: steps.get(to) }];
+}
+
+/** {id: {x, y}}. Each column is in the order of what leads to it, so that few lines cross. */
+function placed(nodes, ways, steps) {
   const columns = [];
-  for (const [id, steps] of depths(nodes, edges)) (columns[steps] ??= []).push(id);
+  const take = (id, step) => (columns[step] ??= new Set()).add(id);
+  for (const node of nodes) take(node.id, steps.get(node.id));
+  for (const { id, step } of ways.flat()) take(id, step);
+  const before = new Map();
+  for (const stopped of ways) {
+    stopped.slice(1).forEach(({ id }, place) => before.set(id, [...(before.get(id) ?? []), stopped[place].id]));
+  }
   const places = new Map();
   columns.forEach((ids, column) => {
     const middle = (id) => {
-      const heights = edges.filter(([from, to]) => to === id && places.has(from)).map(([from]) => places.get(from).y);
+      const heights = (before.get(id) ?? []).filter((each) => places.has(each)).map((each) => places.get(each).y);
       return heights.length ? heights.reduce((sum, y) => sum + y, 0) / heights.length : 0;
     };
-    const sorted = ids.map((id) => [middle(id), id]).sort(([a], [b]) => a - b);
+    const sorted = [...ids].map((id) => [middle(id), id]).sort(([a], [b]) => a - b);
     sorted.forEach(([, id], row) => {
       places.set(id, { x: column * (BOX.width + GAP.x), y: row * (BOX.height + GAP.y) });
     });
@@ -66,11 +83,19 @@ function arrowhead() {
   return shape("marker", { id: "head", ...size }, shape("path", { class: "head", d: "M0 0L7 3.5L0 7z" }));
 }
 
-function way(from, to) {
-  const [x1, y1] = [from.x + BOX.width, from.y + BOX.height / 2];
-  const [x2, y2] = [to.x, to.y + BOX.height / 2];
+/** A line from one place to the next: a curve between two columns, straight on where it passes one. */
+function way(places) {
+  const middle = ({ y }) => y + BOX.height / 2;
   const bend = GAP.x / 2;
-  const d = `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
+  const [first, ...others] = places;
+  let d = `M${first.x + BOX.width} ${middle(first)}`;
+  let last = first;
+  others.forEach((next, place) => {
+    const [x, y] = [next.x, middle(next)];
+    d += `C${last.x + BOX.width + bend} ${middle(last)} ${x - bend} ${y} ${x} ${y}`;
+    if (place < others.length - 1) d += `H${x + BOX.width}`;
+    last = next;
+  });
   return shape("path", { class: "way", "marker-end": "url(#head)", d });
 }
 

@@ -13,10 +13,27 @@ export class Refused extends Error {
 /** The user gives no token. */
 export class NoToken extends Error {}
 
-/** JSON as values. A number that JavaScript would round stays the text that was sent. */
+/** A number that JavaScript would round, or write in another way: the digits that were sent. */
+export class Numeral {
+  constructor(digits) {
+    this.digits = digits;
+  }
+
+  toString() {
+    return this.digits;
+  }
+
+  toJSON() {
+    return this.digits;
+  }
+}
+
+/** JSON as values, and each number as it was sent. */
 export function exact(text) {
   return JSON.parse(text, (_name, value, context) =>
-    typeof value === "number" && context !== undefined && String(value) !== context.source ? context.source : value);
+    typeof value === "number" && context !== undefined && String(value) !== context.source
+      ? new Numeral(context.source)
+      : value);
 }
 
 export class Server {

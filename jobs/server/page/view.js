@@ -5,6 +5,7 @@ import { exact, Refused } from "./server.js";
 
 const MOST_ROWS = 100;
 const AGAIN_MS = 1000;
+const NUMBERS = /^(INT|BIGINT|DOUBLE|DECIMAL)/;
 
 export class View {
   #server;
@@ -35,7 +36,8 @@ export class View {
     at("search-found").replaceChildren();
     at("changes-rows").replaceChildren();
     at("changes-state").textContent = "";
-    at("changes-head").replaceChildren(heading("±"), ...view.columns.map((column) => heading(column.name)));
+    const headings = view.columns.map(({ name: column, type }) => heading(column, NUMBERS.test(type)));
+    at("changes-head").replaceChildren(heading("±", false), ...headings);
     this.#drawSearch(view);
     at("view-title").focus();
   }

@@ -52,7 +52,7 @@ def address(lake: ServedLake, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def opened(page: Page, address: str) -> Iterator[Page]:
-    """The page, with its views; in the end it is as it was, and the browser had nothing to report."""
+    """The page, with its views; in the end no markup came of a value, and the browser had nothing to report."""
     page.problems.clear()
     page.open(address)
     page.until("document.querySelectorAll('#views-rows tr').length === 3")
@@ -67,6 +67,13 @@ def choose(page: Page, name: str) -> None:
     page.value(f"[...document.querySelectorAll('#views-rows button')].find(b => b.textContent === '{name}').focus()")
     page.press("Enter")
     page.until(f"document.activeElement.textContent === 'Rows and changes of {name}'")
+
+
+def changed(lake: ServedLake, identity: int) -> None:
+    """One more visit, and the views after it."""
+    with lake.kernel() as kernel:
+        lake.append("visits", [{"id": identity, "town": "Rome"}])
+        lake.refresh(kernel)
 
 
 def ask(page: Page, sql: str) -> None:
@@ -84,7 +91,7 @@ def test_views_stand_with_version_rows_and_freshness(opened: Page) -> None:
     assert float(rate) >= 0
     assert event_time.startswith("2024-05-01T")
     assert ago.endswith("ago")
-    assert opened.text("#status") == "3 views"
+    opened.until("document.querySelector('#status').textContent === '3 views'")
 
 
 def test_a_key_is_found_and_markup_stays_text(opened: Page) -> None:
@@ -103,15 +110,31 @@ def test_changes_arrive_while_they_are_followed(opened: Page, lake: ServedLake) 
     opened.value("document.querySelector('#follow').focus()")
     opened.press(" ")
     assert opened.value("document.querySelector('#follow').getAttribute('aria-pressed')") == "true"
-    with lake.kernel() as kernel:
-        lake.append("visits", [{"id": 2, "town": "Rome"}])
-        lake.refresh(kernel)
+    changed(lake, 2)
     opened.until("document.querySelectorAll('#changes-rows tr').length === 2")
     rows = opened.value("[...document.querySelectorAll('#changes-rows tr')].map(r => r.innerText)")
     assert sorted(rows) == ["+1\tRome\t2\t2", "−1\tRome\t1\t1"]
     opened.until("/^2 changes, up to version/.test(document.querySelector('#changes-state').textContent)")
     opened.press(" ")
     assert opened.text("#follow") == "Follow"
+
+
+def test_no_change_is_lost_while_the_server_is_down(page: Page, lake: ServedLake, tmp_path: Path) -> None:
+    options = ServerOptions(tmp_path / "server", limits=LIMITS, queries=1)
+    with listening(application(lake.settings, options)) as address:
+        page.open(address)
+        page.until("document.querySelectorAll('#views-rows tr').length === 3")
+        choose(page, "by_id")
+        page.value("document.querySelector('#follow').click()")
+        changed(lake, 10)
+        page.until("document.querySelectorAll('#changes-rows tr').length === 1")
+    changed(lake, 11)
+    page.until("/connection was lost/.test(document.querySelector('#changes-state').textContent)")
+    with listening(application(lake.settings, options), int(address.rpartition(":")[2])):
+        changed(lake, 12)
+        page.until("document.querySelectorAll('#changes-rows tr').length === 3")
+        rows = page.value("[...document.querySelectorAll('#changes-rows tr')].map(r => r.innerText)")
+        assert rows == ["+1\t12\t1", "+1\t11\t1", "+1\t10\t1"]
 
 
 def test_a_query_is_answered_explained_and_refused(opened: Page) -> None:
@@ -153,10 +176,8 @@ def test_the_token_is_asked_for_once_kept_in_the_tab_and_sent(page: Page, lake: 
         page.until("document.querySelectorAll('#views-rows tr').length === 2")
         choose(page, "by_town")
         page.value("document.querySelector('#follow').click()")
-        with lake.kernel() as kernel:
-            lake.append("visits", [{"id": 3, "town": "Oslo"}])
-            lake.refresh(kernel)
-        page.until("document.querySelectorAll('#changes-rows tr').length === 1")
+        changed(lake, 3)
+        page.until("document.querySelectorAll('#changes-rows tr').length === 2")
         assert page.value("localStorage.length") == 0
         assert page.value("document.cookie") == ""
         page.value("document.querySelector('#forget').click()")
