@@ -14,6 +14,8 @@ const view = new View(server, fail);
 const views = new Views(choose);
 new Query(server, fail);
 let drawn = "";
+// A link may name the view to open: ?view=NAME.
+let wanted = new URLSearchParams(location.search).get("view");
 
 at("forget").addEventListener("click", () => {
   server.forgetToken();
@@ -33,6 +35,7 @@ async function choose(name) {
   try {
     await view.open(name);
     views.mark(name);
+    history.replaceState(null, "", `?view=${encodeURIComponent(name)}`);
   } catch (error) {
     fail(error);
   }
@@ -64,6 +67,11 @@ async function look() {
   // Said once, and not every two seconds.
   if (at("status").textContent !== status) at("status").textContent = status;
   at("forget").hidden = !server.hasToken;
+  if (wanted !== null) {
+    const name = wanted;
+    wanted = null;
+    await choose(name);
+  }
 }
 
 /** Ask the user for a token. */

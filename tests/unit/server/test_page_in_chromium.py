@@ -53,6 +53,8 @@ def address(lake: ServedLake, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture
 def opened(page: Page, address: str) -> Iterator[Page]:
     """The page, with its views; in the end no markup came of a value, and the browser had nothing to report."""
+    # What the page of another test still had to report is its own matter.
+    page.open("about:blank")
     page.problems.clear()
     page.open(address)
     page.until("document.querySelectorAll('#views-rows tr').length === 3")
@@ -117,6 +119,13 @@ def test_changes_arrive_while_they_are_followed(opened: Page, lake: ServedLake) 
     opened.until("/^2 changes, up to version/.test(document.querySelector('#changes-state').textContent)")
     opened.press(" ")
     assert opened.text("#follow") == "Follow"
+
+
+def test_a_link_opens_a_view_and_the_address_names_the_one_that_is_open(opened: Page, address: str) -> None:
+    opened.open(f"{address}/?view=by_id")
+    opened.until("document.activeElement.textContent === 'Rows and changes of by_id'")
+    choose(opened, "by_town")
+    opened.until("location.search === '?view=by_town'")
 
 
 def test_no_change_is_lost_while_the_server_is_down(page: Page, lake: ServedLake, tmp_path: Path) -> None:
