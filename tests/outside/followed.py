@@ -19,6 +19,7 @@ from jobs.model.definitions import Source, View
 from tests.outside.cases import Case, Row, Step
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake
+from tests.support.examples import AT_LENGTH
 from tests.support.memory_catalog import MemoryCatalog
 from tests.support.rule_harness import multiset
 
@@ -26,7 +27,7 @@ Event = tuple[str, Row]
 """(name of the source, row); a row of the key alone is a deletion."""
 
 # An epoch costs some ten milliseconds for each view: a case of many steps is not cut inside of them as well.
-_FEWEST_CUTS, _MOST_CUTS = 1, 2
+_CUTS = 3 if AT_LENGTH else 1
 _DETOURS = 0.4
 _GHOSTS = 2
 _BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
@@ -89,8 +90,7 @@ class FollowedCase:
         self.lake.refresh()
 
     def _cut(self, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
-        count = self._pick.randint(_FEWEST_CUTS, _MOST_CUTS) // len(self.case.steps)
-        cuts = sorted(self._pick.randint(0, len(events)) for _ in range(count))
+        cuts = sorted(self._pick.randint(0, len(events)) for _ in range(_CUTS // len(self.case.steps)))
         for begin, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
             yield events[begin:end]
 
