@@ -1,0 +1,129 @@
+"""What views of the suites need and the language refuses, with the code of the refusal.
+
+A view that is maintained one day leaves this table for its suite's file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SOURCES = """
+CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR, b INT, c INT, at TIMESTAMP, arr ARRAY<INT>);
+CREATE TABLE u (id INT PRIMARY KEY, b INT, c INT, at TIMESTAMP);
+"""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A view that is refused.
+
+    Attributes:
+        origin: suite and case.
+        select: what its view needs, over the tables here.
+        code: the code of the refusal.
+    """
+
+    origin: str
+    select: str
+    code: str = "sql.not_supported"
+
+
+REFUSED = (
+    Refused("RisingWave join/asof_join", "SELECT t.id FROM t ASOF JOIN u ON t.b = u.b AND t.c <= u.c"),
+    Refused(
+        "Feldera asof_tests/test_asof",
+        "SELECT t.id FROM t LEFT ASOF JOIN u MATCH_CONDITION (t.c >= u.c) ON t.id = u.id",
+        "sql.syntax",
+    ),
+    Refused(
+        "RisingWave temporal_join",
+        "SELECT t.id, u.c FROM t LEFT JOIN u FOR SYSTEM_TIME AS OF PROCTIME() ON t.id = u.id",
+    ),
+    Refused("RisingWave natural_and_cross_join", "SELECT t.id FROM t NATURAL JOIN u"),
+    Refused(
+        "RisingWave null_safe_equal_join: exists over an outer join",
+        "SELECT id FROM t WHERE EXISTS (SELECT u.id FROM u LEFT JOIN u v ON u.b = v.b AND t.c = u.c WHERE t.b = u.b)",
+    ),
+    Refused("RisingWave aggregate/array_agg: mv2", "SELECT ARRAY_AGG(a ORDER BY b ASC, a DESC) AS r FROM t"),
+    Refused("RisingWave aggregate/basic_agg: o2", "SELECT FIRST_VALUE(b ORDER BY c DESC NULLS FIRST) AS r FROM t"),
+    Refused("RisingWave aggregate/string_agg: mv4", "SELECT STRING_AGG(DISTINCT a, ',' ORDER BY a) AS r FROM t"),
+    Refused(
+        "RisingWave aggregate/string_agg: mv2",
+        "SELECT STRING_AGG(a, CAST(b AS VARCHAR) ORDER BY b) AS r FROM t",
+        "sql.type_mismatch",
+    ),
+    Refused("RisingWave bug_fixes/issue_12140", "SELECT FIRST_VALUE(DISTINCT a ORDER BY a) AS r FROM t"),
+    Refused(
+        "RisingWave aggregate/ordered_set_agg: mv_percentile_null",
+        "SELECT PERCENTILE_CONT(NULL) WITHIN GROUP (ORDER BY b) AS r FROM t",
+        "sql.type_mismatch",
+    ),
+    Refused(
+        "RisingWave aggregate/approx_count_distinct", "SELECT APPROX_COUNT_DISTINCT(b) AS r FROM t", "sql.unknown_name"
+    ),
+    Refused("RisingWave aggregate/jsonb_agg", "SELECT JSONB_AGG(b ORDER BY b) AS r FROM t", "sql.invalid_query"),
+    Refused(
+        "RisingWave grouping_sets: grouping()",
+        "SELECT a, GROUPING(a) AS g, SUM(b) AS s FROM t GROUP BY ROLLUP (a)",
+        "sql.unknown_name",
+    ),
+    Refused(
+        "RisingWave temporal_filter, now, now_semi_join",
+        "SELECT id FROM t WHERE at > NOW() - INTERVAL '1' DAY",
+        "sql.invalid_query",
+    ),
+    Refused(
+        "RisingWave over_window/opt_agg_then_join",
+        "SELECT SUM(b) OVER (PARTITION BY a) AS x, COUNT(b) OVER (PARTITION BY c) AS y FROM t",
+    ),
+    Refused(
+        "RisingWave over_window/ignore_nulls",
+        "SELECT FIRST_VALUE(b IGNORE NULLS) OVER (PARTITION BY a ORDER BY c) AS r FROM t",
+    ),
+    Refused(
+        "RisingWave over_window/odd_frames",
+        "SELECT COUNT(*) OVER (PARTITION BY a ORDER BY b ROWS BETWEEN 1 PRECEDING AND 10 PRECEDING) AS r FROM t",
+        "sql.invalid_query",
+    ),
+    Refused(
+        "RisingWave over_window/basic: out10",
+        """SELECT LAST_VALUE(b) OVER (PARTITION BY a ORDER BY b DESC RANGE BETWEEN CURRENT ROW AND 2 FOLLOWING) AS r
+        FROM t""",
+    ),
+    Refused("RisingWave values", "SELECT x.b FROM (VALUES (1), (2)) AS x(b)"),
+    Refused("RisingWave bug_fixes/issue_15302", "SELECT 1 AS one", "sql.invalid_query"),
+    Refused(
+        "RisingWave project_set: with ordinality",
+        "SELECT x.v, x.n FROM t CROSS JOIN UNNEST(arr) WITH ORDINALITY AS x(v, n)",
+        "sql.syntax",
+    ),
+    Refused("Feldera complex_type_tests: UNNEST in FROM", "SELECT t.id, x.v FROM t, UNNEST(arr) AS x(v)"),
+    Refused(
+        "RisingWave bug_fixes/issue_15198: an offset of windows",
+        "SELECT b FROM TUMBLE(t, at, INTERVAL '1' DAY, INTERVAL '6' HOUR)",
+        "sql.invalid_query",
+    ),
+    Refused(
+        "RisingWave eowc",
+        "SELECT window_start FROM TUMBLE(t, at, INTERVAL '30' MINUTE) GROUP BY window_start EMIT ON WINDOW CLOSE",
+        "sql.syntax",
+    ),
+    Refused("RisingWave demo/ecommerce: a difference of times", "SELECT id, at - at AS r FROM t", "sql.type_mismatch"),
+    Refused("Feldera aggregate_tests/test_arg_max", "SELECT ARG_MAX(b, c) AS r FROM t", "sql.unknown_name"),
+    Refused("Feldera aggregate_tests/test_some", "SELECT SOME(b > 1) AS r FROM t", "sql.unknown_name"),
+    Refused("Feldera aggregate_tests/test_stddev_samp", "SELECT STDDEV_SAMP(b) AS r FROM t"),
+    Refused("Feldera aggregate_tests/test_row_max", "SELECT MAX(ROW(a, b)) AS r FROM t", "sql.type_mismatch"),
+    Refused("Arroyo every_aggregate: median", "SELECT MEDIAN(b) AS r FROM t", "sql.unknown_name"),
+    Refused("Arroyo every_aggregate: covar_pop", "SELECT COVAR_POP(b, c) AS r FROM t", "sql.unknown_name"),
+    Refused("Arroyo every_aggregate: regr_slope", "SELECT REGR_SLOPE(b, c) AS r FROM t", "sql.unknown_name"),
+    Refused(
+        "RisingWave batch/subquery/subquery: a query two levels up",
+        """SELECT id FROM t WHERE EXISTS (
+        SELECT 1 FROM u WHERE t.b = u.b AND u.c IN (SELECT w.c FROM u w WHERE t.b = w.b))""",
+    ),
+    Refused(
+        "RisingWave batch/subquery/subquery: a count by inequality",
+        "SELECT id, (SELECT COUNT(*) FROM u WHERE u.b <> t.b) AS n FROM t",
+    ),
+    Refused("RisingWave batch/subquery/scalar_subquery", "SELECT id, (SELECT b FROM u) AS x FROM t"),
+)
