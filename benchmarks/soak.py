@@ -92,6 +92,7 @@ class Soak:
         self.seconds: list[float] = []
         self.maintenance = 0.0
         self._settings = settings
+        assert isinstance(settings.lake, Path), "sizes and handles are those of a file system"
         self._history = History.over(settings.lake, STATEMENTS)
         catalog = self._history.interpreter.catalog
         self._logs = {"clicks": relation("clicks", catalog)}
