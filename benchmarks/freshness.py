@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -122,10 +122,10 @@ def main(arguments: list[str] | None = None) -> int:
         kafka = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
         settings = load_settings(lake=Path(folder) / "lake", kafka=kafka)
         list(Interpreter(settings, PIPELINE).run(STATEMENTS))
-        broker.produce("visitors", _keyed("visitor", "country", [country(n) for n in range(VISITORS)]))
-        broker.produce("pages", _keyed("page", "section", [section(n) for n in range(PAGES)]))
+        broker.produce("visitors", _keyed("country", [country(n) for n in range(VISITORS)]))
+        broker.produce("pages", _keyed("section", [section(n) for n in range(PAGES)]))
         bench = Bench(settings)
-        with _pipeline(settings) as process, ProcessorWatch(process.pid) as watch:
+        with _pipeline(settings, Path(folder) / "run.log") as process, ProcessorWatch(process.pid) as watch:
             bench.load(_WARM_RATE, _WARM_SECONDS)
             singles = [bench.single() for _ in range(said.tries)]
             phases = [bench.load(rate, said.seconds) for rate in said.rates]
@@ -147,24 +147,26 @@ def _broker(folder: Path) -> Iterator[KafkaBroker]:
 
 
 @contextmanager
-def _pipeline(settings: Settings) -> Iterator[subprocess.Popen[bytes]]:
-    """`strandline run` as a user starts it."""
+def _pipeline(settings: Settings, said: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`strandline run` as a user starts it; the end of what it said is shown when the benchmark fails."""
     servers = str(settings.kafka.bootstrap_servers)
     places = {"STRANDLINE_LAKE": str(settings.lake), "STRANDLINE_KAFKA__BOOTSTRAP_SERVERS": servers}
     command = [str(Path(sys.executable).with_name("strandline")), "run", PIPELINE, "--mode", "continuous"]
-    process = subprocess.Popen(command, env=os.environ | places, stdout=subprocess.DEVNULL)
+    with said.open("wb") as output:
+        process = subprocess.Popen(command, env=os.environ | places, stdout=output, stderr=output)
     try:
         yield process
-        if process.poll() is not None:
-            raise RuntimeError(f"the pipeline ended by itself: {process.returncode}")
+    except BaseException:
+        print(f"the pipeline's exit code: {process.poll()}; it said\n{said.read_text()[-2_000:]}", file=sys.stderr)
+        raise
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
 
 
-def _keyed(key: str, value: str, values: list[str]) -> Iterator[tuple[bytes, bytes]]:
+def _keyed(column: str, values: Sequence[str]) -> Iterator[tuple[bytes, bytes]]:
     for number, each in enumerate(values):
-        yield orjson.dumps({key: number}), orjson.dumps({value: each})
+        yield orjson.dumps(number), orjson.dumps({column: each})
 
 
 def _report(clicks: Clicks, singles: list[tuple[float, float]], phases: list[Phase], watch: ProcessorWatch) -> None:
