@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ from state_store.errors import StrandlineError
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from jobs.model.settings import Settings
@@ -44,12 +47,8 @@ def main() -> int:
     settings = load_settings(kafka=KafkaSettings(), ingest=IngestSettings(max_rows_per_epoch=4))
     try:
         new = {file for file in PIPELINES if define(file, settings)}
-        from jobs.run import s3a
-        from jobs.run.spark import spark_session
-
-        jars = s3a.jars(Lake(settings.lake))
-        print("Starting Spark …", file=sys.stderr)
-        with spark_session(settings.spark, jars=jars) as spark:
+        # Without new events there is nothing that needs Spark.
+        with _spark(settings) if new else nullcontext() as spark:
             for file in PIPELINES:
                 show(file, settings, spark, first=file in new)
     except StrandlineError as error:
@@ -58,6 +57,16 @@ def main() -> int:
     print(f"The lake lies in {settings.lake} ({time.monotonic() - began:.0f} s).")
     print("Open it in Dagster:  make up")
     return 0
+
+
+@contextmanager
+def _spark(settings: Settings) -> Iterator[SparkSession]:
+    from jobs.run import s3a
+    from jobs.run.spark import spark_session
+
+    print("Starting Spark …", file=sys.stderr)
+    with spark_session(settings.spark, jars=s3a.jars(Lake(settings.lake))) as spark:
+        yield spark
 
 
 def define(file: Path, settings: Settings) -> bool:
@@ -72,7 +81,7 @@ def define(file: Path, settings: Settings) -> bool:
     return True
 
 
-def show(file: Path, settings: Settings, spark: SparkSession, *, first: bool) -> None:
+def show(file: Path, settings: Settings, spark: SparkSession | None, *, first: bool) -> None:
     """Drain a pipeline, the first time also after its deletions, and print its projections with their changelogs."""
     from jobs.run.pipeline import drain
 
