@@ -48,6 +48,7 @@ _JOINS: Final = ("per_country", "per_section")
 _WARM_SECONDS: Final = 15
 """The first micro-batches start Python workers and compile: they are not the life of a pipeline."""
 _WARM_RATE: Final = 1_000
+_IDLE_SECONDS: Final = 10.0
 _PATIENCE: Final = 180.0
 # Between looks at the five newest log entries while a single event is on its way: 0.3 ms of work each.
 _LOOK_SECONDS: Final = 0.005
@@ -84,6 +85,12 @@ class Bench:
         self.sent += round(rate * seconds)
         self.settle(_SETTLE_SECONDS)
         return Phase(rate, begin, end)
+
+    def rest(self, seconds: float) -> Phase:
+        """No clicks."""
+        begin = time.time()
+        time.sleep(seconds)
+        return Phase(0, begin, time.time())
 
     def single(self) -> tuple[float, float]:
         """Seconds until one click, after a rest, is in all views, and until a pull of both joins shows it."""
@@ -127,10 +134,14 @@ def main(arguments: list[str] | None = None) -> int:
         bench = Bench(settings)
         with _pipeline(settings, Path(folder) / "run.log") as process, ProcessorWatch(process.pid) as watch:
             bench.load(_WARM_RATE, _WARM_SECONDS)
+            idle = bench.rest(_IDLE_SECONDS)
             singles = [bench.single() for _ in range(said.tries)]
             phases = [bench.load(rate, said.seconds) for rate in said.rates]
         clicks = bench.visibility.clicks(VIEWS)
-    _report(clicks, singles, phases, watch)
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(f"idle: {watch.share(idle.begin, idle.end) * 1000:.0f} ms of processor time a second")
+    _report_singles(singles)
+    _report(clicks, phases, watch)
     if said.out is not None:
         _draw(clicks, phases, watch, said.out)
     return 0
@@ -169,20 +180,21 @@ def _keyed(column: str, values: Sequence[str]) -> Iterator[tuple[bytes, bytes]]:
         yield orjson.dumps(number), orjson.dumps({column: each})
 
 
-def _report(clicks: Clicks, singles: list[tuple[float, float]], phases: list[Phase], watch: ProcessorWatch) -> None:
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    if singles:
-        visible, answered = (sorted(column) for column in zip(*singles, strict=True))
-        middle = len(singles) // 2
-        print(f"single events, {len(singles)} tries, seconds until")
-        for name, column in (("in all views", visible), ("shown by a pull", answered)):
-            print(f"  {name:16} p50 {column[middle]:.2f}   largest {column[-1]:.2f}")
+def _report_singles(singles: Sequence[tuple[float, float]]) -> None:
+    if not singles:
+        return
+    print(f"single events, {len(singles)} tries, seconds until")
+    for name, column in zip(("in all views", "shown by a pull"), zip(*singles, strict=True), strict=True):
+        print(f"  {name:16} p50 {np.median(column):.2f}   largest {max(column):.2f}")
+
+
+def _report(clicks: Clicks, phases: Sequence[Phase], watch: ProcessorWatch) -> None:
     print("clicks/s   p50 s   p99 s   largest   taken in p50   refreshed p50   processor s/s   clicks")
     for phase in phases:
         part = clicks.between(phase.begin, phase.end)
         latency = part.visible - part.due
         p50, p99, taken = (np.quantile(latency, 0.5), np.quantile(latency, 0.99), np.median(part.taken - part.due))
-        spent = watch.used(phase.begin, phase.end) / (phase.end - phase.begin)
+        spent = watch.share(phase.begin, phase.end)
         refreshed = np.median(part.visible - part.taken)
         print(
             f"{phase.rate:8,} {p50:7.2f} {p99:7.2f} {latency.max():9.2f} {taken:14.2f} {refreshed:15.2f} {spent:15.2f}"

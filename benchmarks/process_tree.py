@@ -54,10 +54,13 @@ class ProcessorWatch:
         self._stop.set()
         self._thread.join()
 
-    def used(self, begin: float, end: float) -> float:
-        """Processor seconds between two moments, as near as the samples are."""
-        inside = [spent for at, spent in self.samples if begin <= at <= end]
-        return inside[-1] - inside[0] if inside else 0.0
+    def share(self, begin: float, end: float) -> float:
+        """Processor seconds for each second between two moments; 0 when fewer than two samples lie between them."""
+        inside = [sample for sample in self.samples if begin <= sample[0] <= end]
+        if len(inside) < 2:
+            return 0.0
+        (first, before), (last, after) = inside[0], inside[-1]
+        return (after - before) / (last - first)
 
     def _watch(self) -> None:
         while not self._stop.wait(_SAMPLE_SECONDS):
