@@ -46,4 +46,5 @@ def shop(operated_template: tuple[MadeLake, Path]) -> MadeLake:
     """The lake with epochs, for a test to operate on."""
     made, kept = operated_template
     put_back(kept.parent / "lake", kept)
+    made.log = LocalLog(made.lake)
     return made
