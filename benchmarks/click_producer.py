@@ -25,7 +25,7 @@ _LINGER_MS: Final = 2
 
 def connected(servers: str) -> Producer:
     """A producer of clicks that has spoken with the brokers. Raises KafkaException: they do not answer."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": _LINGER_MS})
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": _LINGER_MS, "log_level": 2})
     producer.list_topics(timeout=30)
     return producer
 
