@@ -45,11 +45,12 @@ test-duckdb: $(STAMP)
 	$(BIN)/python -m pytest tests/unit tests/properties/test_views.py tests/properties/test_views_on_delta.py \
 	  tests/conformance tests/nexmark
 
-nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills; rules and store; Nexmark; flipped bits
+nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills; rules and store; Nexmark; a cluster; many epochs; flipped bits
 	STRANDLINE_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/test_views.py
 	STRANDLINE_DELTA_EXAMPLES=2000 $(BIN)/python -m pytest tests/properties/test_views_on_delta.py
 	STRANDLINE_SPARK_EXAMPLES=500 STRANDLINE_KILLS=1 $(BIN)/python -m pytest tests/properties/test_views_on_spark.py
-	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark
+	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/live/test_cluster.py
+	$(BIN)/python -m tests.campaigns.many_epochs --epochs 2000
 	$(BIN)/python -m tests.campaigns.bitflips --seed 1 --flips 10000
 
 bench-ingest: $(STAMP) ## events per second from a real broker into an event log

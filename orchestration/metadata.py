@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import dagster as dg
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
 VISIBLE_LINEAGE = "column lineage"
+
+SERVED = "rows and changes"
+"""The link to the server's page."""
 
 # Repeated with every materialization, so that its history shows when a column was added or removed.
 DEFINED = (COLUMN_SCHEMA, COLUMN_LINEAGE, VISIBLE_LINEAGE)
@@ -102,3 +106,10 @@ def from_pipes(metadata: Mapping[str, Any]) -> dict[str, Any]:
         label: made[value["type"]](value["raw_value"]) if isinstance(value, dict) else value
         for label, value in metadata.items()
     }
+
+
+def served(view: str, server_url: str | None) -> dict[str, dg.MetadataValue[Any]]:
+    """The link to a view on the page of `strandline serve`; none where no server is known."""
+    if server_url is None:
+        return {}
+    return {SERVED: dg.MetadataValue.url(f"{server_url.rstrip('/')}/?view={quote(view, safe='')}")}

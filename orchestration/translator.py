@@ -24,7 +24,7 @@ from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SqlError
 from orchestration.lineage import Origin, lineage
-from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described, schema_of
+from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described, schema_of, served
 from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier
 from orchestration.stewards import stewardship_of
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
@@ -55,6 +55,7 @@ class Translator:
         lake: where the tables lie.
         on_kafka: topics are Kafka's, not files of the local log.
         plan_of: the plan of a view, for its column lineage; without it there is none.
+        server_url: where people read the rows; without it no asset links there.
     """
 
     def __init__(
@@ -64,10 +65,12 @@ class Translator:
         *,
         on_kafka: bool = False,
         plan_of: Callable[[View], Plan] | None = None,
+        server_url: str | None = None,
     ) -> None:
         self._lake = lake
         self._plan_of = plan_of
         self._on_kafka = on_kafka
+        self._server_url = server_url
         self._relations: dict[str, Source | View] = {}
         self._feeds: dict[str, list[InsertQuery]] = {}
         for definition in definitions:
@@ -183,7 +186,11 @@ class Translator:
             deps=[self.key_of(name) for name in view.inputs],
             description=described(f"Projection `{view.name}`, kept up to date from its inputs' changes.", view.sql),
             code_version=view.fingerprint,
-            metadata={COLUMN_SCHEMA: schema_of(view, key=view.key), **self._lineage(view)},
+            metadata={
+                COLUMN_SCHEMA: schema_of(view, key=view.key),
+                **self._lineage(view),
+                **served(view.name, self._server_url),
+            },
             freshness_policy=FRESHNESS,
         )
 

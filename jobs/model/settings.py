@@ -139,6 +139,19 @@ class AlertSettings(_Section):
         return value
 
 
+class ServerSettings(_Section):
+    """Where people find the HTTP server: what Dagster's asset pages link to."""
+
+    url: str | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _over_http(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("https://", "http://")):
+            raise ValueError("the server's address begins with https:// or http://")
+        return value
+
+
 class Settings(BaseSettings):
     """Everything that can be set. Immutable; build one with `load_settings()`."""
 
@@ -159,6 +172,7 @@ class Settings(BaseSettings):
     retention: RetentionSettings = RetentionSettings()
     functions: FunctionSettings = FunctionSettings()
     alerts: AlertSettings = AlertSettings()
+    server: ServerSettings = ServerSettings()
 
     @field_validator("lake", mode="before")
     @classmethod

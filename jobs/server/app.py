@@ -17,7 +17,7 @@ from starlette.responses import Response
 from jobs.model.serving_errors import RequestRefused
 from jobs.server.http.failures import failure
 from jobs.server.http.requests import allowed
-from jobs.server.routes import changes, ksql, operating, query, rows, streams, views
+from jobs.server.routes import changes, ksql, lineage, operating, page, query, rows, streams, views
 from jobs.server.state.server import running
 from state_store.errors import StrandlineError
 
@@ -31,7 +31,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strandline.server")
 
-ROUTERS = (views.router, rows.router, query.router, streams.router, changes.router, ksql.router, operating.router)
+ROUTERS = (
+    page.router,
+    views.router,
+    rows.router,
+    query.router,
+    streams.router,
+    changes.router,
+    lineage.router,
+    ksql.router,
+    operating.router,
+)
 
 
 def application(settings: Settings, options: ServerOptions) -> FastAPI:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.ctrl_c import hears_ctrl_c
 from tests.support.ports import free_port
 
 # The webserver answers after 17 s and a JVM starts in 15 s on two idle cores; tests run on busy ones.
@@ -181,7 +182,9 @@ def descendants(pid: int) -> list[int]:
 def running(folder: Path, environment: dict[str, str]) -> Iterator[Dagster]:
     """`python -m orchestration.up`, ended by Ctrl-C."""
     command = [sys.executable, "-m", "orchestration.up", "--port", str(free_port())]
-    up = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    up = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
+    )
     try:
         assert up.stdout is not None
         line = up.stdout.readline()

@@ -22,6 +22,7 @@ from jobs.run.jars import fetch
 from jobs.run.pipeline import drain
 from state_store.delta import log, reader
 from state_store.layout import Lake
+from tests.support.examples import AT_LENGTH
 from tests.support.fed_logs import FedLogs
 from tests.support.invariants import assert_correct
 from tests.support.lakes import s3_environment, s3_folder
@@ -61,6 +62,7 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
         started.stop()
 
 
+@pytest.mark.skipif(not AT_LENGTH, reason="minutes of five JVMs: `make nightly` runs it")
 @pytest.mark.kill
 @pytest.mark.timeout(600)
 def test_a_cluster_with_its_lake_on_s3_gives_what_one_machine_gives(

@@ -16,6 +16,7 @@ from jobs.model.definitions import Source
 from jobs.model.settings import load_settings
 from jobs.session.interpreter import Interpreter
 from state_store.delta import reader
+from tests.support.ctrl_c import hears_ctrl_c
 
 ROOT = Path(__file__).parents[2]
 DEFINE = (
@@ -53,14 +54,13 @@ def test_ctrl_c_ends_a_drain_and_the_next_one_goes_on(tmp_path: Path) -> None:
 
 def _run(folder: Path, settings: dict[str, str]) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "STRANDLINE_LAKE": str(folder / "lake"), **settings}
-    # What a shell starts in the background ignores SIGINT, and so would this child.
     return subprocess.Popen(
         [sys.executable, "-c", "from jobs.cli.main import main; main()", "run", "big"],
         cwd=folder,
         env=environment | {"STRANDLINE_SPARK__MASTER": "local[2]"},
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=hears_ctrl_c,
     )
 
 

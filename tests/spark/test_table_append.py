@@ -89,7 +89,7 @@ def test_history_that_is_gone_is_a_typed_error(spark: SparkSession, lake: Lake) 
         table.changes(2, 1)
     (folder,) = table.path.glob("epoch-000000001-*")
     shutil.rmtree(folder)
-    with pytest.raises(VersionGone, match="a file of 'log' is gone"):
+    with pytest.raises(VersionGone, match="files of 'log' are gone"):
         table.changes(0, 2)
     (table.path / "_delta_log" / f"{1:020d}.json").unlink()
     with pytest.raises(VersionGone, match="version 1"):

@@ -44,9 +44,9 @@ OTHER = (
     Scalar("IFNULL", takes_common(2, 2), "coalesce", alike=True),
     Scalar("NULLIF", _nullif, "nullif", alike=True),
     Scalar("IF", _if, "CASE WHEN {0} THEN {1} ELSE {2} END"),
-    # NULLs are passed over.
-    Scalar("GREATEST", takes_common(1, nested=False), "greatest", alike=True),
-    Scalar("LEAST", takes_common(1, nested=False), "least", alike=True),
+    # NULLs are passed over. Of one argument too, which Spark refuses.
+    Scalar("GREATEST", takes_common(1, nested=False), "greatest({0}, {args})", "greatest", alike=True),
+    Scalar("LEAST", takes_common(1, nested=False), "least({0}, {args})", "least", alike=True),
     # Milliseconds since 1970; ROWTIME is written with it.
     Scalar("UNIX_TIMESTAMP", _milliseconds, "unix_millis({0})", "epoch_ms({0})"),
     Scalar(

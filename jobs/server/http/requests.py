@@ -42,6 +42,19 @@ def allowed(request: Request, verb: Verb, name: str) -> Token:
     return token
 
 
+def reader_of(request: Request) -> Token:
+    """Whose request it is, after it is known that the token allows to read something.
+
+    Raises:
+        Unauthenticated: there is no valid token.
+        Forbidden: it allows to read nothing.
+    """
+    token = server_of(request).token_of(request.headers.get("authorization"))
+    if not token.may("read"):
+        raise Forbidden("the token does not allow to read anything", hint="it needs a scope read:…")
+    return token
+
+
 async def body_of(request: Request) -> bytes:
     """The body.
 

@@ -16,12 +16,14 @@ from sqlglot import exp
 
 from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
+from jobs.model import types as t
 from jobs.model.serving_errors import Forbidden, RequestRefused
+from jobs.serve.cut import Cut
 from jobs.serve.format import json_line
-from jobs.serve.pull import answer
+from jobs.serve.pull import Answer, answer
 from jobs.serve.values import python_rows
 from jobs.sql.statements import parse
-from jobs.sql.syntax import Select
+from jobs.sql.syntax import Explain, Select
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
 
@@ -30,9 +32,10 @@ if TYPE_CHECKING:
 
     from jobs.model.settings import Settings
     from jobs.serve.limits import Limits
-    from jobs.serve.pull import Answer
     from jobs.server.access.tokens import Token
 
+_PLAN = "plan"
+"""The column of an EXPLAIN's answer."""
 _BESIDE_BYTES = 3 << 30
 """What the process has beside a query's own memory: its libraries, and the answer in two forms."""
 
@@ -80,8 +83,10 @@ def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> Non
 def _answered(asked: Asked, settings: Settings) -> Answered:
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
-    statement = _select(asked.text)
+    statement = _asked(asked.text)
     _check_allowed(statement, asked.token)
+    if isinstance(statement, Explain):
+        return _explained(statement, catalog, arrow=asked.arrow)
     functions = Library(catalog.functions.values(), settings.functions.modules)
     found = answer(statement, catalog, lake, functions, asked.limits)
     body = _arrow(found) if asked.arrow else _json(found)
@@ -89,20 +94,37 @@ def _answered(asked: Asked, settings: Settings) -> Answered:
     return Answered(found.names, types, body, found.cut.versions, found.cut.committed, found.cut.event_time)
 
 
-def _select(text: str) -> Select:
+def _explained(statement: Explain, catalog: Catalog, *, arrow: bool) -> Answered:
+    """The plan, a row for each of its lines: it reads no table, so it has no version."""
+    import pyarrow as pa
+
+    # The planner is most of the engine: a process that only answers SELECTs does without it.
+    from jobs.ivm.explain.view import explain
+
+    lines = explain(statement, catalog).splitlines()
+    found = Answer((_PLAN,), (t.VARCHAR,), pa.table({_PLAN: lines}), Cut({}))
+    return Answered(found.names, ("VARCHAR",), _arrow(found) if arrow else _json(found), {}, None, None)
+
+
+def _asked(text: str) -> Select | Explain:
     statements = parse(text)
-    if len(statements) != 1 or not isinstance(statements[0], Select) or statements[0].emit is not None:
-        raise RequestRefused(
-            "the text is not one SELECT that ends",
-            hint="changes are at GET /v1/views/{view}/changes, inserts at POST /v1/streams/{stream}",
-        )
-    return statements[0]
+    if len(statements) == 1:
+        (statement,) = statements
+        if isinstance(statement, Explain) or (isinstance(statement, Select) and statement.emit is None):
+            return statement
+    raise RequestRefused(
+        "the text is not one SELECT that ends, nor one EXPLAIN",
+        hint="changes are at GET /v1/views/{view}/changes, inserts at POST /v1/streams/{stream}",
+    )
 
 
-def _check_allowed(statement: Select, token: Token) -> None:
+def _check_allowed(statement: Select | Explain, token: Token) -> None:
     """Every name in FROM counts, also one that stands for a subquery: names are cheap to scope."""
-    named = {table.name for table in statement.query.find_all(exp.Table)}
-    subqueries = {cte.alias for cte in statement.query.find_all(exp.CTE)}
+    if statement.query is None:
+        named, subqueries = {str(statement.name)}, set[str]()
+    else:
+        named = {table.name for table in statement.query.find_all(exp.Table)}
+        subqueries = {cte.alias for cte in statement.query.find_all(exp.CTE)}
     refused = sorted(name for name in named - subqueries if not token.allows("read", name))
     if refused:
         raise Forbidden(

@@ -1,4 +1,4 @@
-"""`POST /v1/query`: any SELECT of the language, all its tables at one consistent cut, within limits, read only."""
+"""`POST /v1/query`: a SELECT, all its tables at one consistent cut, within limits, read only; or an EXPLAIN."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class QueryBody(BaseModel):
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": QueryBody.model_json_schema()}}}},
 )
 async def query(request: Request) -> Response:
-    """The answer of a SELECT: `{"sql": "…"}`. Each table that it names needs the scope `read`."""
+    """The answer of a SELECT: `{"sql": "…"}`. Each table that it names needs the scope `read`. `EXPLAIN …` answers with
+    the plan by which a view, or the SELECT as if it were one, is maintained: a row `{"plan": line}` for each line."""
     server = server_of(request)
     token = server.token_of(request.headers.get("authorization"))
     text = (await json_of(request)).get("sql")

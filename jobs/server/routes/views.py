@@ -9,11 +9,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from jobs.model.definitions import Source, View
-from jobs.model.serving_errors import Forbidden
 from jobs.serve.format import to_json
+from jobs.serve.pace import pace
 from jobs.server.http.answers import age_ms, instant
-from jobs.server.http.requests import allowed, server_of
+from jobs.server.http.requests import allowed, reader_of, server_of
 from jobs.server.state.server import Server
+from state_store.delta import log
 
 router = APIRouter(tags=["views"])
 
@@ -22,9 +23,7 @@ router = APIRouter(tags=["views"])
 async def views(request: Request) -> Response:
     """The streams, tables and views that the token allows to read."""
     server = server_of(request)
-    token = server.token_of(request.headers.get("authorization"))
-    if not token.may("read"):
-        raise Forbidden("the token does not allow to read anything", hint="it needs a scope read:…")
+    token = reader_of(request)
     named = [each for each in server.catalogued.views() if token.allows("read", each.name)]
     return await asyncio.to_thread(_listed, server, named)
 
@@ -52,6 +51,7 @@ def _described(server: Server, found: Source | View) -> Response:
 
 def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
     standing = server.standing(server.catalogued.relation(definition.name))
+    moving = pace(server.lake.table(definition.name), log.now_ms())
     return {
         "name": definition.name,
         "kind": "view" if isinstance(definition, View) else definition.kind,
@@ -59,4 +59,6 @@ def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
         "version": standing.version if standing else None,
         "event_time": instant(standing.event_time) if standing else None,
         "freshness_ms": age_ms(standing.committed) if standing else None,
+        "rows": moving.rows if moving else None,
+        "rows_per_second": moving.rows_per_second if moving else None,
     }

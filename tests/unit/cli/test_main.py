@@ -24,6 +24,7 @@ from jobs.run import pipeline
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
 from state_store.process import process
+from tests.support.ctrl_c import hears_ctrl_c
 from tests.support.lake_tables import append, delete
 
 COMMAND = Path(sys.executable).with_name("strandline")
@@ -179,15 +180,10 @@ def test_the_opening_example_can_be_executed(lake: Lake) -> None:
 def subscriber(filled: Lake) -> Iterator[subprocess.Popen[str]]:
     command = [COMMAND, "sql", "--json", "-e", "SELECT * FROM package_locations EMIT CHANGES"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_hears_interrupts
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
     ) as process:
         yield process
         process.kill()
-
-
-def _hears_interrupts() -> None:
-    """Give SIGINT its default back: what a shell starts in the background ignores it, and so would this child."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def lines(stream: IO[str] | None, count: int) -> list[object]:

@@ -61,6 +61,7 @@ def test_the_lake_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("STRANDLINE_INGEST__MAX_SECONDS_AHEAD", "-1", "ingest.max_seconds_ahead"),
         ("STRANDLINE_KAFKA__SECURITY_PROTOCOL", "TELNET", "kafka.security_protocol"),
         ("STRANDLINE_ALERTS__WEBHOOK_URL", "file:///etc/passwd", "alerts.webhook_url"),
+        ("STRANDLINE_SERVER__URL", "javascript:alert(1)", "server.url"),
         ("STRANDLINE_LAKE", "s3://", "'s3://' must be followed by a bucket's name"),
         ("STRANDLINE_LAKE", "hdfs://host/lake", "'hdfs:' is no kind of storage"),
     ],

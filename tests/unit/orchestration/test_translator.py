@@ -14,7 +14,7 @@ from jobs.model import types as t
 from jobs.model.definitions import Column, Definition, InsertQuery, Source, View
 from jobs.model.settings import Settings
 from orchestration.definitions import build
-from orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, VISIBLE_LINEAGE
+from orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, SERVED, VISIBLE_LINEAGE
 from orchestration.roles import Role, identifier, role_of, table_of
 from orchestration.translator import Translator
 from state_store.layout import Lake
@@ -282,3 +282,14 @@ def test_a_broken_definition_leaves_the_other_pipelines_and_is_shown(settings: S
     shown = {node.key.to_user_string(): node.description or "" for node in repository.asset_graph.asset_nodes}
     assert "strandline apply" in shown["broken/checkins"]
     assert "drain_reports" in {job.name for job in repository.get_all_jobs()}
+
+
+def test_a_projection_links_to_its_rows_on_the_server() -> None:
+    lake = Lake(Path("/lake"))
+    linked = specs_of(Translator(EVERYTHING, lake, server_url="https://shop.example/strandline/"))
+    links = {key: spec.metadata[SERVED].value for key, spec in linked.items() if SERVED in spec.metadata}
+    assert links == {
+        "projections/locations": "https://shop.example/strandline/?view=locations",
+        "projections/counts": "https://shop.example/strandline/?view=counts",
+    }
+    assert not [spec for spec in specs_of(Translator(EVERYTHING, lake)).values() if SERVED in spec.metadata]

@@ -59,6 +59,27 @@ def test_each_statement_ends_with_the_status_that_it_deserves(
     assert ask(client, "SELECT COUNT(*) AS n FROM places")[1]["rows"] == [{"n": 1}]
 
 
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("EXPLAIN by_town", "stage 1 of 1"),
+        ("EXPLAIN SELECT town, MAX(n) AS n FROM visits GROUP BY town;", "the query, as a view"),
+        ("EXPLAIN MAINTENANCE by_town", "SELECT"),
+    ],
+)
+def test_explain_answers_with_the_lines_of_the_plan(client: TestClient, sql: str, words: str) -> None:
+    status, body = ask(client, sql)
+    assert (status, body["versions"]) == (200, {})
+    assert words in "\n".join(row["plan"] for row in body["rows"])  # type: ignore[attr-defined]
+    found = client.post("/v1/query", json={"sql": sql}, headers={"accept": ARROW})
+    assert pa.ipc.open_stream(found.content).read_all().to_pylist() == body["rows"]
+
+
+def test_explain_of_what_is_not_there(client: TestClient) -> None:
+    assert ask(client, "EXPLAIN nothing")[1]["code"] == "sql.unknown_name"
+    assert ask(client, "EXPLAIN by_town; EXPLAIN by_id")[0] == 400
+
+
 def test_bodies_that_are_no_query(client: TestClient) -> None:
     assert client.post("/v1/query", content=b"{").status_code == 400
     assert client.post("/v1/query", json=[1]).status_code == 400
