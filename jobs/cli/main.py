@@ -225,7 +225,7 @@ def _run(settings: Settings, pipeline: str, mode: Mode) -> tuple[RunReport, int]
     from jobs.run.outlook import outlook
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
-    # What fails in a micro-batch is the error of its query; the bridge to the JVM would print a traceback of it as well.
+    # What fails in a micro-batch is its query's error; the bridge to the JVM would print a traceback of it as well.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with stopped_by_signal() as stop, shown(outlook(settings, pipeline)) as watch:
         if mode is Mode.DRAIN:
