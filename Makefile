@@ -4,7 +4,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-replicas clean
+.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-soak bench-replicas clean
 .DEFAULT_GOAL := help
 
 help: ## the targets
@@ -68,6 +68,13 @@ bench-workloads: $(STAMP) ## events a second through an aggregate, and through M
 
 bench-commits: $(STAMP) ## what an epoch costs to store, against the ways of Delta's own writer
 	$(BIN)/python -m benchmarks.commit_ways
+
+bench-freshness: $(STAMP) ## seconds from an event's production until a pull shows it, by a real broker, with a chart in build/freshness
+	$(BIN)/python -m jobs.run.jars kafka
+	$(BIN)/python -m benchmarks.freshness --out build/freshness
+
+bench-soak: $(STAMP) ## ten thousand epochs through five views in one process: does age cost anything?
+	$(BIN)/python -m benchmarks.soak
 
 bench-replicas: $(STAMP) ## a replica from nothing, and reads per second, by backend
 	@$(BIN)/python -m benchmarks.replicas

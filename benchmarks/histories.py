@@ -97,8 +97,12 @@ class History:
         list(interpreter.run(statements))
         return cls(interpreter.lake, keys, interpreter)
 
-    def append(self, log: Relation, events: pa.Table) -> None:
-        """One commit of events, made as ingest makes it; the columns of their place are filled in."""
+    def append(self, log: Relation, events: pa.Table, topic: str = "") -> None:
+        """One commit of events, made as ingest makes it; the columns of their place are filled in.
+
+        Args:
+            topic: of which the commit records the offsets; without it, it records none.
+        """
         table = StoredTable(self.lake.table(log.name), spec_of_input(log))
         head = table.ensure(CommitRecord(epoch=0, writer=f"{PIPELINE}/1"))
         first, count = head.record.rows, events.num_rows
@@ -107,10 +111,11 @@ class History:
         schema = pa.schema([(name, kind.arrow()) for name, kind in log.columns])
         columns = {**meta, "_headers": pa.nulls(count), "_tombstone": pa.repeat(False, count)}
         columns |= {name: events[name] for name in events.column_names}
-        # {name: events[name] for name in events.column_names}}
         rows = pa.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema)
         digest = Digest.parse(head.record.digest) + digest_of_table(rows.to_batches())
         record = replace(head.record, epoch=head.record.epoch + 1, mode="ingest", inserted=count, digest=str(digest))
+        if topic:
+            record = replace(record, offsets={topic: {"0": first + count}})
         table.commit(head, record, Rows(stage_rows(rows, table.path, record.epoch)))
 
     def add(self, events: int) -> None:

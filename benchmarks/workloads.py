@@ -22,6 +22,7 @@ from pathlib import Path
 
 from benchmarks.histories import WHERE, Engines, History, Where, engines
 from benchmarks.peers import flink, hand_written
+from benchmarks.process_tree import processor_seconds
 from benchmarks.workload_data import STEADY, WORKLOADS, Measured, Workload
 from jobs.catalog.relations import event_log
 from jobs.model.definitions import Source
@@ -39,9 +40,9 @@ def main() -> None:
     with engines("bench-workloads") as both, tempfile.TemporaryDirectory() as folder:
         for workload in WORKLOADS:
             for where in chosen:
-                before = _processor()
+                before = processor_seconds(os.getpid())
                 measured = _measured(both, workload, where, asked.epochs, Path(folder))
-                measured.processor = _processor() - before
+                measured.processor = processor_seconds(os.getpid()) - before
                 rates = f"{measured.rate(asked.epochs):>12,.0f} {measured.rate(STEADY):>12,.0f}"
                 print(f"{workload.name} {where:<9} {rates} {measured.processor:>8.1f}", flush=True)
 
@@ -74,25 +75,6 @@ def run(both: Engines, workload: Workload, where: Where, epochs: int, folder: Pa
         measured.events.append(sum(events.num_rows for events in changes.values()))
         workload.check(reader.read_rows(history.lake.table(workload.view)), number)
     return measured
-
-
-def _processor() -> float:
-    """Seconds of this process, its children that ended, and the JVM with its workers that did not."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system + _living_children(os.getpid())
-
-
-def _living_children(pid: int) -> float:
-    total = 0.0
-    ticks = os.sysconf("SC_CLK_TCK")
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it ended meanwhile
-        if int(fields[1]) == pid:
-            total += sum(map(int, fields[11:15])) / ticks + _living_children(int(stat.parent.name))
-    return total
 
 
 if __name__ == "__main__":

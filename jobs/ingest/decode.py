@@ -8,13 +8,12 @@ All sources of a pipeline share one set of columns, since one Spark source reads
     _key BINARY · _value BINARY · _error STRING     filled for broken records only: dead letters
     _tombstone BOOLEAN         a null value in a table's topic
     s0 STRUCT<…>, s1 STRUCT<…>, …                   the visible columns of the first, second, … source
-    _range STRUCT<next, good, broken, running_time, leader_epoch>
+    _range STRUCT<next, first, good, broken, first_time, running_time, leader_epoch>
                                only in a range's last row, its range row (see `close`)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misf
 from jobs.ingest.formats.format import open_format
 from jobs.ingest.formats.timestamps import reader
 from jobs.ingest.headers import all_headers, one_header
+from jobs.ingest.ranges import NEVER, RANGE_DDL, Tally
 from jobs.model.columns import HEADERS
 from jobs.model.definitions import ALL_HEADERS
 from jobs.model.types import BaseType
@@ -38,31 +38,18 @@ if TYPE_CHECKING:
     from jobs.ingest.logs.log import Records
     from jobs.model.definitions import Source
 
-_NEVER = np.iinfo(np.int64).min
 _LEAD = (
     "_source STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _running_time TIMESTAMP, "
     "_headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
     "_key BINARY, _value BINARY, _error STRING, _tombstone BOOLEAN"
 )
-_RANGE = "_range STRUCT<next: BIGINT, good: BIGINT, broken: BIGINT, running_time: TIMESTAMP, leader_epoch: INT>"
 
 
 def decoded_schema(sources: Sequence[Source]) -> str:
     """The columns above as Spark DDL."""
     members = [", ".join(f"`{column.name}`: {column.type.spark()}" for column in source.columns) for source in sources]
     structs = [f"s{place} STRUCT<{fields}>" for place, fields in enumerate(members)]
-    return ", ".join([_LEAD, *structs, _RANGE])
-
-
-@dataclass
-class Tally:
-    """Totals of a range so far: last offsets of good and broken records, largest event time (microseconds), the term of
-    the leader that took in the last record."""
-
-    good: int | None = None
-    broken: int | None = None
-    running_time: int = _NEVER
-    leader_epoch: int | None = None
+    return ", ".join([_LEAD, *structs, RANGE_DDL])
 
 
 class Decoder:
@@ -104,8 +91,8 @@ class Decoder:
             "_source": pa.repeat(pa.scalar(self._source.name), len(records)),
             "_partition": pa.array(np.full(len(records), records.partition, dtype=np.int32)),
             "_offset": pa.array(offsets),
-            "_timestamp": _instants(times, times == _NEVER),
-            "_running_time": _instants(running, broken | (running == _NEVER)),
+            "_timestamp": _instants(times, times == NEVER),
+            "_running_time": _instants(running, broken | (running == NEVER)),
             "_headers": all_headers(records, self._schema.field("_headers").type),
             **_dead_letters(records, errors),
             "_tombstone": self._tombstones(records),
@@ -114,18 +101,11 @@ class Decoder:
         return self._record_batch(arrays, len(records))
 
     def close(self, partition: int, following: int) -> pa.RecordBatch:
-        """The range row: the next range's first offset, and the tally.
-
-        It lets the driver commit without counting rows, and past offsets that hold no record (transaction markers).
-        """
-        tally = self.tally
-        running = None if tally.running_time == _NEVER else tally.running_time
-        ends = {"next": following, "good": tally.good, "broken": tally.broken, "running_time": running}
-        ends["leader_epoch"] = tally.leader_epoch
+        """The range row: the tally, and the next range's first offset."""
         arrays = {
             "_source": pa.array([self._source.name]),
             "_partition": pa.array([partition], type=pa.int32()),
-            "_range": pa.array([ends], type=self._schema.field("_range").type),
+            "_range": pa.array([self.tally.range_row(following)], type=self._schema.field("_range").type),
         }
         return self._record_batch(arrays, 1)
 
@@ -160,11 +140,11 @@ class Decoder:
         return arrays
 
     def _times(self, records: Records, visible: list[pa.Array], errors: Errors) -> np.ndarray[Any, Any]:
-        """Event times in microseconds, `_NEVER` for none: the record's own, or those of the TIMESTAMP column."""
+        """Event times in microseconds, `NEVER` for none: the record's own, or those of the TIMESTAMP column."""
         stamps = np.array(records.timestamps, dtype=np.int64)
         # A producer may write any number for a time; beyond the year 9999 it is none.
         absent = (stamps < 0) | (stamps > LAST_MICROSECOND // 1000)
-        times = np.where(absent, _NEVER, np.where(absent, 0, stamps) * 1000)
+        times = np.where(absent, NEVER, np.where(absent, 0, stamps) * 1000)
         if self._event_time is None:
             for row in np.flatnonzero(absent).tolist():
                 errors.setdefault(row, "no timestamp")
@@ -185,7 +165,7 @@ class Decoder:
 
     def _refuse_ahead(self, own: np.ndarray[Any, Any], times: np.ndarray[Any, Any], errors: Errors) -> None:
         """Refuse event times far ahead of the records' own: one of them would make every event after it late."""
-        ahead = (own != _NEVER) & (times > own + int(self._seconds_ahead * 1_000_000))
+        ahead = (own != NEVER) & (times > own + int(self._seconds_ahead * 1_000_000))
         for row in np.flatnonzero(ahead).tolist():
             errors.setdefault(
                 row,
@@ -198,15 +178,9 @@ class Decoder:
         self, offsets: np.ndarray[Any, Any], times: np.ndarray[Any, Any], broken: np.ndarray[Any, Any]
     ) -> np.ndarray[Any, Any]:
         """The largest event time up to each record. Updates the tally; broken records do not count in event time."""
-        tally = self.tally
-        running: np.ndarray[Any, Any] = np.maximum.accumulate(np.where(broken, _NEVER, times))
-        running = np.maximum(running, tally.running_time)
-        if len(running):
-            tally.running_time = int(running[-1])
-        if not broken.all():
-            tally.good = int(offsets[~broken][-1])
-        if broken.any():
-            tally.broken = int(offsets[broken][-1])
+        running: np.ndarray[Any, Any] = np.maximum.accumulate(np.where(broken, NEVER, times))
+        running = np.maximum(running, self.tally.running_time)
+        self.tally.add(offsets, running, broken)
         return running
 
     def _tombstones(self, records: Records) -> pa.Array:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobs.ingest.offsets import committed_offsets
+from jobs.ingest.ranges import ranges_of
 from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from jobs.ingest.ranges import Range
     from jobs.model.definitions import Source
     from state_store.commits import Head
     from state_store.layout import Lake
@@ -47,18 +49,6 @@ class Ingested:
     version: int
     rows: int
     dead_letters: bool = False
-
-
-@dataclass(frozen=True)
-class _Range:
-    """The range row of a partition's range: see `jobs.ingest.decode`. Times in microseconds."""
-
-    partition: str
-    next: int
-    good: int | None
-    broken: int | None
-    running_time: int | None
-    leader_epoch: int | None = None
 
 
 def log_spec(source: Source) -> TableSpec:
@@ -101,7 +91,7 @@ def ingest(
 
     micro_batch = micro_batch.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        ranges = _ranges(micro_batch)
+        ranges = ranges_of(micro_batch)
         open_table = partial(_open, spark, lake=lake, writer=writer)
         commits: list[Ingested] = []
         for place, source in enumerate(sources):
@@ -111,25 +101,6 @@ def ingest(
         return commits
     finally:
         micro_batch.unpersist()
-
-
-def _ranges(micro_batch: DataFrame) -> dict[str, list[_Range]]:
-    """{source: its ranges}. The Spark job that reads and decodes the topics; later jobs find the rows in memory."""
-    from pyspark.sql import functions as f
-
-    rows = micro_batch.where("_range IS NOT NULL").select(
-        "_source",
-        "_partition",
-        "_range.next",
-        "_range.good",
-        "_range.broken",
-        f.unix_micros("_range.running_time").alias("running_time"),
-        "_range.leader_epoch",
-    )
-    found: dict[str, list[_Range]] = {}
-    for name, partition, *rest in rows.collect():
-        found.setdefault(name, []).append(_Range(str(partition), *rest))
-    return found
 
 
 class _Intake:
@@ -152,13 +123,13 @@ class _Intake:
         self._topic_id = topic_id
         self._log, self._log_head = self._open_table(log_spec(source))
 
-    def take(self, ranges: Sequence[_Range]) -> list[Ingested]:
+    def take(self, ranges: Sequence[Range]) -> list[Ingested]:
         committed = self._offsets(self._log_head)
         commits = self._commit_dead_letters(ranges, committed)
         record = self._record(self._log_head, ranges)
         failpoint("before-log-commit")
         if any(r.good is not None and r.good >= committed.get(r.partition, 0) for r in ranges):
-            head = self._log.append(self._events(_above(committed)), record)
+            head = self._log.append(self._events(ranges, committed), record)
             commits.append(
                 Ingested(self._source.name, tables.event_log(self._source), head.version, head.record.inserted)
             )
@@ -168,7 +139,7 @@ class _Intake:
         failpoint("after-log-commit")
         return commits
 
-    def _commit_dead_letters(self, ranges: Sequence[_Range], committed: dict[str, int]) -> list[Ingested]:
+    def _commit_dead_letters(self, ranges: Sequence[Range], committed: dict[str, int]) -> list[Ingested]:
         """Commit the new dead letters of the micro-batch, if there are any."""
         if all(r.broken is None for r in ranges):
             return []
@@ -178,14 +149,14 @@ class _Intake:
         first = {r.partition: max(committed.get(r.partition, 0), written.get(r.partition, 0)) for r in ranges}
         if all(r.broken is None or r.broken < first[r.partition] for r in ranges):
             return []
-        head = table.append(self._dead_letters(_above(first)), self._record(before, ranges))
+        head = table.append(self._dead_letters(ranges, first), self._record(before, ranges))
         log.warning("source '%s': %d records are broken, see table '%s'", source, head.record.inserted, name)
         return [Ingested(source, name, head.version, head.record.inserted, dead_letters=True)]
 
     def _offsets(self, head: Head) -> dict[str, int]:
         return dict(head.record.offsets.get(self._source.topic, {}))
 
-    def _record(self, head: Head, ranges: Sequence[_Range]) -> CommitRecord:
+    def _record(self, head: Head, ranges: Sequence[Range]) -> CommitRecord:
         """The next commit after `head`; offsets and stream times never decrease."""
         topic = self._source.topic
         offsets = self._offsets(head)
@@ -209,26 +180,28 @@ class _Intake:
             reason=f"records of topic '{topic}' for source '{self._source.name}'",
         )
 
-    def _events(self, wanted: Column) -> DataFrame:
+    def _events(self, ranges: Sequence[Range], committed: Mapping[str, int]) -> DataFrame:
+        """The good records from the offsets `committed` on, as rows of the event log."""
         from pyspark.sql import functions as f
 
         before = self._log_head.record.stream_times.get(self._source.topic, {})
-        earlier = _per_partition(before)
         running = f.unix_micros("_running_time")
-        stream_time = f.timestamp_micros(f.greatest(running, earlier) if before else running)
+        if any(r.is_late(before[r.partition]) for r in ranges if r.partition in before):
+            running = f.greatest(running, _per_partition(before))
         visible = [f.col(f"s{self._place}.`{column.name}`").alias(column.name) for column in self._source.columns]
         meta: list[Column] = [f.col("_partition"), f.col("_offset"), f.col("_timestamp")]
-        meta += [stream_time.alias("_stream_time"), f.col("_headers")]
+        meta += [f.timestamp_micros(running).alias("_stream_time"), f.col("_headers")]
         if self._source.kind == "table":
             meta.append(f.col("_tombstone"))
-        return self._rows.where(f.col("_error").isNull() & wanted).select(*visible, *meta)
+        return _from(self._rows.where(f.col("_error").isNull()), ranges, committed).select(*visible, *meta)
 
-    def _dead_letters(self, wanted: Column) -> DataFrame:
+    def _dead_letters(self, ranges: Sequence[Range], first: Mapping[str, int]) -> DataFrame:
+        """The broken records from the offsets `first` on, as rows of the dead letters."""
         from pyspark.sql import functions as f
 
         stored = [f.col(name) for name in ("_partition", "_offset", "_timestamp", "_key", "_value", "_headers")]
         columns = [f.lit(self._source.topic).alias("_topic"), *stored, f.col("_error").alias("reason")]
-        return self._rows.where(f.col("_error").isNotNull() & wanted).select(*columns)
+        return _from(self._rows.where(f.col("_error").isNotNull()), ranges, first).select(*columns)
 
 
 def _open(spark: SparkSession, spec: TableSpec, lake: Lake, writer: str) -> tuple[Table, Head]:
@@ -236,14 +209,20 @@ def _open(spark: SparkSession, spec: TableSpec, lake: Lake, writer: str) -> tupl
     return table, table.ensure(CommitRecord(epoch=0, writer=writer, reason="first use"))
 
 
-def _above(offsets: dict[str, int]) -> Column:
-    """A condition: rows that a table with these next offsets does not have yet."""
+def _from(rows: DataFrame, ranges: Sequence[Range], offsets: Mapping[str, int]) -> DataFrame:
+    """The rows that a table with these next offsets does not have yet.
+
+    Mostly all of them. Then there is no condition: with its numbers the plan would be a new one in each micro-batch,
+    for which Spark generates and compiles code.
+    """
     from pyspark.sql import functions as f
 
-    return f.col("_offset") >= _per_partition(offsets, otherwise=0)
+    if not any(r.begins_before(offsets.get(r.partition, 0)) for r in ranges):
+        return rows
+    return rows.where(f.col("_offset") >= _per_partition(offsets, otherwise=0))
 
 
-def _per_partition(values: dict[str, int], otherwise: int | None = None) -> Column:
+def _per_partition(values: Mapping[str, int], otherwise: int | None = None) -> Column:
     """The value of the row's `_partition`; `otherwise` for a partition without one."""
     from pyspark.sql import functions as f
 

@@ -148,3 +148,8 @@ def topics_of(sources: Iterable[Source]) -> list[str]:
 def as_text(offsets: Mapping[int, int]) -> dict[str, int]:
     """Offsets with partition numbers as text, as JSON needs member names."""
     return {str(partition): offset for partition, offset in offsets.items()}
+
+
+def as_numbers(offsets: Offsets) -> dict[str, dict[int, int]]:
+    """Offsets with partition numbers as the log has them."""
+    return {topic: {int(name): offset for name, offset in each.items()} for topic, each in offsets.items()}

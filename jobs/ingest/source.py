@@ -24,6 +24,7 @@ from jobs.ingest.identity import check_all_same
 from jobs.ingest.logs.open import open_log
 from jobs.ingest.offsets import (
     Offsets,
+    as_numbers,
     as_text,
     check_kept,
     check_partitions,
@@ -52,6 +53,9 @@ FORMAT = "strandline"
 # Spark shows a source's options in plans and logs, but for names that match its redaction pattern: `secret` does, and
 # the settings may hold the broker's password.
 _PLAN = "secret_plan"
+# How long an idle query waits for a record at a time. Between two waits it looks for new partitions, for topics that
+# were replaced, and whether it is to stop.
+_WAIT_SECONDS = 1.0
 
 
 def register(spark: SparkSession) -> None:
@@ -132,6 +136,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._start = start
         self._schema = schema
         self._last: Offsets | None = None
+        self._seen: Offsets = {}
         # Of a topic without leaders there is nothing to check; of others each is checked once, and after an election.
         self._terms: LeaderEpochs = {topic: {} for topic in self._topic_ids}
         self._log: Log | None = None
@@ -149,14 +154,19 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next micro-batch, within the limits of rows and bytes. New partitions join with their first
         offset.
 
+        While there is nothing to read it waits, so that a micro-batch begins when its first record comes.
+
         Raises:
             TopicReplaced: a topic is not the one that the run began with.
             RecordsReplaced: the election of a leader has cut off records that were read.
         """
+        if self._last is None:
+            self._open().wait(as_numbers(start["topics"]), _WAIT_SECONDS)
+        # After the wait: a topic may have been replaced while it lasted.
         terms = check_all_same(self._topic_ids, self._open())
         if terms != self._terms and check_same_records(self._sources, self._lake, self._open(), terms):
             self._terms = terms
-        ends = self._last or self._ends()
+        ends = self._seen = self._last or self._ends()
         begun = self._begun(start["topics"], ends)
         reached = not_before(ends, begun)
         if isinstance(limit, ReadMaxRows):
@@ -165,7 +175,8 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"topics": reached}
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return {"topics": self._ends()}
+        """The ends as the last micro-batch found them: it is for Spark's reports, and worth no request of its own."""
+        return {"topics": self._seen or self._ends()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges of a micro-batch.

@@ -52,6 +52,8 @@ log = logging.getLogger("strandline")
 
 # How long a drain may not notice that it is to stop; one that ends by itself is noticed at once.
 _LISTENS_SECONDS = 1
+# How often a run that follows looks at its lock, and at the tables of other pipelines.
+_LOOKS_SECONDS = 1.0
 
 
 def logged(batch: MicroBatch) -> None:
@@ -108,7 +110,7 @@ class PipelineStream:
         query = self._start(available_now=False) if self.sources else None
         foreign = self._foreign_heads()
         try:
-            while not stop.wait(self.settings.ingest.trigger_seconds):
+            while not stop.wait(_LOOKS_SECONDS):
                 if query is not None and not query.isActive:
                     query.awaitTermination()
                     return

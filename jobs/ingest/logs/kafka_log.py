@@ -13,6 +13,7 @@ from jobs.ingest.logs import kafka_epochs, kafka_range
 from jobs.ingest.logs.kafka_range import TIMEOUT
 from jobs.ingest.logs.kafka_reach import connect
 from jobs.ingest.logs.kafka_sizes import RecordSizes
+from jobs.ingest.logs.kafka_wait import RecordWait
 from jobs.ingest.logs.log import TopicIdentity
 from jobs.model.errors import SourceUnavailable, TopicMissing
 
@@ -65,6 +66,7 @@ class KafkaLog:
         self._client: AdminClient | None = None
         self._producer: Producer | None = None
         self._sizes = RecordSizes(self._options)
+        self._wait = RecordWait(self._options)
 
     def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         """Create the topic unless it is there; an existing one keeps its partitions.
@@ -101,7 +103,8 @@ class KafkaLog:
         described = self._described(topic)
         if described is None:
             raise self._missing(topic)
-        ends = self._listed(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        partitions = [part.id for part in described.partitions]
+        ends = self._listed(topic, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         terms = {number: end.leader_epoch for number, end in ends.items() if end.leader_epoch is not None}
         return TopicIdentity(_hex(described.topic_id), terms)
 
@@ -114,6 +117,9 @@ class KafkaLog:
     def end_offsets(self, topic: str) -> dict[int, int]:
         """{partition: the last stable offset}: only records of open transactions lie beyond it."""
         return self._offsets(topic, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def wait(self, offsets: Mapping[str, Mapping[int, int]], seconds: float) -> None:
+        self._wait.wait(offsets, seconds)
 
     def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
         """Append, acknowledged by all in-sync replicas; (partition, offset) of each record, in order.
@@ -193,13 +199,13 @@ class KafkaLog:
             raise self._unavailable(error) from error
 
     def _offsets(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
-        return {number: found.offset for number, found in self._listed(topic, spec).items()}
-
-    def _listed(self, topic: str, spec: OffsetSpec) -> dict[int, Any]:
-        """{partition: offset and leader's term at the place that `spec` names}."""
         partitions = self._partitions(topic)
         if partitions is None:
             raise self._missing(topic)
+        return {number: found.offset for number, found in self._listed(topic, partitions, spec).items()}
+
+    def _listed(self, topic: str, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, Any]:
+        """{partition: offset and leader's term at the place that `spec` names}."""
         wanted = {TopicPartition(topic, number): spec for number in partitions}
         deadline = time.monotonic() + TIMEOUT
         while True:

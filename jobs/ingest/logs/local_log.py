@@ -11,6 +11,7 @@ holds a lock: one that is killed leaves at most a hidden temporary file, which n
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from jobs.ingest.logs import first_format, segment, topic_file
@@ -21,6 +22,7 @@ from jobs.ingest.logs.segments import Segments
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.failpoints import failpoint
 from state_store.files import create, make_folder, sync_folder
+from state_store.location import Location
 from state_store.paths import folders_in, open_file
 
 if TYPE_CHECKING:
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from jobs.ingest.logs.segment import Encoded, Header
     from jobs.ingest.logs.topic_file import TopicFile
     from state_store.layout import Lake
+
+# How often a wait looks at the ends. A look at a folder takes 0.1 ms; one at an object store is a request that costs.
+_LOOK_SECONDS = 0.05
+_LOOK_FAR_SECONDS = 1.0
 
 _Piece = tuple[int, Records]
 """Some neighbouring records, and the bytes they take."""
@@ -72,6 +78,13 @@ class LocalLog:
     def end_offsets(self, topic: str) -> dict[int, int]:
         """{partition: the end}, all after the same segment: a call of `produce` is in all of them or in none."""
         return {number: part.end for number, part in enumerate(self._head(self._described(topic)).parts)}
+
+    def wait(self, offsets: Mapping[str, Mapping[int, int]], seconds: float) -> None:
+        """Look at the topics' ends again and again. Raises TopicMissing."""
+        pause = _LOOK_FAR_SECONDS if isinstance(self._lake.root, Location) else _LOOK_SECONDS
+        deadline = time.monotonic() + seconds
+        while not self._beyond(offsets) and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, pause))
 
     def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
         """Append; all the records become visible together, and those of one partition get neighbouring offsets."""
@@ -118,6 +131,13 @@ class LocalLog:
         """The bytes that a range takes in the files, a range that ends inside a frame by its share of the frame."""
         described = self._described(topic)
         return self._segments(described).size(partition, start, end, self._head(described))
+
+    def _beyond(self, offsets: Mapping[str, Mapping[int, int]]) -> bool:
+        for topic, wanted in offsets.items():
+            ends = self.end_offsets(topic)
+            if any(ends.get(partition, 0) > offset for partition, offset in wanted.items()):
+                return True
+        return False
 
     def _described(self, topic: str) -> TopicFile:
         folder = self._lake.topic(topic)

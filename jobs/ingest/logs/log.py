@@ -122,6 +122,16 @@ class Log(Protocol):
         """{partition: offset after the last committed record}. Raises TopicMissing."""
         ...
 
+    def wait(self, offsets: Mapping[str, Mapping[int, int]], seconds: float) -> None:
+        """Return when a partition has a committed record at or after its offset, or after `seconds`.
+
+        It may return earlier without one, so look at `end_offsets` then.
+
+        Args:
+            offsets: {topic: {partition: offset}}; records of other partitions are not waited for.
+        """
+        ...
+
     def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
         """Append durably; (partition, offset) of each record, in order. Raises TopicMissing, SourceUnavailable.
 

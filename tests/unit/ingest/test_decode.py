@@ -38,8 +38,9 @@ def decoder(of: Source, seconds_ahead: float = 0) -> Decoder:
     """With the Arrow form of `decoded_schema`, and a second source's column beside the first's."""
     instant = t.TIMESTAMP.arrow()
     header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    offsets = [(name, pa.int64()) for name in ("next", "good", "broken")]
-    ends = pa.struct([*offsets, ("running_time", instant), ("leader_epoch", pa.int32())])
+    offsets = [(name, pa.int64()) for name in ("next", "first", "good", "broken")]
+    times = [(name, instant) for name in ("first_time", "running_time")]
+    ends = pa.struct([*offsets, *times, ("leader_epoch", pa.int32())])
     fields = [
         ("_source", pa.string()),
         ("_partition", pa.int32()),
@@ -94,7 +95,8 @@ def test_running_time_goes_on_from_batch_to_batch_without_the_broken() -> None:
     later.timestamps = [1000, 6000]
     assert [row["_running_time"] for row in rows(made.decode(later))] == [second(5), second(6)]
     (closing,) = rows(made.close(3, 9))
-    assert closing["_range"] == {"next": 9, "good": 5, "broken": 2, "running_time": second(6), "leader_epoch": None}
+    times = {"first_time": second(5), "running_time": second(6)}
+    assert closing["_range"] == {"next": 9, "first": 0, "good": 5, "broken": 2, "leader_epoch": None} | times
     assert (closing["_source"], closing["_partition"], closing["_offset"]) == ("s", 3, None)
 
 
@@ -109,7 +111,7 @@ def test_a_range_closes_with_the_leader_s_term_of_its_last_record() -> None:
 
 def test_a_range_without_records_still_closes() -> None:
     (closing,) = rows(decoder(source()).close(3, 7))
-    assert closing["_range"] == {"next": 7, "good": None, "broken": None, "running_time": None, "leader_epoch": None}
+    assert closing["_range"] == dict.fromkeys(closing["_range"]) | {"next": 7}
 
 
 def test_a_stream_needs_values_and_a_table_keys() -> None:

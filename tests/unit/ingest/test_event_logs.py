@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest.event_logs import _Intake, _Range
+from jobs.ingest.event_logs import _Intake
+from jobs.ingest.ranges import Range
 from state_store.commits import CommitRecord, Head
 from tests.unit.ingest.committed import EVENTS
 
@@ -34,8 +35,8 @@ def test_a_commit_names_the_last_record_read_and_its_leader_s_term() -> None:
     rows: Any = _Rows()
     table: Any = (log, Head(9, before))
     intake = _Intake(rows, 0, EVENTS, "p/1", lambda _: table, "")
-    ranges = [_Range("0", 7, None, None, None), _Range("2", 4, None, 3, None, None), _Range("3", 3, None, 2, None, 4)]
-    record = intake._record(Head(9, before), [*ranges, _Range("1", 9, 4, 6, None, 8), _Range("4", 2, 1, 0, None, 8)])
+    ranges = [Range("0", 7, None, None, None), Range("2", 4, None, 3, None, None), Range("3", 3, None, 2, None, 4)]
+    record = intake._record(Head(9, before), [*ranges, Range("1", 9, 4, 6, None, 8), Range("4", 2, 1, 0, None, 8)])
     assert record.leader_epochs == {"events": terms | {"1": [6, 8], "4": [1, 8]}}
     assert CommitRecord.from_json(record.to_json()) == record
     assert "leader_epochs" not in CommitRecord(4).to_json()
@@ -48,7 +49,7 @@ def test_a_commit_names_the_topic_its_offsets_are_of(now: str, committed: str) -
     rows: Any = _Rows()
     table: Any = (log, Head(9, before))
     intake = _Intake(rows, 0, EVENTS, "p/1", lambda _: table, now)
-    assert intake.take([_Range("0", 7, None, None, None)]) == []
+    assert intake.take([Range("0", 7, None, None, None)]) == []
     expected = replace(before, epoch=5, offsets={"events": {"0": 7}}, topics={"events": committed})
     (record,) = log.records
     assert replace(record, writer="", mode="create", reason="", stream_times={}) == expected

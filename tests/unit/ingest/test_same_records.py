@@ -38,6 +38,9 @@ class _Topic:
     def end_offsets(self, _topic: str) -> dict[int, int]:
         return {0: self.begin + len(self.terms)}
 
+    def wait(self, _offsets: Mapping[str, Mapping[int, int]], _seconds: float) -> None:
+        """Nothing ever comes."""
+
     def leader_epochs(self, _topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         self.looks.append(dict(offsets))
         return {partition: self.terms[offset - self.begin] for partition, offset in offsets.items()}

@@ -1,0 +1,67 @@
+"""Processor time of a process and all that it started, by Linux's /proc."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Final, Self
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+# Places among the fields after the process's name: parent, then user and system time of itself and of ended children.
+_PARENT, _FIRST_TIME, _LAST_TIME = 1, 11, 15
+# Often enough for a chart in seconds; a look at the few hundred processes of a machine takes some milliseconds.
+_SAMPLE_SECONDS: Final = 1.0
+
+
+def processor_seconds(root: int) -> float:
+    """Seconds of processor time that a process has used with all that it started, ended children included."""
+    times: dict[int, int] = {}
+    children: dict[int, list[int]] = defaultdict(list)
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended a moment ago
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            times[int(folder.name)] = sum(int(ticks) for ticks in fields[_FIRST_TIME:_LAST_TIME])
+            children[int(fields[_PARENT])].append(int(folder.name))
+    total, waiting = 0, [root]
+    while waiting:
+        process = waiting.pop()
+        total += times.get(process, 0)
+        waiting += children[process]
+    return total / _TICKS
+
+
+class ProcessorWatch:
+    """Samples (seconds since the epoch, processor seconds so far) of a process tree, once a second. Used by `with`."""
+
+    def __init__(self, root: int) -> None:
+        self.samples: list[tuple[float, float]] = []
+        self._root = root
+        self._stop = Event()
+        self._thread = Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def share(self, begin: float, end: float) -> float:
+        """Processor seconds for each second between two moments; 0 when fewer than two samples lie between them."""
+        inside = [sample for sample in self.samples if begin <= sample[0] <= end]
+        if len(inside) < 2:
+            return 0.0
+        (first, before), (last, after) = inside[0], inside[-1]
+        return (after - before) / (last - first)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_SAMPLE_SECONDS):
+            self.samples.append((time.time(), processor_seconds(self._root)))
