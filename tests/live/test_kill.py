@@ -4,7 +4,7 @@
 inside a refresh by the kernel, and after the commit of one by Spark's plans; then the checkpoint is deleted, and in the
 last run workers die inside their tasks. Each run goes on where the lake says, in epochs of 12,500 so that every kill
 falls into the middle of the work; the same kills by the kernel, many times over, are in tests/unit/run/test_kills.py.
-Then every projection must equal DuckDB's answer over the event log, and log and dead letters together must be the topic.
+Then every projection must equal DuckDB's answer over the event log; log and dead letters together must be the topic.
 """
 
 from __future__ import annotations
