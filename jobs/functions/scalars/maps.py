@@ -119,7 +119,8 @@ MAPS = (
     Scalar(
         "AS_MAP",
         _of_lists,
-        _LAST_WINS["spark"].format("arrays_zip({0}, {1})", "`0`"),
+        # arrays_zip would name the fields after columns, where the arrays are columns.
+        _LAST_WINS["spark"].format("zip_with({0}, {1}, (__k, __v) -> named_struct('key', __k, 'value', __v))", "key"),
         _LAST_WINS["duckdb"].format(
             'list_transform(list_zip({0}, {1}), lambda __x: {{"k": __x[1], "v": __x[2]}})', "k"
         ),

@@ -92,7 +92,9 @@ def test_producers_killed_at_random_lose_nothing_that_they_acknowledged(log: Loc
             time.sleep(moments.uniform(0, 0.2))
             assert len(set(log.end_offsets("t").values())) == 1, f"a call of {name} is there in part"
             process.kill()
-            said, _ = process.communicate(timeout=60)
+            # Read as the first line was: `communicate` would pass over what that read ahead.
+            said = process.stdout.read()
+            process.wait(60)
             acknowledged[name] = int((["0", *said.split()])[-1])
     counted = Counter(_same_in_all(lake))
     assert max(counted.values()) == 1
