@@ -81,9 +81,10 @@ class Watch:
     context: dg.OpExecutionContext
     command: Sequence[str]
     pace: Pace = field(default_factory=Pace)
+    _group: Group | None = field(default=None, init=False)
 
     def run(self) -> Iterator[Event]:
-        """Keep the stream alive until it is stopped; yields its progress.
+        """Keep the stream alive until it is stopped; yields its progress. The caller calls `end` afterwards, always.
 
         Raises:
             Failure: it failed, died too often, or fell silent.
@@ -91,15 +92,8 @@ class Watch:
         deaths = 0
         while True:
             began = time.monotonic()
-            group = self._found() or self._started()
-            ended = False
-            try:
-                yield from self._watch(group)
-                ended = True
-            finally:
-                # A stop of the run, and everything unforeseen: nothing is left behind that nobody watches.
-                if not ended:
-                    group.stop(self.pace.grace)
+            self._group = group = self._found() or self._started()
+            yield from self._watch(group)
             beat = self._beat_of(group)
             if beat is not None and beat.ended and beat.error is None:
                 self.context.log.info("the stream of '%s' was stopped; this run ends with it", self.pipeline)
@@ -111,6 +105,15 @@ class Watch:
             delay = self.pace.restart * 2 ** (deaths - 1)
             self.context.log.warning("%s; it is started again in %g s", told, delay)
             time.sleep(delay)
+
+    def end(self) -> None:
+        """End what is left of the stream: its JVM after it, or all of it after a stop of the run or a failure.
+
+        Not a `finally` of `run`: a cancel that comes while Dagster stores an event is raised outside the generator, and
+        the traceback then keeps the generator from being closed.
+        """
+        if self._group is not None:
+            self._group.stop(self.pace.grace)
 
     def _found(self) -> Group | None:
         """The stream that is alive already. Raises Failure: it is not one that Dagster started."""

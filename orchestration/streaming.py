@@ -3,6 +3,7 @@
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def _job(
         name=f"{name}__stream",
         pool=f"stream:{name}",
         out=dg.Out(dg.Nothing),
+        required_resource_keys={"at_end"},
         description=f"Keeps the stream of `{pipeline}` alive, and shows how far it is.",
     )
     def stream(context: dg.OpExecutionContext) -> Iterator[Any]:
@@ -65,6 +67,7 @@ def _job(
         output = Path(context.instance.storage_directory()) / "streams" / f"{name}.log"
         progress = Progress(settings, shown, topics)
         watch = Watch(pipeline, Lake(settings.lake), output, progress, context, stream_command(pipeline), pace)
+        context.resources.at_end.callback(watch.end)
         yield from watch.run()
         yield dg.Output(None)
 
@@ -72,11 +75,19 @@ def _job(
         name=f"stream_{name}",
         description=f"Keeps every table of the pipeline `{pipeline}` fresh, until it is stopped.",
         executor_def=dg.in_process_executor,
+        resource_defs={"at_end": dg.ResourceDefinition(_at_end)},
     )
     def stream_job() -> None:
         stream()
 
     return stream_job
+
+
+@contextmanager
+def _at_end(_context: dg.InitResourceContext) -> Iterator[ExitStack]:
+    """What an op leaves here is called when its run ends, however it ends: Dagster tears resources down even then."""
+    with ExitStack() as stack:
+        yield stack
 
 
 def _keeper(pipeline: str, job: dg.JobDefinition, settings: Settings) -> dg.SensorDefinition:

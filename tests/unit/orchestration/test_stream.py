@@ -10,6 +10,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -181,6 +182,24 @@ def test_a_cancelled_run_ends_its_stream(bench: Bench) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=cancel, daemon=True).start()
+    assert not bench.run(GOES_ON).success
+    assert len(starts(bench.lake)) == 1
+    assert not any(alive(pid) for pid in starts(bench.lake)), "the stream outlived its run"
+
+
+def test_a_run_that_is_cancelled_while_an_event_is_stored_ends_its_stream(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster raises it outside the op's generator, which nothing closes."""
+    store = dg.DagsterInstance.handle_new_event
+
+    def cancel_and_store(instance: dg.DagsterInstance, event: dg.EventLogEntry, **options: Any) -> None:
+        kind = event.dagster_event.event_type if event.dagster_event is not None else None
+        if kind is dg.DagsterEventType.ASSET_MATERIALIZATION:
+            os.kill(os.getpid(), signal.SIGINT)
+        store(instance, event, **options)
+
+    monkeypatch.setattr(dg.DagsterInstance, "handle_new_event", cancel_and_store)
     assert not bench.run(GOES_ON).success
     assert len(starts(bench.lake)) == 1
     assert not any(alive(pid) for pid in starts(bench.lake)), "the stream outlived its run"
