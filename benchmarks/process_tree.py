@@ -1,4 +1,4 @@
-"""Processor time of a process and all that it started, by Linux's /proc."""
+"""The processes that a process started, and the processor time of all of them, by Linux's /proc."""
 
 from __future__ import annotations
 
@@ -18,21 +18,26 @@ _PARENT, _FIRST_TIME, _LAST_TIME = 1, 11, 15
 _SAMPLE_SECONDS: Final = 1.0
 
 
-def processor_seconds(root: int) -> float:
-    """Seconds of processor time that a process has used with all that it started, ended children included."""
-    times: dict[int, int] = {}
+def processes_below(root: int) -> dict[int, float]:
+    """{pid: seconds of processor time, ended children included} of a process and of all that it started."""
+    ticks: dict[int, int] = {}
     children: dict[int, list[int]] = defaultdict(list)
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended a moment ago
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            times[int(folder.name)] = sum(int(ticks) for ticks in fields[_FIRST_TIME:_LAST_TIME])
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            ticks[int(folder.name)] = sum(int(each) for each in fields[_FIRST_TIME:_LAST_TIME])
             children[int(fields[_PARENT])].append(int(folder.name))
-    total, waiting = 0, [root]
+    found, waiting = {}, [root]
     while waiting:
         process = waiting.pop()
-        total += times.get(process, 0)
+        found[process] = ticks.get(process, 0) / _TICKS
         waiting += children[process]
-    return total / _TICKS
+    return found
+
+
+def processor_seconds(root: int) -> float:
+    """Seconds of processor time that a process has used with all that it started, ended children included."""
+    return sum(processes_below(root).values())
 
 
 class ProcessorWatch:

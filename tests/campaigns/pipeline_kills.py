@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -85,7 +86,7 @@ class Result:
         return f"{self.kills.total()} kills ({named}); {2 * self.events} events; lost 0, doubled 0, views equal"
 
 
-class Driver:
+class Driver(ABC):
     """Drivers of one lake, one after the other.
 
     Args:
@@ -96,17 +97,17 @@ class Driver:
         self.lake = lake
         self._env = env
 
+    @abstractmethod
     def killed(self, place: str, draw: random.Random) -> bool:
         """Start a driver that is killed at the place; False: it ended before."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finished(self) -> None:
         """Run a driver to its end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def feed(self, numbers: range) -> None:
         """The events of these numbers, where the driver looks for them."""
-        raise NotImplementedError
 
     def _forget_lease(self) -> None:
         """The lease of a dead writer is waited for; test_lease does that."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.process_tree import processes_below
 from tests.support.ctrl_c import hears_ctrl_c
 from tests.support.ports import free_port
 
@@ -78,7 +79,7 @@ class Dagster:
 
     def services(self, word: str) -> list[int]:
         """The pids of the processes below the command with these words in their command lines."""
-        return [pid for pid in descendants(self.pid) if word in command_of(pid)]
+        return [pid for pid in processes_below(self.pid) if pid != self.pid and word in command_of(pid)]
 
     def ask(self, query: str, **variables: object) -> Any:
         body = json.dumps({"query": query, "variables": variables}).encode()
@@ -142,40 +143,12 @@ def entries(node: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def session_of(pid: int) -> list[int]:
-    """The live processes of the session that `pid` leads or led."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == pid and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
-
-
 def command_of(pid: int) -> str:
     """The command line of a process; empty when it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
         return ""
-
-
-def descendants(pid: int) -> list[int]:
-    """The processes that a process started, and those that they started."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == pid:
-                found += [int(entry.name), *descendants(int(entry.name))]
-    return found
 
 
 @contextmanager

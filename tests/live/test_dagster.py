@@ -18,6 +18,7 @@ import pytest
 
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.run.heartbeat import Beat, read_beat
+from orchestration.processes import Group
 from state_store.delta import reader
 from state_store.layout import Lake
 from tests.live.running_dagster import (
@@ -27,7 +28,6 @@ from tests.live.running_dagster import (
     Dagster,
     entries,
     running,
-    session_of,
 )
 
 PIPELINE = """
@@ -98,7 +98,7 @@ def test_a_launched_run_materializes_the_pipeline_and_leaves_its_numbers(dagster
     run = dagster.launch("drain_packages")
     pid = int(dagster.wait_for_message(run, STARTED).group(1))
     dagster.wait_for(run, "SUCCESS")
-    assert not session_of(pid)
+    assert not Group(pid).members()
     nodes = dagster.assets()
 
     projection = entries(nodes["projections/package_locations"])
@@ -137,13 +137,13 @@ def test_a_terminated_run_takes_its_jvm_with_it_and_lets_the_next_one_in(dagster
     pid = int(dagster.wait_for_message(first, STARTED).group(1))
     second = dagster.launch("__ASSET_JOB", "projections/package_locations")
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(session_of(pid)) < 2:
+    while len(Group(pid).members()) < 2:
         assert time.monotonic() < deadline, "the JVM did not start"
         time.sleep(0.1)
     assert not any(re.search(STARTED, message) for message in dagster.messages(second))
     dagster.ask(TERMINATE, id=first)
     dagster.wait_for(first, "CANCELED")
-    assert not session_of(pid)
+    assert not Group(pid).members()
 
     dagster.wait_for(second, "SUCCESS")
     nodes = dagster.assets()
@@ -192,7 +192,7 @@ def test_a_stream_survives_its_driver_the_daemon_and_the_code_servers(dagster: D
     events_within(folder, events + 6, BACK_WITHIN_SECONDS)
     second = stream_of(folder)
     assert second.process.pid != first.process.pid, "the run started it again"
-    assert not session_of(first.process.pid), "its JVM went with it"
+    assert not Group(first.process.pid).members(), "its JVM went with it"
 
     killed = [*dagster.services("api grpc"), *dagster.services("dagster._daemon")]
     assert len(killed) >= 3, "two code servers and the daemon"
@@ -205,7 +205,7 @@ def test_a_stream_survives_its_driver_the_daemon_and_the_code_servers(dagster: D
     # The code server that could pass a cancel on is gone; the run looks for itself whether it is wanted.
     dagster.ask(FORCE_TERMINATE, id=run)
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while session_of(second.process.pid):
+    while Group(second.process.pid).members():
         assert time.monotonic() < deadline, "the stream outlived its run"
         time.sleep(0.2)
     command = [str(Path(sys.executable).with_name("strandline")), "verify", "--deep"]
