@@ -28,7 +28,8 @@ from pyspark.sql import SparkSession
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from infra.kafka.broker import KafkaBroker
-from jobs.ingest import event_logs, source
+from jobs.ingest import by_spark, source
+from jobs.ingest.event_logs import Target
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
 from jobs.model.settings import KafkaSettings, Settings, load_settings
@@ -127,9 +128,9 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -
 
 def ingest(spark: SparkSession, settings: Settings, lake: Lake, wanted: Source) -> None:
     """One drain, as a pipeline without views does it."""
-    frame = source.read_stream(spark, settings, lake, [wanted], {}, {})
+    frame = source.Reading.after({}, settings, lake, [wanted], {}).frame(spark)
     writer = frame.writeStream.foreachBatch(
-        lambda batch, _: event_logs.ingest(batch.sparkSession, batch, [wanted], lake, "bench/1", {}) and None
+        lambda batch, _: by_spark.ingest(batch, Target.of_all([wanted], lake, "bench/1", {})) and None
     )
     checkpoint = str(lake.checkpoint("bench"))
     writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()

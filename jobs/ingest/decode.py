@@ -25,7 +25,7 @@ from jobs.ingest.formats.coerce import FIRST_MICROSECOND, LAST_MICROSECOND, Misf
 from jobs.ingest.formats.format import open_format
 from jobs.ingest.formats.timestamps import reader
 from jobs.ingest.headers import all_headers, one_header
-from jobs.ingest.ranges import NEVER, RANGE_DDL, Tally
+from jobs.ingest.ranges import NEVER, RANGE_TYPE, Tally
 from jobs.model.columns import HEADERS
 from jobs.model.definitions import ALL_HEADERS
 from jobs.model.types import BaseType
@@ -39,17 +39,24 @@ if TYPE_CHECKING:
     from jobs.model.definitions import Source
 
 _LEAD = (
-    "_source STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP, _running_time TIMESTAMP, "
-    "_headers ARRAY<STRUCT<key: STRING, value: BINARY>>, "
-    "_key BINARY, _value BINARY, _error STRING, _tombstone BOOLEAN"
+    ("_source", "STRING"),
+    ("_partition", "INT"),
+    ("_offset", "BIGINT"),
+    ("_timestamp", "TIMESTAMP"),
+    ("_running_time", "TIMESTAMP"),
+    ("_headers", "ARRAY<STRUCT<key: STRING, value: BINARY>>"),
+    ("_key", "BINARY"),
+    ("_value", "BINARY"),
+    ("_error", "STRING"),
+    ("_tombstone", "BOOLEAN"),
 )
 
 
-def decoded_schema(sources: Sequence[Source]) -> str:
-    """The columns above as Spark DDL."""
+def decoded_columns(sources: Sequence[Source]) -> list[tuple[str, str]]:
+    """The columns above: name and Spark DDL type."""
     members = [", ".join(f"`{column.name}`: {column.type.spark()}" for column in source.columns) for source in sources]
-    structs = [f"s{place} STRUCT<{fields}>" for place, fields in enumerate(members)]
-    return ", ".join([_LEAD, *structs, RANGE_DDL])
+    structs = [(f"s{place}", f"STRUCT<{fields}>") for place, fields in enumerate(members)]
+    return [*_LEAD, *structs, ("_range", RANGE_TYPE)]
 
 
 class Decoder:

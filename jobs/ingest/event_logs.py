@@ -6,36 +6,40 @@ Each commit records the next offset of every partition it holds (`record.offsets
 table's last commit are left out, so a micro-batch may be repeated, or cut differently after a restart, and nothing is
 lost or written twice. Dead letters go first: if the process dies in between, the log is behind, the micro-batch is read
 again, and the offsets of the dead letters keep them from being written twice. Event log + dead letters = the topic.
+
+Where the rows are is another matter: in the session (`by_spark`), or in the driver's memory when they are few
+(`in_driver`).
 """
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.ingest.offsets import committed_offsets
-from jobs.ingest.ranges import ranges_of
 from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
 from state_store.commits import CommitRecord
 from state_store.failpoints import failpoint
-from state_store.spark.table import Table
 from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from collections.abc import Sequence
 
     from jobs.ingest.ranges import Range
     from jobs.model.definitions import Source
     from state_store.commits import Head
+    from state_store.delta.stored_table import StoredTable
     from state_store.layout import Lake
 
-__all__ = ["Ingested", "committed_offsets", "dead_letter_spec", "ingest", "log_spec"]
+__all__ = ["Ingested", "Intake", "Target", "committed_offsets", "dead_letter_spec", "log_spec"]
+
+Offsets = Mapping[str, int]
+"""{partition: next offset}"""
 
 log = logging.getLogger("strandline.ingest")
 
@@ -66,76 +70,74 @@ def dead_letter_spec(source: Source) -> TableSpec:
     return TableSpec(tables.dead_letters(source.name), columns, "append")
 
 
-def ingest(
-    spark: SparkSession,
-    micro_batch: DataFrame,
-    sources: Sequence[Source],
-    lake: Lake,
-    writer: str,
-    topic_ids: Mapping[str, str],
-) -> list[Ingested]:
-    """Append one micro-batch of `source.read_stream` to the event logs and dead letters of `sources`.
+@dataclass(frozen=True)
+class Target:
+    """Where the records of a source go.
 
-    Args:
-        spark: the session of the micro-batch (`micro_batch.sparkSession`).
+    Attributes:
+        place: of the source among those of the pipeline: its columns are `s<place>`.
         writer: the writer that the commits name: `pipeline/incarnation`.
-        topic_ids: {topic: id} of the topics that the run reads; the commits name it, for the next run to compare.
-
-    Returns:
-        the commits made, in order; none when the micro-batch holds nothing new.
-
-    Raises:
-        VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
+        topic_id: of the source's topic, for the commits; empty where it is unknown.
     """
-    from pyspark.storagelevel import StorageLevel
 
-    micro_batch = micro_batch.persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        ranges = ranges_of(micro_batch)
-        open_table = partial(_open, spark, lake=lake, writer=writer)
-        commits: list[Ingested] = []
-        for place, source in enumerate(sources):
-            if source.name in ranges:
-                intake = _Intake(micro_batch, place, source, writer, open_table, topic_ids.get(source.topic, ""))
-                commits += intake.take(ranges[source.name])
-        return commits
-    finally:
-        micro_batch.unpersist()
+    source: Source
+    place: int
+    lake: Lake
+    writer: str
+    topic_id: str
+
+    @classmethod
+    def of_all(cls, sources: Sequence[Source], lake: Lake, writer: str, topic_ids: Mapping[str, str]) -> list[Target]:
+        """Those of a pipeline. Args: `topic_ids` are {topic: id}."""
+        return [
+            cls(source, place, lake, writer, topic_ids.get(source.topic, "")) for place, source in enumerate(sources)
+        ]
 
 
-class _Intake:
+class Intake(ABC):
     """The part of one micro-batch that belongs to one source."""
 
-    def __init__(
-        self,
-        micro_batch: DataFrame,
-        place: int,
-        source: Source,
-        writer: str,
-        open_table: Callable[[TableSpec], tuple[Table, Head]],
-        topic_id: str,
-    ) -> None:
-        self._rows = micro_batch.where(f"_source = '{_quoted(source.name)}' AND _range IS NULL")
-        self._place = place
-        self._source = source
-        self._writer = writer
-        self._open_table = open_table
-        self._topic_id = topic_id
-        self._log, self._log_head = self._open_table(log_spec(source))
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._source = target.source
+        self._log_head = self._ensured(self._table(log_spec(self._source)))
+
+    @abstractmethod
+    def _table(self, spec: TableSpec) -> StoredTable:
+        """The table to append to, which need not be there yet."""
+
+    @abstractmethod
+    def _append_events(self, first: Offsets, before: Mapping[str, int], record: CommitRecord) -> Head:
+        """Append the good records to the event log.
+
+        Args:
+            first: {partition: offset} from which on they are new; empty when all of them are.
+            before: {partition: stream time} that those of its rows do not go below, in microseconds; empty when none
+                would.
+        """
+
+    @abstractmethod
+    def _append_dead_letters(self, first: Offsets, record: CommitRecord) -> Head:
+        """Append the broken records to the dead letters; `first` as of `_append_events`."""
 
     def take(self, ranges: Sequence[Range]) -> list[Ingested]:
+        """Commit what the ranges hold that is new; the commits made, in order.
+
+        Raises:
+            VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
+        """
         committed = self._offsets(self._log_head)
         commits = self._commit_dead_letters(ranges, committed)
         record = self._record(self._log_head, ranges)
         failpoint("before-log-commit")
         if any(r.good is not None and r.good >= committed.get(r.partition, 0) for r in ranges):
-            head = self._log.append(self._events(ranges, committed), record)
+            head = self._append_events(_new_from(ranges, committed), self._later_than(ranges), record)
             commits.append(
                 Ingested(self._source.name, tables.event_log(self._source), head.version, head.record.inserted)
             )
         elif any(r.next > committed.get(r.partition, 0) for r in ranges):
             # Broken or aborted records only. The log must not read them again: retention may remove them.
-            self._log.advance(record)
+            self._table(log_spec(self._source)).advance(record)
         failpoint("after-log-commit")
         return commits
 
@@ -144,17 +146,22 @@ class _Intake:
         if all(r.broken is None for r in ranges):
             return []
         name, source = tables.dead_letters(self._source.name), self._source.name
-        table, before = self._open_table(dead_letter_spec(self._source))
+        before = self._ensured(self._table(dead_letter_spec(self._source)))
         written = self._offsets(before)
         first = {r.partition: max(committed.get(r.partition, 0), written.get(r.partition, 0)) for r in ranges}
         if all(r.broken is None or r.broken < first[r.partition] for r in ranges):
             return []
-        head = table.append(self._dead_letters(ranges, first), self._record(before, ranges))
+        head = self._append_dead_letters(_new_from(ranges, first), self._record(before, ranges))
         log.warning("source '%s': %d records are broken, see table '%s'", source, head.record.inserted, name)
         return [Ingested(source, name, head.version, head.record.inserted, dead_letters=True)]
 
     def _offsets(self, head: Head) -> dict[str, int]:
         return dict(head.record.offsets.get(self._source.topic, {}))
+
+    def _later_than(self, ranges: Sequence[Range]) -> Mapping[str, int]:
+        """The stream times of the last commit, where a record of the ranges may be below them."""
+        before = self._log_head.record.stream_times.get(self._source.topic, {})
+        return before if any(r.is_late(before[r.partition]) for r in ranges if r.partition in before) else {}
 
     def _record(self, head: Head, ranges: Sequence[Range]) -> CommitRecord:
         """The next commit after `head`; offsets and stream times never decrease."""
@@ -174,63 +181,20 @@ class _Intake:
             offsets={topic: offsets},
             stream_times={topic: times},
             leader_epochs={topic: terms} if terms else {},
-            topics={topic: self._topic_id} if self._topic_id else head.record.topics,
-            writer=self._writer,
+            topics={topic: self._target.topic_id} if self._target.topic_id else head.record.topics,
+            writer=self._target.writer,
             mode="ingest",
             reason=f"records of topic '{topic}' for source '{self._source.name}'",
         )
 
-    def _events(self, ranges: Sequence[Range], committed: Mapping[str, int]) -> DataFrame:
-        """The good records from the offsets `committed` on, as rows of the event log."""
-        from pyspark.sql import functions as f
-
-        before = self._log_head.record.stream_times.get(self._source.topic, {})
-        running = f.unix_micros("_running_time")
-        if any(r.is_late(before[r.partition]) for r in ranges if r.partition in before):
-            running = f.greatest(running, _per_partition(before))
-        visible = [f.col(f"s{self._place}.`{column.name}`").alias(column.name) for column in self._source.columns]
-        meta: list[Column] = [f.col("_partition"), f.col("_offset"), f.col("_timestamp")]
-        meta += [f.timestamp_micros(running).alias("_stream_time"), f.col("_headers")]
-        if self._source.kind == "table":
-            meta.append(f.col("_tombstone"))
-        return _from(self._rows.where(f.col("_error").isNull()), ranges, committed).select(*visible, *meta)
-
-    def _dead_letters(self, ranges: Sequence[Range], first: Mapping[str, int]) -> DataFrame:
-        """The broken records from the offsets `first` on, as rows of the dead letters."""
-        from pyspark.sql import functions as f
-
-        stored = [f.col(name) for name in ("_partition", "_offset", "_timestamp", "_key", "_value", "_headers")]
-        columns = [f.lit(self._source.topic).alias("_topic"), *stored, f.col("_error").alias("reason")]
-        return _from(self._rows.where(f.col("_error").isNotNull()), ranges, first).select(*columns)
+    def _ensured(self, table: StoredTable) -> Head:
+        return table.ensure(CommitRecord(epoch=0, writer=self._target.writer, reason="first use"))
 
 
-def _open(spark: SparkSession, spec: TableSpec, lake: Lake, writer: str) -> tuple[Table, Head]:
-    table = Table(spark, lake.table(spec.name), spec)
-    return table, table.ensure(CommitRecord(epoch=0, writer=writer, reason="first use"))
+def _new_from(ranges: Sequence[Range], offsets: Offsets) -> Offsets:
+    """The next offsets of a table, where the ranges hold records below them: mostly none.
 
-
-def _from(rows: DataFrame, ranges: Sequence[Range], offsets: Mapping[str, int]) -> DataFrame:
-    """The rows that a table with these next offsets does not have yet.
-
-    Mostly all of them. Then there is no condition: with its numbers the plan would be a new one in each micro-batch,
-    for which Spark generates and compiles code.
+    Then a query needs no condition: with its numbers the plan would be a new one in each micro-batch, for which Spark
+    generates and compiles code.
     """
-    from pyspark.sql import functions as f
-
-    if not any(r.begins_before(offsets.get(r.partition, 0)) for r in ranges):
-        return rows
-    return rows.where(f.col("_offset") >= _per_partition(offsets, otherwise=0))
-
-
-def _per_partition(values: Mapping[str, int], otherwise: int | None = None) -> Column:
-    """The value of the row's `_partition`; `otherwise` for a partition without one."""
-    from pyspark.sql import functions as f
-
-    chosen: Any = f
-    for partition, value in values.items():
-        chosen = chosen.when(f.col("_partition") == int(partition), f.lit(value).cast("bigint"))
-    return f.lit(otherwise).cast("bigint") if chosen is f else chosen.otherwise(f.lit(otherwise).cast("bigint"))
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
+    return offsets if any(r.begins_before(offsets.get(r.partition, 0)) for r in ranges) else {}

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 NEVER: Final = np.iinfo(np.int64).min
 """The running time before the first good record, in microseconds."""
 
-RANGE_DDL: Final = (
-    "_range STRUCT<next: BIGINT, first: BIGINT, good: BIGINT, broken: BIGINT, "
+RANGE_TYPE: Final = (
+    "STRUCT<next: BIGINT, first: BIGINT, good: BIGINT, broken: BIGINT, "
     "first_time: TIMESTAMP, running_time: TIMESTAMP, leader_epoch: INT>"
 )
 

@@ -3,15 +3,14 @@
     driver   a process of Spark's plans: latestOffset → partitions, one per topic-partition with new records
     worker   reads its range from the log, decodes it for every source of the topic, yields record batches
 
-Offsets are {"topics": Offsets} (see `jobs.ingest.offsets`). A run starts at the offsets of the event logs' commits,
-passed as an option. The checkpoint of a run is deleted with it. A topic that is replaced while the run goes on stops it
-before the next micro-batch.
+Offsets are {"topics": Offsets} (see `jobs.ingest.offsets`). A run starts at the offsets of the event logs' commits. The
+checkpoint of a run is deleted with it. A topic that is replaced while the run goes on stops it before the next
+micro-batch.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import pickle
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from jobs.ingest.decode import Decoder, decoded_schema
+from jobs.ingest.decode import Decoder, decoded_columns
 from jobs.ingest.identity import check_all_same
 from jobs.ingest.logs.open import open_log
 from jobs.ingest.offsets import (
@@ -63,37 +62,46 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(StrandlineSource)
 
 
-def read_stream(
-    spark: SparkSession,
-    settings: Settings,
-    lake: Lake,
-    sources: Sequence[Source],
-    committed: Mapping[str, Mapping[str, int]],
-    topic_ids: Mapping[str, str],
-) -> DataFrame:
-    """The streaming rows of `sources`, columns as in `jobs.ingest.decode`.
-
-    Args:
-        committed: {source: {partition: next offset}}, as the event logs' last commits say; the stream starts there.
-        topic_ids: {topic: id} as `identity.current_ids` found them; the stream stops when one changes.
-
-    Raises:
-        TopicMissing: a topic is not there.
-        OffsetsVanished: records after a committed offset are not in the topic any more.
-    """
-    start = start_offsets(sources, committed, open_log(settings, lake))
-    plan = base64.b64encode(pickle.dumps(_Plan(settings, lake, tuple(sources), dict(topic_ids)))).decode()
-    return spark.readStream.format(FORMAT).option(_PLAN, plan).option("start", json.dumps(start)).load()
-
-
 @dataclass(frozen=True)
-class _Plan:
-    """What the planner and the workers must know of the run."""
+class Reading:
+    """What a query reads: the topics of a pipeline, each partition from the first record that is not in the lake.
+
+    Attributes:
+        topic_ids: {topic: id} as `identity.current_ids` found them; the query stops when one changes.
+        start: where it begins.
+    """
 
     settings: Settings
     lake: Lake
     sources: tuple[Source, ...]
     topic_ids: dict[str, str]
+    start: Offsets
+
+    @classmethod
+    def after(
+        cls,
+        committed: Mapping[str, Mapping[str, int]],
+        settings: Settings,
+        lake: Lake,
+        sources: Sequence[Source],
+        topic_ids: Mapping[str, str],
+    ) -> Reading:
+        """What is to be read after what is committed.
+
+        Args:
+            committed: {source: {partition: next offset}}, as the event logs' last commits say.
+
+        Raises:
+            TopicMissing: a topic is not there.
+            OffsetsVanished: records after a committed offset are not in the topic any more.
+        """
+        start = start_offsets(sources, committed, open_log(settings, lake))
+        return cls(settings, lake, tuple(sources), dict(topic_ids), start)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The streaming rows, columns as in `jobs.ingest.decode`."""
+        plan = base64.b64encode(pickle.dumps(self)).decode()
+        return spark.readStream.format(FORMAT).option(_PLAN, plan).load()
 
 
 class TopicRange(InputPartition):
@@ -113,27 +121,36 @@ class StrandlineSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         # Plain values only: the options' own type does not survive every way of pickling.
         self._plan = options[_PLAN]
-        self._start = options["start"]
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> str:
-        return decoded_schema(_load(self._plan).sources)
+        return ", ".join(f"{name} {ddl}" for name, ddl in decoded_columns(self._reading.sources))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return TopicsReader(self._plan, json.loads(self._start), schema)
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        return TopicsReader(self._reading, to_arrow_schema(schema, timezone="UTC"))
+
+    @property
+    def _reading(self) -> Reading:
+        loaded: Reading = pickle.loads(base64.b64decode(self._plan))  # noqa: S301  (our own)
+        return loaded
 
 
 class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans ranges in the driver's process, reads them in the workers."""
+    """Plans ranges in the driver's process, reads them in the workers.
 
-    def __init__(self, plan: str, start: Offsets, schema: StructType) -> None:
-        loaded = _load(plan)
-        self._settings, self._lake, self._sources = loaded.settings, loaded.lake, loaded.sources
-        self._topic_ids = loaded.topic_ids
-        self._start = start
+    Args:
+        schema: of the record batches, see `jobs.ingest.decode`.
+    """
+
+    def __init__(self, reading: Reading, schema: pa.Schema) -> None:
+        self._settings, self._lake, self._sources = reading.settings, reading.lake, reading.sources
+        self._topic_ids = reading.topic_ids
+        self._start = reading.start
         self._schema = schema
         self._last: Offsets | None = None
         self._seen: Offsets = {}
@@ -198,12 +215,9 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range: for each source of the topic its records, then the range row (see `decode`)."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         assert isinstance(partition, TopicRange), "made by `partitions`"
-        schema = to_arrow_schema(self._schema, timezone="UTC")
         decoders = [
-            Decoder(source, place, schema, self._registry, self._settings.ingest.max_seconds_ahead)
+            Decoder(source, place, self._schema, self._registry, self._settings.ingest.max_seconds_ahead)
             for place, source in enumerate(self._sources)
             if source.topic == partition.topic
         ]
@@ -237,8 +251,3 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = as_text(self._open().begin_offsets(topic)) if fresh else {}
             begun[topic] = {**known, **{name: first[name] for name in fresh}}
         return begun
-
-
-def _load(plan: str) -> _Plan:
-    loaded: _Plan = pickle.loads(base64.b64decode(plan))  # noqa: S301  (our own)
-    return loaded

@@ -104,6 +104,8 @@ class IngestSettings(_Section):
     # A micro-batch is decoded, kept and committed as one, in a JVM of 2 GB by default, next to the views' own work.
     # With events of up to 250 bytes it is the number of rows that cuts, with larger ones it is this.
     max_bytes_per_epoch: int = Field(default=256 << 20, ge=1)
+    # Up to here one core decodes and writes a micro-batch in less time than Spark needs to begin its jobs.
+    driver_rows: int = Field(default=20_000, ge=0, description="0: Spark takes in every micro-batch")
     # A micro-batch begins when a record comes, but no sooner than this after the one before began. More makes fewer,
     # larger epochs; the default holds nothing up, since a micro-batch takes longer.
     trigger_seconds: float = Field(default=0.2, gt=0)

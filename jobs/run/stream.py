@@ -18,8 +18,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from jobs.ingest import event_logs, source
+from jobs.ingest import by_spark, source
+from jobs.ingest.event_logs import Target, committed_offsets
 from jobs.ingest.identity import current_ids
+from jobs.ingest.in_driver import SmallBatches
 from jobs.ingest.logs.open import open_log
 from jobs.ingest.offsets import start_offsets
 from jobs.model import tables
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from jobs.ingest.event_logs import Ingested
     from jobs.ivm.refresh.context import RunContext
     from jobs.model.settings import Settings
     from jobs.run.orphans import HeldLock
@@ -143,19 +146,18 @@ class PipelineStream:
     def _tasks(self) -> RefreshTasks:
         return RefreshTasks(self.session(), self.context, self.settings, self.levels)
 
-    def _micro_batch(self, rows: DataFrame, _batch_id: int) -> None:
+    def _micro_batch(self, rows: DataFrame, number: int, small: SmallBatches | None) -> None:
         with self._one_at_a_time:
             self.busy_since = now_ms()
             try:
-                self._take_in(rows)
+                self._take_in(rows, number, small)
             finally:
                 self.busy_since = None
 
-    def _take_in(self, rows: DataFrame) -> None:
+    def _take_in(self, rows: DataFrame, number: int, small: SmallBatches | None) -> None:
         self.lock.check()
         began = time.monotonic()
-        # The rows' own session: Spark clones it for the query, and a frame cannot leave its session.
-        taken = event_logs.ingest(rows.sparkSession, rows, self.sources, self.lake, self.context.writer, self.topic_ids)
+        taken = self._taken(rows, number, small)
         if not taken:
             return  # Spark hands over an empty micro-batch when a run starts with nothing new
         seconds = time.monotonic() - began
@@ -165,12 +167,23 @@ class PipelineStream:
         self.micro_batches += 1
         self.watch(MicroBatch(self.micro_batches, sum(c.rows for c in taken), time.monotonic() - began))
 
+    def _taken(self, rows: DataFrame, number: int, small: SmallBatches | None) -> list[Ingested]:
+        """Append a micro-batch to the event logs, by the driver itself when it is small."""
+        targets = Target.of_all(self.sources, self.lake, self.context.writer, self.topic_ids)
+        bounds = small.bounds(number) if small is not None else None
+        if small is None or bounds is None:
+            return by_spark.ingest(rows, targets)
+        return small.ingest(bounds, targets)
+
     def _start(self, *, available_now: bool) -> StreamingQuery:
         checkpoint = self._checkpoint()
         self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
-        start = self._committed()
-        frame = source.read_stream(self.session(), self.settings, self.lake, self.sources, start, self.topic_ids)
-        query = frame.writeStream.queryName(self.pipeline).foreachBatch(self._micro_batch)
+        reading = source.Reading.after(self._committed(), self.settings, self.lake, self.sources, self.topic_ids)
+        frame = reading.frame(self.session())
+        kernel = self.context.kernel
+        small = SmallBatches(reading, checkpoint, kernel) if kernel is not None else None
+        query = frame.writeStream.queryName(self.pipeline)
+        query = query.foreachBatch(lambda rows, number: self._micro_batch(rows, number, small))
         query = query.option("checkpointLocation", str(checkpoint))
         if available_now:
             return query.trigger(availableNow=True).start()
@@ -186,7 +199,7 @@ class PipelineStream:
         return checkpoint
 
     def _committed(self) -> dict[str, dict[str, int]]:
-        return {source.name: event_logs.committed_offsets(source, self.lake) for source in self.sources}
+        return {source.name: committed_offsets(source, self.lake) for source in self.sources}
 
     def _behind(self) -> bool:
         """True if a topic holds records that are not in the lake. Raises what `_start` would of the topics."""

@@ -75,6 +75,20 @@ class KernelTable(StoredTable):
             return self._rows.as_changes(self._snapshot(upto))
         return self._rows.changes(self.commits(after, upto), self._recent)
 
+    def append(self, rows: pa.Table, record: CommitRecord) -> Head:
+        """Insert rows (the stored columns, in any order), in one commit.
+
+        Raises:
+            VectorMismatch: the head is not the epoch before `record`'s.
+            CommitConflict: another writer committed first.
+        """
+        head = self.next(record)
+        tally = Tally()
+        groups = [pa.Table.from_batches([conformed(batch, self._schema)]) for batch in rows.to_batches(BATCH_ROWS)]
+        for group in groups:
+            tally.insert(group, self.spec.visible)
+        return self._add(head, record, self._staged(iter(groups), record), tally)
+
     def append_if_any(self, text: str, record: CommitRecord) -> Head | None:
         """Insert the rows that a SELECT gives, in one commit; without rows no commit is made: None.
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.kafka.broker import KafkaBroker
-from jobs.ingest import event_logs, source
+from jobs.ingest import by_spark, source
+from jobs.ingest.event_logs import Target, committed_offsets
 from jobs.ingest.logs.partitioner import partition_for
 from jobs.ingest.produce import insert_rows
 from jobs.model import types as t
@@ -95,17 +96,17 @@ def test_a_running_query_picks_up_new_partitions(
     wanted = stream("living")
 
     def epoch(batch: DataFrame, _number: int) -> None:
-        event_logs.ingest(batch.sparkSession, batch, [wanted], lake, "test/1", {})
+        by_spark.ingest(batch, Target.of_all([wanted], lake, "test/1", {}))
 
     source.register(spark)
-    frame = source.read_stream(spark, kafka, lake, [wanted], {}, {})
+    frame = source.Reading.after({}, kafka, lake, [wanted], {}).frame(spark)
     writer = frame.writeStream.foreachBatch(epoch).option("checkpointLocation", str(lake.checkpoint("living")))
     query = writer.trigger(processingTime="200 milliseconds").start()
     try:
         kafka_broker.grow_topic("living", 2)
         kafka_broker.produce("living", events(range(3, 6)), 1)
         deadline = time.monotonic() + 60
-        while event_logs.committed_offsets(wanted, lake) != {"0": 3, "1": 3}:
+        while committed_offsets(wanted, lake) != {"0": 3, "1": 3}:
             assert query.exception() is None
             assert time.monotonic() < deadline
             time.sleep(0.2)

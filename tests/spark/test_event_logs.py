@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from jobs.ingest import event_logs, source
+from jobs.ingest import by_spark, source
+from jobs.ingest.event_logs import Target
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from jobs.ingest.produce import insert_rows
+from jobs.model import types as t
+from jobs.model.definitions import Column
 from jobs.model.settings import Settings
 from state_store.delta import reader
+from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, USERS, fill
 from tests.support.drain_sources import WRITER, drain, rows_of, small_epochs
@@ -76,12 +81,37 @@ def test_a_backlog_is_cut_into_epochs(spark: SparkSession, settings: Settings, l
         ]
 
 
+def test_the_driver_stores_what_spark_does(spark: SparkSession, settings: Settings, lake: Lake) -> None:
+    """Micro-batch by micro-batch, with broken records and a source that is at another offset."""
+    wide = replace(EVENTS, name="wide", value_format="KAFKA", columns=(EVENTS.columns[0], Column("text", t.VARCHAR)))
+    fill(settings, lake, 7)
+    LocalLog(lake).produce("events", [Record(None, b"{", 900, partition=n % 2) for n in range(4)])
+    fill(settings, lake, 6, first=50)
+    copies = []
+    for name, kernel in (("by_spark", None), ("in_driver", Kernel("256MB", 1))):
+        copy = Lake(lake.root.with_name(name))
+        shutil.copytree(lake.root, copy.root)
+        at = settings.model_copy(update={"lake": copy.root})
+        commits = drain(spark, small_epochs(at, 4), copy, [EVENTS], kernel=kernel)
+        commits += drain(spark, small_epochs(at, 11), copy, [EVENTS, wide], kernel=kernel)
+        heads = [reader.head(copy.table(table)) for table in ("events", "events__dead_letters", "wide")]
+        copies.append(
+            (
+                commits,
+                [rows_of(copy, "events"), rows_of(copy, "events__dead_letters"), rows_of(copy, "wide")],
+                [(head.record.offsets, head.record.stream_times, head.record.digest) for head in heads if head],
+            )
+        )
+    assert copies[0] == copies[1]
+    assert [len(found) for found in copies[0][1]] == [13, 4, 13]
+
+
 def test_the_same_batch_twice_changes_nothing(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     fill(settings, lake, 10)
     LocalLog(lake).produce("events", [Record(None, b"broken", 1)])
 
     def again(batch: DataFrame) -> None:
-        assert event_logs.ingest(batch.sparkSession, batch, [EVENTS], lake, WRITER, {}) == []
+        assert by_spark.ingest(batch, Target.of_all([EVENTS], lake, WRITER, {})) == []
 
     drain(spark, settings, lake, [EVENTS], each=again)
     assert len(rows_of(lake, "events")) == 10
@@ -128,7 +158,7 @@ def test_plans_do_not_show_the_settings(spark: SparkSession, settings: Settings,
     """The option with the settings (a password may be among them) is one that Spark redacts."""
     fill(settings, lake, 1)
     source.register(spark)
-    frame = source.read_stream(spark, settings, lake, [EVENTS], {}, {})
+    frame = source.Reading.after({}, settings, lake, [EVENTS], {}).frame(spark)
     text = frame._sc._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "extended")  # type: ignore[union-attr]
     options = [value for value in text.split() if len(value) > 300]
     assert options == []

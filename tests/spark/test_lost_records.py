@@ -43,13 +43,13 @@ def test_records_removed_before_they_were_read_stop_the_run(
     # Read up to 6, kept from 4 on: fine. A source that had read up to 2 has lost 2 and 3.
     drain(spark, settings, lake, [replace(EVENTS, name="first")])
     with pytest.raises(OffsetsVanished, match="records 2 to 3 were removed"):
-        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 2}}, {})
+        source.Reading.after({"events": {"0": 2}}, settings, lake, [EVENTS], {})
 
 
 def test_a_topic_made_anew_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     fill(settings, lake, 2)
     with pytest.raises(OffsetsVanished, match="deleted and created again"):
-        source.read_stream(spark, settings, lake, [EVENTS], {"events": {"0": 99}}, {})
+        source.Reading.after({"events": {"0": 99}}, settings, lake, [EVENTS], {})
 
 
 def test_a_topic_made_anew_with_more_records_stops_the_run(spark: SparkSession, settings: Settings, lake: Lake) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.ingest import event_logs, source
+from jobs.ingest import by_spark, source
+from jobs.ingest.event_logs import Ingested, Target, committed_offsets
 from jobs.ingest.identity import current_ids
+from jobs.ingest.in_driver import SmallBatches
 from jobs.ingest.logs.open import open_log
+from jobs.ingest.source import Reading
 from jobs.model.settings import IngestSettings, Settings
 from state_store.delta import reader
 from state_store.layout import Lake
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from jobs.model.definitions import Source
+    from state_store.kernel.kernel import Kernel
 
 WRITER = "test/1"
 
@@ -27,21 +32,33 @@ def drain(
     lake: Lake,
     sources: Sequence[Source],
     each: Callable[[DataFrame], None] | None = None,
-) -> list[event_logs.Ingested]:
-    """One drain from what the lake says, as a pipeline does it; the commits."""
-    commits: list[event_logs.Ingested] = []
+    kernel: Kernel | None = None,
+) -> list[Ingested]:
+    """One drain from what the lake says, as a pipeline does it; the commits.
 
-    def epoch(batch: DataFrame, _number: int) -> None:
-        commits.extend(event_logs.ingest(batch.sparkSession, batch, sources, lake, WRITER, ids))
+    Args:
+        kernel: with it the driver takes in the micro-batches, which must all be small.
+    """
+    commits: list[Ingested] = []
+
+    def epoch(batch: DataFrame, number: int) -> None:
+        targets = Target.of_all(sources, lake, WRITER, ids)
+        if kernel is None:
+            commits.extend(by_spark.ingest(batch, targets))
+        else:
+            small = SmallBatches(reading, checkpoint, kernel)
+            bounds = small.bounds(number)
+            assert bounds is not None, "Spark notes offsets in another way"
+            commits.extend(small.ingest(bounds, targets))
         if each is not None:
             each(batch)
 
     source.register(spark)
     ids = current_ids(sources, lake, open_log(settings, lake))
-    committed = {s.name: event_logs.committed_offsets(s, lake) for s in sources}
-    frame = source.read_stream(spark, settings, lake, sources, committed, ids)
-    checkpoint = lake.root / "checkpoints" / f"run-{len(list(lake.root.glob('checkpoints/*')))}"
-    writer = frame.writeStream.foreachBatch(epoch).option("checkpointLocation", str(checkpoint))
+    committed = {s.name: committed_offsets(s, lake) for s in sources}
+    reading = Reading.after(committed, settings, lake, sources, ids)
+    checkpoint = Path(str(lake.root)) / "checkpoints" / f"run-{len(list(lake.root.glob('checkpoints/*')))}"
+    writer = reading.frame(spark).writeStream.foreachBatch(epoch).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
     return commits
 

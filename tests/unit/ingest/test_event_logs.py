@@ -7,34 +7,51 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest.event_logs import _Intake
+from jobs.ingest.event_logs import Intake, Target
 from jobs.ingest.ranges import Range
 from state_store.commits import CommitRecord, Head
+from state_store.layout import Lake
+from state_store.tablespec import TableSpec
 from tests.unit.ingest.committed import EVENTS
 
 
 class _Log:
-    """A table that keeps the record it is moved on with."""
+    """A table with a head, that keeps the record it is moved on with."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: CommitRecord) -> None:
+        self.before = Head(9, before)
         self.records: list[CommitRecord] = []
+
+    def ensure(self, _record: CommitRecord) -> Head:
+        return self.before
 
     def advance(self, record: CommitRecord) -> None:
         self.records.append(record)
 
 
-class _Rows:
-    def where(self, _condition: str) -> _Rows:
-        return self
+class _Intake(Intake):
+    """It has no rows to append."""
+
+    def __init__(self, log: _Log, topic_id: str, lake: Lake) -> None:
+        self.log = log
+        super().__init__(Target(EVENTS, 0, lake, "p/1", topic_id))
+
+    def _table(self, spec: TableSpec) -> Any:
+        assert spec.name == "events"
+        return self.log
+
+    def _append_events(self, *_: object) -> Head:
+        raise AssertionError
+
+    def _append_dead_letters(self, *_: object) -> Head:
+        raise AssertionError
 
 
-def test_a_commit_names_the_last_record_read_and_its_leader_s_term() -> None:
+def test_a_commit_names_the_last_record_read_and_its_leader_s_term(lake: Lake) -> None:
     """A range without records, or without known terms, leaves what is known; so does one that was committed before."""
-    log, terms = _Log(), {str(partition): [2, 5] for partition in range(4)}
+    terms = {str(partition): [2, 5] for partition in range(4)}
     before = CommitRecord(4, offsets={"events": dict.fromkeys("0123", 3)}, leader_epochs={"events": terms})
-    rows: Any = _Rows()
-    table: Any = (log, Head(9, before))
-    intake = _Intake(rows, 0, EVENTS, "p/1", lambda _: table, "")
+    intake = _Intake(_Log(before), "", lake)
     ranges = [Range("0", 7, None, None, None), Range("2", 4, None, 3, None, None), Range("3", 3, None, 2, None, 4)]
     record = intake._record(Head(9, before), [*ranges, Range("1", 9, 4, 6, None, 8), Range("4", 2, 1, 0, None, 8)])
     assert record.leader_epochs == {"events": terms | {"1": [6, 8], "4": [1, 8]}}
@@ -43,12 +60,11 @@ def test_a_commit_names_the_last_record_read_and_its_leader_s_term() -> None:
 
 
 @pytest.mark.parametrize(("now", "committed"), [("b" * 32, "b" * 32), ("", "a" * 32)])
-def test_a_commit_names_the_topic_its_offsets_are_of(now: str, committed: str) -> None:
+def test_a_commit_names_the_topic_its_offsets_are_of(now: str, committed: str, lake: Lake) -> None:
     """A log that cannot tell the id leaves the one that is known."""
-    log, before = _Log(), CommitRecord(epoch=4, offsets={"events": {"0": 3}}, topics={"events": "a" * 32})
-    rows: Any = _Rows()
-    table: Any = (log, Head(9, before))
-    intake = _Intake(rows, 0, EVENTS, "p/1", lambda _: table, now)
+    before = CommitRecord(epoch=4, offsets={"events": {"0": 3}}, topics={"events": "a" * 32})
+    log = _Log(before)
+    intake = _Intake(log, now, lake)
     assert intake.take([Range("0", 7, None, None, None)]) == []
     expected = replace(before, epoch=5, offsets={"events": {"0": 7}}, topics={"events": committed})
     (record,) = log.records

@@ -1,0 +1,98 @@
+"""A micro-batch in a Spark session: workers read and decode, and write the rows of the event logs.
+
+The batch is kept while it lasts: the topics are read once, whatever is made of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobs.ingest.event_logs import Ingested, Intake, Target, dead_letter_spec, log_spec
+from jobs.ingest.ranges import ranges_of
+from state_store.spark.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from state_store.commits import CommitRecord, Head
+    from state_store.tablespec import TableSpec
+
+
+def ingest(micro_batch: DataFrame, targets: Sequence[Target]) -> list[Ingested]:
+    """Append one micro-batch of `Reading.frame` to the event logs and dead letters of its sources.
+
+    Returns:
+        the commits made, in order; none when the micro-batch holds nothing new.
+
+    Raises:
+        VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
+    """
+    from pyspark.storagelevel import StorageLevel
+
+    micro_batch = micro_batch.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        ranges = ranges_of(micro_batch)
+        commits: list[Ingested] = []
+        for target in targets:
+            if target.source.name in ranges:
+                commits += SparkIntake(target, micro_batch).take(ranges[target.source.name])
+        return commits
+    finally:
+        micro_batch.unpersist()
+
+
+class SparkIntake(Intake):
+    """One source's part of a micro-batch, as a frame."""
+
+    def __init__(self, target: Target, micro_batch: DataFrame) -> None:
+        self._rows = micro_batch.where(f"_source = '{_quoted(target.source.name)}' AND _range IS NULL")
+        super().__init__(target)
+
+    def _table(self, spec: TableSpec) -> Table:
+        return Table(self._rows.sparkSession, self._target.lake.table(spec.name), spec)
+
+    def _append_events(self, first: Mapping[str, int], before: Mapping[str, int], record: CommitRecord) -> Head:
+        from pyspark.sql import functions as f
+
+        running = f.unix_micros("_running_time")
+        if before:
+            running = f.greatest(running, _per_partition(before))
+        struct = f"s{self._target.place}"
+        visible = [f.col(f"{struct}.`{column.name}`").alias(column.name) for column in self._source.columns]
+        meta: list[Column] = [f.col("_partition"), f.col("_offset"), f.col("_timestamp")]
+        meta += [f.timestamp_micros(running).alias("_stream_time"), f.col("_headers")]
+        if self._source.kind == "table":
+            meta.append(f.col("_tombstone"))
+        rows = _from(self._rows.where(f.col("_error").isNull()), first).select(*visible, *meta)
+        return self._table(log_spec(self._source)).append(rows, record)
+
+    def _append_dead_letters(self, first: Mapping[str, int], record: CommitRecord) -> Head:
+        from pyspark.sql import functions as f
+
+        stored = [f.col(name) for name in ("_partition", "_offset", "_timestamp", "_key", "_value", "_headers")]
+        columns = [f.lit(self._source.topic).alias("_topic"), *stored, f.col("_error").alias("reason")]
+        rows = _from(self._rows.where(f.col("_error").isNotNull()), first).select(*columns)
+        return self._table(dead_letter_spec(self._source)).append(rows, record)
+
+
+def _from(rows: DataFrame, first: Mapping[str, int]) -> DataFrame:
+    """The rows from these offsets on; all of them without any."""
+    from pyspark.sql import functions as f
+
+    return rows.where(f.col("_offset") >= _per_partition(first, otherwise=0)) if first else rows
+
+
+def _per_partition(values: Mapping[str, int], otherwise: int | None = None) -> Column:
+    """The value of the row's `_partition`; `otherwise` for a partition without one."""
+    from pyspark.sql import functions as f
+
+    chosen: Any = f
+    for partition, value in values.items():
+        chosen = chosen.when(f.col("_partition") == int(partition), f.lit(value).cast("bigint"))
+    return f.lit(otherwise).cast("bigint") if chosen is f else chosen.otherwise(f.lit(otherwise).cast("bigint"))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

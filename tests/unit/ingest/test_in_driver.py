@@ -1,0 +1,205 @@
+"""Small micro-batches: each record once, wherever they are cut or repeated, without a session."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.ingest import event_logs, in_driver
+from jobs.ingest.event_logs import Ingested, Target, committed_offsets
+from jobs.ingest.in_driver import SmallBatches
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.ingest.logs.log import Record
+from jobs.ingest.source import Reading
+from jobs.model import types as t
+from jobs.model.definitions import Column, Source
+from jobs.model.errors import OffsetsVanished
+from jobs.model.settings import IngestSettings, load_settings
+from state_store.delta import reader
+from state_store.kernel.kernel import Kernel
+from state_store.layout import Lake
+from tests.support.examples import examples
+
+EVENTS = Source(
+    name="events",
+    kind="stream",
+    columns=(Column("id", t.BIGINT), Column("price", t.decimal(9, 2)), Column("tags", t.array(t.VARCHAR))),
+    topic="events",
+    key_format="KAFKA",
+    value_format="JSON",
+    pipeline="p",
+    sql="",
+)
+USERS = replace(
+    EVENTS, name="users", kind="table", columns=(Column("id", t.BIGINT, key=True), Column("city", t.VARCHAR))
+)
+SOURCES = [EVENTS, USERS]
+IDS = {"events": "an id"}
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with Kernel("256MB", 1) as made:
+        yield made
+
+
+class Query:
+    """A query that begins at the first record, and its notes: where each of its micro-batches ends."""
+
+    def __init__(self, lake: Lake, kernel: Kernel, ingest: IngestSettings | None = None) -> None:
+        self.lake, self.count, self.at = lake, 0, {"0": 0, "1": 0}
+        self.notes = lake.checkpoint("p") / "offsets"
+        shutil.rmtree(self.notes, ignore_errors=True)
+        self.notes.mkdir(parents=True)
+        given = load_settings(lake=lake.root, ingest=ingest or IngestSettings())
+        start = {source.name: self.at for source in SOURCES}
+        self.small = SmallBatches(Reading.after(start, given, lake, SOURCES, IDS), self.notes.parent, kernel)
+
+    def take(self, ends: dict[str, int]) -> list[Ingested]:
+        """A micro-batch that ends there, or where the one before did."""
+        self.at = {name: max(before, ends[name]) for name, before in self.at.items()}
+        note(self.notes, self.count, self.at)
+        bounds = self.small.bounds(self.count)
+        assert bounds is not None
+        self.count += 1
+        return self.small.ingest(bounds, Target.of_all(SOURCES, self.lake, "p/1", IDS))
+
+
+def note(folder: Path, number: int, ends: dict[str, int]) -> None:
+    """As Spark's query does."""
+    lines = ["v1", json.dumps({"batchTimestampMs": 1}), json.dumps({"topics": {"events": ends}})]
+    (folder / str(number)).write_text("\n".join(lines))
+
+
+def record(number: int, *, broken: bool, partition: int, time: int) -> Record:
+    body = b"{" if broken else json.dumps({"id": number, "price": f"{number}.5", "tags": [str(number)]}).encode()
+    return Record(number.to_bytes(8), body, time, (("h", b"x"),), partition)
+
+
+def produced(lake: Lake, records: list[tuple[bool, int, int]]) -> dict[str, int]:
+    """Records (broken, partition, milliseconds after the first second), and the ends of both partitions then."""
+    log = LocalLog(lake)
+    log.ensure_topic("events", 2)
+    log.produce("events", [record(n, broken=b, partition=p, time=1000 + ms) for n, (b, p, ms) in enumerate(records)])
+    return {str(partition): end for partition, end in log.end_offsets("events").items()}
+
+
+def rows(lake: Lake, table: str) -> list[dict[str, Any]]:
+    """The rows of a table, in the order of their places; none where there is no table."""
+    if reader.head(lake.table(table)) is None:
+        return []
+    found: list[dict[str, Any]] = reader.read_rows(lake.table(table)).to_pylist()
+    return sorted(found, key=lambda row: (row["_partition"], row["_offset"]))
+
+
+@given(
+    records=st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.integers(0, 50_000)), min_size=1, max_size=40),
+    cuts=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.booleans()), max_size=6),
+)
+@settings(max_examples=examples(15))
+def test_each_record_is_there_once(
+    tmp_path_factory: pytest.TempPathFactory,
+    kernel: Kernel,
+    records: list[tuple[bool, int, int]],
+    cuts: list[tuple[int, int, bool]],
+) -> None:
+    """However micro-batches are cut, and also when a query begins again at the first record of all."""
+    lake = Lake(tmp_path_factory.mktemp("lake"))
+    ends = produced(lake, records)
+    query = Query(lake, kernel)
+    for first, second, again in cuts:
+        query.take({"0": min(first, ends["0"]), "1": min(second, ends["1"])})
+        query = Query(lake, kernel) if again else query
+    query.take(ends)
+    written = [*rows(lake, "events"), *rows(lake, "events__dead_letters")]
+    offsets = [(int(name), offset) for name, end in ends.items() for offset in range(end)]
+    assert sorted((row["_partition"], row["_offset"]) for row in written) == offsets
+    reached = {name: end for name, end in ends.items() if end}
+    assert [committed_offsets(source, lake) for source in SOURCES] == [reached, reached]
+    for partition in (0, 1):
+        mine = [row for row in rows(lake, "events") if row["_partition"] == partition]
+        times = [row["_timestamp"] for row in mine]
+        assert [row["_stream_time"] for row in mine] == [max(times[: n + 1]) for n in range(len(times))]
+
+
+def test_a_row_has_all_of_its_record(lake: Lake, kernel: Kernel) -> None:
+    ends = produced(lake, [(False, 1, 5000), (True, 1, 0)])
+    commits = Query(lake, kernel).take(ends)
+    assert [(commit.table, commit.rows) for commit in commits] == [
+        ("events__dead_letters", 1), ("events", 1), ("users__dead_letters", 1), ("users__log", 1),
+    ]  # fmt: skip
+    (row,) = rows(lake, "events")
+    assert (row["id"], str(row["price"]), row["tags"]) == (0, "0.50", ["0"])
+    assert row["_timestamp"] == row["_stream_time"] == datetime.fromtimestamp(6, UTC)
+    assert row["_headers"] == [{"key": "h", "value": b"x"}]
+    (letter,) = rows(lake, "events__dead_letters")
+    assert (letter["_topic"], letter["_value"], letter["_offset"]) == ("events", b"{", 1)
+    assert "JSON" in letter["reason"]
+    head = reader.head(lake.table("events"))
+    assert head is not None
+    assert head.record.offsets == {"events": {"1": 2}}
+    assert head.record.topics == {"events": "an id"}
+    assert head.record.stream_times == {"events": {"1": 6_000_000}}
+
+
+def test_a_death_between_dead_letters_and_log_is_made_good(
+    lake: Lake, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Died(Exception):
+        pass
+
+    def die(_name: str) -> None:
+        raise Died
+
+    ends = produced(lake, [(True, 0, 0), (False, 0, 0), (True, 0, 0)])
+    monkeypatch.setattr(event_logs, "failpoint", die)
+    with pytest.raises(Died):
+        Query(lake, kernel).take(ends)
+    monkeypatch.undo()
+    Query(lake, kernel).take(ends)
+    assert [row["_offset"] for row in rows(lake, "events__dead_letters")] == [0, 2]
+    assert [row["_offset"] for row in rows(lake, "events")] == [1]
+
+
+@pytest.mark.parametrize(
+    "notes",
+    ["", "v2\n{}\n{}", "v1\n{}", "v1\n{}\n{", "v1\n{}\n[]", 'v1\n{}\n{"other": {}}'],
+)
+def test_notes_that_are_not_as_expected_leave_the_micro_batch_to_spark(lake: Lake, kernel: Kernel, notes: str) -> None:
+    produced(lake, [(False, 0, 0)])
+    query = Query(lake, kernel)
+    assert query.small.bounds(0) is None, "there are none"
+    (query.notes / "0").write_text(notes)
+    assert query.small.bounds(0) is None
+
+
+def test_a_large_micro_batch_is_left_to_spark(lake: Lake, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = produced(lake, [(False, 0, 0)] * 3)
+    for most, small in ((2, False), (3, True), (0, False)):
+        query = Query(lake, kernel, IngestSettings(driver_rows=most))
+        note(query.notes, 0, ends)
+        assert (query.small.bounds(0) is not None) is small
+    monkeypatch.setattr(in_driver, "_MOST_BYTES", 100)
+    query = Query(lake, kernel)
+    note(query.notes, 0, ends)
+    assert query.small.bounds(0) is None, "few records, many bytes"
+
+
+def test_records_that_went_before_they_were_read_stop_the_run(lake: Lake, kernel: Kernel) -> None:
+    ends = produced(lake, [(False, 0, 0)])
+    log = LocalLog(lake)
+    query = Query(lake, kernel)
+    log.produce("events", [record(7, broken=False, partition=0, time=1)])
+    first, *_ = sorted(lake.topic("events").glob("*.log"))
+    first.unlink()
+    with pytest.raises(OffsetsVanished, match="records 0 to 0 were removed"):
+        query.take({"0": 2, "1": ends["1"]})
