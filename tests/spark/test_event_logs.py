@@ -6,7 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.ingest import by_spark, source
 from jobs.ingest.event_logs import Target
@@ -14,11 +14,12 @@ from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from jobs.ingest.produce import insert_rows
 from jobs.model import types as t
-from jobs.model.definitions import Column
+from jobs.model.definitions import Column, Source
 from jobs.model.settings import Settings
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
+from state_store.paths import LakePath
 from tests.spark.event_sources import EVENTS, USERS, fill
 from tests.support.drain_sources import WRITER, drain, rows_of, small_epochs
 
@@ -87,23 +88,29 @@ def test_the_driver_stores_what_spark_does(spark: SparkSession, settings: Settin
     fill(settings, lake, 7)
     LocalLog(lake).produce("events", [Record(None, b"{", 900, partition=n % 2) for n in range(4)])
     fill(settings, lake, 6, first=50)
-    copies = []
-    for name, kernel in (("by_spark", None), ("in_driver", Kernel("256MB", 1))):
-        copy = Lake(lake.root.with_name(name))
-        shutil.copytree(lake.root, copy.root)
-        at = settings.model_copy(update={"lake": copy.root})
-        commits = drain(spark, small_epochs(at, 4), copy, [EVENTS], kernel=kernel)
-        commits += drain(spark, small_epochs(at, 11), copy, [EVENTS, wide], kernel=kernel)
-        heads = [reader.head(copy.table(table)) for table in ("events", "events__dead_letters", "wide")]
-        copies.append(
-            (
-                commits,
-                [rows_of(copy, "events"), rows_of(copy, "events__dead_letters"), rows_of(copy, "wide")],
-                [(head.record.offsets, head.record.stream_times, head.record.digest) for head in heads if head],
-            )
-        )
-    assert copies[0] == copies[1]
-    assert [len(found) for found in copies[0][1]] == [13, 4, 13]
+    with Kernel("256MB", 1) as kernel:
+        by_spark = stored(spark, settings, lake.root.with_name("by_spark"), [EVENTS, wide], None)
+        in_driver = stored(spark, settings, lake.root.with_name("in_driver"), [EVENTS, wide], kernel)
+    assert by_spark == in_driver
+    assert [len(rows) for rows, *_ in by_spark.values()] == [13, 4, 17], "the last one reads {, too"
+
+
+def stored(
+    spark: SparkSession, settings: Settings, root: LakePath, sources: list[Source], kernel: Kernel | None
+) -> dict[str, tuple[Any, ...]]:
+    """{table: rows and the last record} after two drains of a copy of the settings' lake; the second one has all
+    sources."""
+    lake = Lake(root)
+    shutil.copytree(settings.lake, root)
+    at = settings.model_copy(update={"lake": root})
+    drain(spark, small_epochs(at, 4), lake, sources[:1], kernel=kernel)
+    drain(spark, small_epochs(at, 11), lake, sources, kernel=kernel)
+    found: dict[str, tuple[Any, ...]] = {}
+    for name in ("events", "events__dead_letters", "wide"):
+        head = reader.head(lake.table(name))
+        assert head is not None
+        found[name] = (rows_of(lake, name), head.record.offsets, head.record.stream_times, head.record.digest)
+    return found
 
 
 def test_the_same_batch_twice_changes_nothing(spark: SparkSession, settings: Settings, lake: Lake) -> None:
