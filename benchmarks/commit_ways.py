@@ -34,8 +34,8 @@ from pyspark.sql import functions as F
 from jobs.model.settings import load_settings
 from jobs.run.spark import spark_session
 from state_store.commits import CommitRecord, Head
+from state_store.delta import stored_table
 from state_store.delta.commit import commit
-from state_store.spark import table as tables
 from state_store.spark.table import Table
 from state_store.tablespec import TableSpec
 
@@ -93,7 +93,7 @@ class Bench:
         settled = joined.selectExpr("k", "new_v AS v", "word", "TRUE AS __exists", old).persist()
         settled.count()
         rows = settled.select("k", "v", "word").coalesce(1)
-        with self.clock("ours"), patch.object(tables, "commit", self._commit):
+        with self.clock("ours"), patch.object(stored_table, "commit", self._commit):
             self.table.apply(settled, CommitRecord(epoch=number + 2))
         with self.clock("replaceOn"):
             self._replace(rows)
