@@ -18,7 +18,7 @@ from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs
-from jobs.query.clauses.ordered_calls import OrderedCall, ordered_call
+from jobs.query.expressions.ordered_calls import OrderedCall, ordered_call
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.dialect import position_of, sql_of
 
