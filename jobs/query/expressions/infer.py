@@ -160,7 +160,7 @@ def _unknown_function(node: exp.Anonymous) -> SqlError:
     if node.name in OF_SETS:
         return InvalidQuery(
             f"{sql_of(node)} cannot stand here: it is about a row's grouping set, which is known after grouping",
-            hint="it can in the SELECT list, in HAVING, and in QUALIFY",
+            hint="in a view it can, in the SELECT list, in HAVING and in QUALIFY",
         )
     if node.name in NOT_DETERMINISTIC:
         return InvalidQuery(
