@@ -127,7 +127,7 @@ def _rehearse(
         for statement in statements:
             if isinstance(statement, CreateSource):
                 catalog_changes.check_topic(statement, catalog, interpreter.settings, interpreter.lake)
-            catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake)
+            catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake, catalog.replace)
 
 
 def _first_words(statement: Statement) -> str:
