@@ -14,6 +14,7 @@ from jobs.operate import replace as operate_replace
 from jobs.operate.verify.findings import failed
 from jobs.operate.verify.verify import verify
 from jobs.run.pipeline import drain
+from jobs.session.apply import plan_apply
 from jobs.session.interpreter import Interpreter
 from state_store.columns import WEIGHT
 from state_store.delta import log, reader
@@ -123,6 +124,25 @@ def test_applying_the_readers_again_changes_nothing(session: Interpreter, lake: 
     said = [str(result) for result in session.run(NEXT + READERS)]
     assert all("unchanged" in each for each in said), said
     assert Catalog(lake).definitions() == before
+
+
+def test_the_plan_of_a_file_says_what_is_replaced_and_who_follows(
+    tmp_path: Path, settings: Settings, lake: Lake
+) -> None:
+    file = tmp_path / f"{PIPELINE}.sql"
+    file.write_text(NEXT + READERS + "CREATE MATERIALIZED VIEW new AS SELECT COUNT(*) AS n FROM large;")
+    before = Catalog(lake).definitions()
+    assert str(plan_apply(file, settings)).splitlines() == [
+        "pipeline 'views':",
+        "  replace   table 'by_shop'; +most INT; reads 4 rows of 'sales'; 'most', 'large' follow by the difference",
+        "  unchanged materialized view 'most'",
+        "  unchanged materialized view 'large'",
+        "  create    materialized view 'new'; reads 1 rows of 'large'",
+    ]
+    assert (Catalog(lake).definitions(), rows(lake, "by_shop")) == (before, BEFORE)
+    file.write_text(NEXT)
+    kept = str(plan_apply(file, settings))
+    assert "kept      'most': it is not in the file" in kept
 
 
 def test_a_replacement_that_does_not_prove_right_leaves_the_view(
