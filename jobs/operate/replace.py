@@ -48,13 +48,17 @@ _PATIENCE_SECONDS: Final = 600.0
 """A run takes the definition between two micro-batches; one of a backlog takes minutes."""
 
 
-def replace_view(settings: Settings, definition: View) -> None:
+def replace_view(settings: Settings, present: View, definition: View) -> None:
     """Put a definition in the place of a view's; what reads the view follows by the difference.
 
-    The definition must have been checked against the one that it replaces. The view's pipeline may be running.
+    The view's pipeline may be running.
+
+    Args:
+        present: what the definition was checked against.
 
     Raises:
-        RefreshFailed: its rows are not those of its SQL, or do not compute. The view is as it was.
+        RefreshFailed: its rows are not those of its SQL, or do not compute; or the view has another definition than
+            `present` by now. The view is as it was.
         WriterBusy: the view is being replaced by another process, or a run has not taken the definition for minutes.
         StrandlineError: as of a refresh. The view is as it was.
     """
@@ -65,8 +69,10 @@ def replace_view(settings: Settings, definition: View) -> None:
         if left is not None and left.refused is None:
             _hand_over(settings, left, lock)  # of a process that was killed
         catalog = Catalog(lake)
-        present = catalog.get(definition.name)
-        assert isinstance(present, View)
+        if catalog.get(definition.name) != present:
+            raise RefreshFailed(
+                f"'{definition.name}' got another definition meanwhile", hint="see what it is, and say it again"
+            )
         made = next_to(present, definition, catalog)
         discard_standby(made, lake)
         try:

@@ -150,7 +150,13 @@ def _rehearse(
         for statement in statements:
             if isinstance(statement, CreateSource):
                 catalog_changes.check_topic(statement, catalog, interpreter.settings, interpreter.lake)
-            made = catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake, catalog.replace)
+            made = catalog_changes.register(
+                statement,
+                catalog,
+                interpreter.pipeline,
+                interpreter.lake,
+                lambda _, definition: catalog.replace(definition),
+            )
             changes.append(made)
     return tuple(changes)
 

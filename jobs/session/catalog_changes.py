@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 Defining = CreateSource | CreateView | InsertSelect
-ReplaceView = Callable[[View], None]
+ReplaceView = Callable[[View, View], None]
 Outcome = Literal["created", "replaced", "unchanged", "repaired"]
 
 
@@ -53,7 +53,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
 
     Args:
         pipeline: the pipeline of a new definition. An existing one keeps its own.
-        replace_view: puts the checked definition of a view in the place of the one in the catalog.
+        replace_view: puts in the place of a view's definition (the first) one that was checked against it (the second).
 
     Raises:
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
@@ -81,9 +81,9 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
         # Beside a running stream, which has read all that it needs.
         catalog.replace(definition)
         return Change("replaced", definition)
-    if isinstance(definition, View):
+    if isinstance(existing, View) and isinstance(definition, View):
         definition = replace(definition, pipeline=existing.pipeline)
-        replace_view(definition)
+        replace_view(existing, definition)
         catalog.reload()
         return Change("replaced", definition)
     with stopped(definition.name, catalog, lake):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import View
 from jobs.model.errors import NameInUse, NotSupported, RefreshFailed
 from jobs.model.settings import Settings, load_settings
 from jobs.operate import replace as operate_replace
@@ -154,6 +155,17 @@ def test_a_replacement_that_does_not_prove_right_leaves_the_view(
         list(session.run(NEXT))
     assert (Catalog(lake).get("by_shop"), rows(lake, "by_shop")) == (before, BEFORE)
     assert not list(lake.tables.glob("*standby*"))
+
+
+def test_a_view_that_got_another_definition_meanwhile_is_left_alone(
+    session: Interpreter, settings: Settings, lake: Lake
+) -> None:
+    present = Catalog(lake).get("by_shop")
+    assert isinstance(present, View)
+    list(session.run(NEXT))
+    with pytest.raises(RefreshFailed, match="another definition meanwhile"):
+        operate_replace.replace_view(settings, present, present)
+    assert rows(lake, "by_shop") == AFTER
 
 
 def test_rows_that_do_not_compute_leave_the_view(session: Interpreter, lake: Lake) -> None:
