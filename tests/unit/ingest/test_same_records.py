@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -12,7 +10,7 @@ import pytest
 
 from jobs.ingest.logs.log import Log, TopicIdentity
 from jobs.ingest.same_records import check_same_records
-from jobs.ingest.source import TopicsReader, _Plan
+from jobs.ingest.source import Reading, TopicsReader
 from jobs.model.errors import RecordsReplaced
 from jobs.model.revive import revive
 from jobs.model.settings import Settings
@@ -87,9 +85,8 @@ def test_a_record_that_retention_removed_says_nothing(lake: Lake) -> None:
 
 def test_a_run_looks_at_its_start_and_after_each_election(settings: Settings, lake: Lake) -> None:
     commit(lake, {"0": 6}, "id", leader_epochs={"0": [5, 3]})
-    plan = base64.b64encode(pickle.dumps(_Plan(settings, lake, (EVENTS,), {"events": "id"}))).decode()
     schema: Any = None
-    reader = TopicsReader(plan, {"events": {"0": 6}}, schema)
+    reader = TopicsReader(Reading(settings, lake, (EVENTS,), {"events": "id"}, {"events": {"0": 6}}), schema)
     topic = _Topic([3] * 6)
     reader._log = cast("Log", topic)
     start = reader.initialOffset()

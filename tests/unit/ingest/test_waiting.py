@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import pickle
 import time
 from threading import Timer
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 from jobs.ingest import source
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
-from jobs.ingest.source import TopicsReader, _Plan
+from jobs.ingest.source import Reading, TopicsReader
 from jobs.model.errors import TopicMissing, TopicReplaced
 from jobs.model.settings import Settings
 from state_store.layout import Lake
@@ -36,9 +34,8 @@ def log(lake: Lake) -> LocalLog:
 
 def _reader(settings: Settings, lake: Lake) -> TopicsReader:
     topic_ids = {"events": LocalLog(lake).identity("events").id}
-    plan = base64.b64encode(pickle.dumps(_Plan(settings, lake, (EVENTS,), topic_ids))).decode()
     schema: Any = None
-    return TopicsReader(plan, {"events": {"0": 0, "1": 0}}, schema)
+    return TopicsReader(Reading(settings, lake, (EVENTS,), topic_ids, {"events": {"0": 0, "1": 0}}), schema)
 
 
 def _seconds_of_wait(log: LocalLog, offsets: dict[int, int], seconds: float) -> float:

@@ -27,7 +27,7 @@ def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
     [
         lambda stream: stream.refresh(),
         lambda stream: stream.drain(),
-        lambda stream: stream._micro_batch(None, 0),
+        lambda stream: stream._micro_batch(None, 0, None),
     ],
     ids=["refresh", "drain", "micro-batch"],
 )
