@@ -18,7 +18,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("catalog",),
     ("query",),
     ("ivm", "serve"),
-    ("run",),
+    ("run", "partial"),
     ("session", "operate"),
     ("server",),
     ("cli", "orchestration"),
