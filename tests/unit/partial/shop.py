@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
+from jobs.functions.python.register import Library
 from jobs.model.definitions import View
 from jobs.partial.plan import partial_plan
+from jobs.partial.upquery import Upqueries
+from jobs.partial.view import PartialView
+from state_store.delta import reader
 from tests.support.served_lake import ServedLake
 
 if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from jobs.partial.plan import PartialPlan
+    from jobs.partial.view import Row
 
 SOURCES = """
     CREATE STREAM visits (id BIGINT KEY, product VARCHAR, length BIGINT) WITH (KAFKA_TOPIC = 'visits');
@@ -57,3 +62,14 @@ def plan_of(served: ServedLake, name: str) -> PartialPlan:
     view = catalog.get(name)
     assert isinstance(view, View)
     return partial_plan(view, catalog)
+
+
+def opened(served: ServedLake, name: str, budget: int = 1 << 20) -> PartialView:
+    """A partial view of the lake, as a reading process opens it."""
+    plan = plan_of(served, name)
+    return PartialView(plan, served.lake, Upqueries(plan, served.lake, Library((), ())), budget)
+
+
+def full_rows(served: ServedLake, name: str) -> list[Row]:
+    """The rows of the stored view."""
+    return reader.read_rows(served.lake.table(f"{name}_full")).to_pylist()
