@@ -116,6 +116,11 @@ class Partials:
                 found = self._followed[name] = FollowedPartial(definition, view, self._moved)
         return found.view
 
+    def find(self, name: str) -> PartialView | None:
+        """A partial view that was read before, if it still has that definition. Does not wait."""
+        found = self._followed.get(name)
+        return found.view if found is not None and found.definition == self._catalogued.catalog.find(name) else None
+
     def told(self, table: str) -> None:
         """A table may have a new version."""
         for each in self.all():
