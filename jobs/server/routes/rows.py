@@ -129,7 +129,9 @@ async def _answered(
 
 
 async def _from_partial(request: Request, server: Server, relation: Relation, lookup: Lookup, *, one: bool) -> Response:
-    view = server.partials.find(relation.name) or await asyncio.to_thread(server.partials.of, relation.name)
+    view = server.partials.find(relation.name)
+    if view is None:
+        view = await asyncio.to_thread(server.partials.of, relation.name)
     keys = keys_of(lookup, view.plan)
     found = view.kept(keys)
     server.metrics.lookups.labels(relation.name, "upquery" if found is None else "kept").inc()
