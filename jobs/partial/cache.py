@@ -60,7 +60,7 @@ class KeyCache:
 
     def drop(self, keys: Iterable[Key]) -> int:
         """Forget these keys where they are kept; how many were."""
-        kept = [key for key in keys if key in self._entries]
+        kept = {key for key in keys if key in self._entries}
         for key in kept:
             self._forget(key)
         return len(kept)

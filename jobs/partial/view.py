@@ -149,7 +149,8 @@ class PartialView:
             waited = {key: self._pending[key] for key in missing if key in self._pending}
             own = _Fill([key for key in missing if key not in waited], cut)
             self._pending |= dict.fromkeys(own.keys, own)
-            self._counted.update(hits=len(found), misses=len(missing), shared=len(waited), upqueries=bool(own.keys))
+            hits = sum(key in found for key in keys)
+            self._counted.update(hits=hits, misses=len(keys) - hits, shared=len(waited), upqueries=bool(own.keys))
         if own.keys:
             found |= self._filled(own)
         found |= {key: fill.rows.result()[key] for key, fill in waited.items()}

@@ -47,9 +47,8 @@ epochs = st.lists(st.lists(visits | infos | gone, min_size=1, max_size=4), min_s
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(
-    max_examples=examples(2), deadline=None, phases=[Phase.generate]
-)  # a lake for each step of shrinking: minutes
+# Each step of shrinking would take a lake, and all of them minutes.
+@settings(max_examples=examples(2), deadline=None, phases=[Phase.generate])
 @given(history=epochs, data=st.data())
 def test_the_rows_of_keys_are_those_of_the_stored_view(
     tmp_path_factory: pytest.TempPathFactory, name: str, history: list[list[tuple[str, Any]]], data: st.DataObject
