@@ -1,7 +1,7 @@
 """The three state strategies side by side: what is stored, what an epoch costs, how fast a key is read.
 
     python -m benchmarks.state_strategies [--events 200000] [--changes 1000] [--epochs 7] [--keys 100000]
-                                          [--reads 400000] [--write docs/state.md]
+                                          [--reads 400000] [--write docs/state.md] [--note TEXT]
 
 Two workloads, each under STATE = full, shared and partial, over the same history: the article's query (category → its
 products in `info` → their visits), and ten views over that join. Then a Zipf mix of reads of a view with one row for
@@ -73,6 +73,7 @@ def main() -> None:
     for name, most in (("events", 200_000), ("changes", 1_000), ("epochs", 7), ("keys", 100_000), ("reads", 400_000)):
         parser.add_argument(f"--{name}", type=int, default=most)
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--note", default="nothing else ran", help="what else the machine did meanwhile")
     asked = parser.parse_args()
     size = Size(asked.events, asked.changes, asked.epochs, asked.keys, asked.reads)
     measured: list[Measured] = []
@@ -87,9 +88,7 @@ def main() -> None:
         history = History.begin(Path(folder) / "mix", MIX, size.keys)
         mix = _mixed(history, size, kernel)
     print(mix)
-    machine = (
-        f"{os.cpu_count()} cores, {platform.processor() or platform.machine()}, Python {platform.python_version()}"
-    )
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}; {asked.note}"
     text = written(measured, mix, f"{size.events:,} events, epochs of {size.changes:,} changes; {machine}")
     print(text)
     if asked.write is not None:
