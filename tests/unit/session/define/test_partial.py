@@ -92,6 +92,12 @@ def test_the_status_says_that_a_view_is_partial(settings: Settings) -> None:
             "'counted' is a partial view",
             "visits",
         ),
+        (
+            f"{PARTIAL} CREATE OR REPLACE TABLE counted AS {COUNTED};",
+            NotSupported,
+            "a partial view has no table",
+            "DROP it",
+        ),
         (f"{PARTIAL} SELECT * FROM counted;", KeyRequired, "'product' is not given", "WHERE product = …"),
         (f"{PARTIAL} SELECT * FROM counted WHERE n = 1;", KeyRequired, "read by key", "WHERE product = …"),
         (
