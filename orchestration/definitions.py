@@ -12,6 +12,7 @@ import dagster as dg
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
+from jobs.model.definitions import View
 from jobs.model.settings import load_settings
 from orchestration.alerts import alert_sensor
 from orchestration.assets import topics
@@ -25,11 +26,12 @@ from state_store.errors import CorruptState
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
     from jobs.catalog.broken import Broken
+    from jobs.model.definitions import Definition
     from jobs.model.settings import Settings
     from orchestration.pipelines import Pipeline
 
@@ -40,7 +42,7 @@ def build(settings: Settings) -> dg.Definitions:
     """The definitions of the lake that `settings` names, without the pipelines that need a broken catalog file."""
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
-    whole = {name: catalog.pipeline(name) for name in catalog.pipelines() if _is_whole(name, catalog)}
+    whole = {name: _materialized(catalog.pipeline(name)) for name in catalog.pipelines() if _is_whole(name, catalog)}
     everything = [definition for definitions in whole.values() for definition in definitions]
     translator = Translator(
         catalog.definitions(),
@@ -80,6 +82,11 @@ def _jobs_of_the_lake(
         check_job("drills", drills, "Every recovery of every view, rehearsed on copies and measured."),
     ]
     return [*(each for each in checking if each is not None), compact_job(settings, shown), backup_job(settings)]
+
+
+def _materialized(definitions: Iterable[Definition]) -> list[Definition]:
+    """The definitions that a run writes tables for: of a partial view nothing is ever materialized."""
+    return [each for each in definitions if not (isinstance(each, View) and each.partial)]
 
 
 def _is_whole(pipeline: str, catalog: Catalog) -> bool:

@@ -146,7 +146,7 @@ class Lake:
         """The rows of a SELECT over the lake, at one version of each table. Raises SqlError, with line and column."""
         from jobs.functions.python.register import Library
         from jobs.model.errors import SqlSyntaxError
-        from jobs.serve.pull import pull
+        from jobs.partial.pull import pull
         from jobs.sql.statements import Select, parse_one
 
         statement = parse_one(text)

@@ -18,7 +18,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("catalog",),
     ("query",),
     ("ivm", "serve"),
-    ("run",),
+    ("run", "partial"),
     ("operate",),
     ("session",),
     ("server",),

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from jobs.model import tables
-from jobs.model.definitions import InsertQuery, Source
+from jobs.model.definitions import InsertQuery, Source, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from jobs.model.definitions import Definition
+    from jobs.model.view_options import State
 
 Role = Literal["topic", "event log", "table", "view"]
 
@@ -26,6 +27,7 @@ class Node:
     Attributes:
         id: unique: `topic/NAME` for a topic, else the name of the table.
         definition: the name of the stream, table or view that it belongs to.
+        state: `partial` for a view of which no rows lie anywhere.
     """
 
     id: str
@@ -33,6 +35,7 @@ class Node:
     role: Role
     definition: str
     pipeline: str
+    state: State = "full"
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ def lineage(definitions: Iterable[Definition], shown: Callable[[str], bool]) -> 
 def _nodes(definition: Definition) -> Iterator[Node]:
     name, pipeline = definition.name, definition.pipeline
     if not isinstance(definition, Source):
-        yield Node(name, name, "view", name, pipeline)
+        state = definition.maintenance.state if isinstance(definition, View) else "full"
+        yield Node(name, name, "view", name, pipeline, state)
         return
     yield Node(_topic(definition), definition.topic, "topic", name, pipeline)
     event_log = tables.event_log(definition)

@@ -112,6 +112,11 @@ class View:
         """The options that say how the view is maintained, typed."""
         return ViewOptions.read(self.options)
 
+    @property
+    def partial(self) -> bool:
+        """True if nothing is stored of it: `jobs.partial` computes the keys that are asked for."""
+        return self.maintenance.state == "partial"
+
 
 @dataclass(frozen=True)
 class InsertQuery:

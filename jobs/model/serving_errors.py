@@ -2,6 +2,7 @@
 
 ServeError
 ├── RequestRefused            serve.request_refused       stop
+├── KeyRequired               serve.key_required          stop
 ├── NoConsistentCut           serve.no_consistent_cut     retry
 ├── NotYet                    serve.not_yet               retry
 ├── TimeLimit                 serve.time_limit            stop
@@ -29,6 +30,12 @@ class RequestRefused(ServeError):
     """A request does not say what it must, or says it in a way that cannot be read. Stop: correct the request."""
 
     code = "serve.request_refused"
+
+
+class KeyRequired(ServeError):
+    """A partial view was read otherwise than by its key. Stop: give the columns of the key, or have the view stored."""
+
+    code = "serve.key_required"
 
 
 class NoConsistentCut(ServeError):

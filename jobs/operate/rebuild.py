@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from jobs.catalog.catalog import Catalog
 from jobs.ingest.logs.open import open_log
 from jobs.model import tables
-from jobs.model.definitions import Source
-from jobs.model.errors import OffsetsVanished, ViewsStopped
+from jobs.model.definitions import Source, View
+from jobs.model.errors import NotSupported, OffsetsVanished, ViewsStopped
 from jobs.run.pipeline import opened, report_of
 from state_store.aside import set_aside
 from state_store.errors import InputReplaced
@@ -55,12 +55,18 @@ def rebuild(settings: Settings, name: str, spark: SparkSession | None = None) ->
 
     Raises:
         UnknownName: there is no such definition.
+        NotSupported: it is a partial view.
         OffsetsVanished: the topic no longer has all records of a source. Nothing was changed.
         WriterBusy: the pipeline is running.
         ViewsStopped: something that reads it could not follow; what was rebuilt stays.
     """
     lake = Lake(settings.lake)
     definition = Catalog(lake).get(name)
+    if isinstance(definition, View) and definition.partial:
+        raise NotSupported(
+            f"'{name}' is a partial view: nothing is stored of it that could be rebuilt",
+            hint=f"rebuild what it reads: strandline rebuild {definition.inputs[0]}",
+        )
     with opened(settings, definition.pipeline, spark) as (stream, began):
         aside: set[str] = set()
         if isinstance(definition, Source):

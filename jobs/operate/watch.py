@@ -95,7 +95,7 @@ def _of_run(pipeline: str, beat: Beat, now_ms: int) -> Iterator[Alert]:
 def _stale(catalog: Catalog, settings: Settings, lake: Lake, now_ms: int) -> Iterator[Alert]:
     signs = VitalSigns(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms)
     for view in catalog.definitions():
-        if isinstance(view, View):
+        if isinstance(view, View) and not view.partial:
             verdict = signs.check(view, "freshness")
             if verdict.ok is False:
                 target = verdict.numbers["freshness target seconds"]

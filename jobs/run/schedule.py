@@ -54,7 +54,7 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
     Raises:
         RefreshFailed: they read each other in a circle.
     """
-    plans = [(d, plan(d, catalog)) for d in definitions if not (isinstance(d, Source) and d.kind == "stream")]
+    plans = [(d, plan(d, catalog)) for d in definitions if _is_maintained(d)]
     todo = [*_shared(plans), *(_item(definition, made) for definition, made in plans)]
     levels: list[list[Maintained]] = []
     while todo:
@@ -85,6 +85,13 @@ def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:
     if not isinstance(definition, View) or definition.maintenance.state != "shared":
         return frozenset()
     return frozenset(stage.table for stage in plan(definition, catalog).stages if tables.is_shared(stage.table))
+
+
+def _is_maintained(definition: Definition) -> bool:
+    """False for a stream, whose event log is ingest's, and for a partial view, which readers compute."""
+    if isinstance(definition, View):
+        return not definition.partial
+    return not (isinstance(definition, Source) and definition.kind == "stream")
 
 
 def _item(definition: Definition, made: Plan) -> Maintained:

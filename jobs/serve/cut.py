@@ -53,6 +53,15 @@ class Cut:
         times = (found.event_time for found in self.tables.values() if found is not None)
         return min((time for time in times if time is not None), default=None)
 
+    def reaches(self, topic: str, offsets: Iterable[tuple[int, int]]) -> bool:
+        """True if every table that is made of a topic reflects its records up to these offsets, and one is.
+
+        Args:
+            offsets: (partition, the offset behind the last record).
+        """
+        made = [found.offsets[topic] for found in self.tables.values() if found is not None and topic in found.offsets]
+        return bool(made) and all(each.get(partition, 0) >= offset for each in made for partition, offset in offsets)
+
 
 def newest_cut(tables: Iterable[str], lake: Lake) -> Cut:
     """The newest consistent cut of these tables.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from sqlglot import exp
 
@@ -24,10 +24,9 @@ from jobs.serve.duck import Duck
 from jobs.serve.elaborate import elaborate
 from jobs.serve.limits import NO_LIMITS, Limits, Spent
 from jobs.serve.pushdown import key_predicate, natural_order, order_by, row_by_row
+from jobs.serve.readable import check_stored
 from jobs.serve.resolve import resolve
-from jobs.serve.results import Rows
 from jobs.serve.snapshot import Snapshot
-from jobs.serve.values import python_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from jobs.serve.cut import Cut
     from jobs.serve.resolve import Resolved
     from jobs.sql.syntax import Select
+    from state_store.delta.statistics import Predicate
     from state_store.layout import Lake
 
 
@@ -60,20 +60,36 @@ class Answer:
     cut: Cut
 
 
-def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) -> Rows:
-    """Answer a SELECT with Python values; arguments and errors as of `answer`."""
-    found = answer(statement, catalog, lake, functions)
-    return Rows(found.names, python_rows(found.table, found.types))
+class Computing(Protocol):
+    """What computes the rows of views of which nothing is stored."""
+
+    def tables(
+        self, resolved: Resolved, predicate: Predicate | None, spent: Spent
+    ) -> tuple[dict[str, pa.Table], Cut] | None:
+        """The rows that a query asks of such a view, and the cut that they come from; None when it reads none.
+
+        Args:
+            predicate: a condition that every row of the answer meets, as `key_predicate` finds it.
+        """
 
 
-def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, limits: Limits = NO_LIMITS) -> Answer:
+def answer(
+    statement: Select,
+    catalog: Catalog,
+    lake: Lake,
+    functions: Library,
+    limits: Limits = NO_LIMITS,
+    computing: Computing | None = None,
+) -> Answer:
     """Answer a SELECT.
 
     Args:
         functions: those that users wrote.
+        computing: without it, partial views are not read.
 
     Raises:
         SqlError: the query is refused, or its computation fails (an overflow).
+        KeyRequired: it reads a partial view otherwise than by key.
         NoConsistentCut: its tables have no versions that fit together.
         TimeLimit, TooLarge: it takes more than it may.
         StoreError: a table cannot be read.
@@ -81,6 +97,7 @@ def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, 
     spent = Spent(limits)
     resolved = resolve(attach(statement.query, catalog.functions), catalog)
     predicate = key_predicate(resolved)
+    computed = computing.tables(resolved, predicate, spent) if computing is not None else None
     each_row = row_by_row(resolved)
     outputs = elaborate(resolved)
     if each_row and statement.limit is None:
@@ -88,10 +105,12 @@ def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, 
     if statement.limit is not None:
         resolved.query.set("limit", exp.Limit(expression=exp.Literal.number(statement.limit)))
     text = lower(cast(exp.Expression, resolved.query), "duckdb")
-    cut = newest_cut(resolved.relations, lake)
+    cut = computed[1] if computed is not None else _newest_stored(resolved, catalog, lake)
     snapshot = Snapshot(lake, cut, spent)
     with Duck(functions, spent) as duck:
-        if each_row and statement.limit is not None:
+        if computed is not None:
+            rows = duck.query(text, computed[0])
+        elif each_row and statement.limit is not None:
             (relation,) = resolved.relations.values()
             pieces = snapshot.pieces(relation, sorted(resolved.columns[relation.name]), predicate)
             rows = _first(statement.limit, (duck.query(text, {relation.name: piece}) for piece in pieces))
@@ -103,6 +122,11 @@ def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, 
             rows = duck.query(text, tables)
     names = distinct_names([name for name, _ in outputs])
     return Answer(names, tuple(sql_type for _, sql_type in outputs), rows, cut)
+
+
+def _newest_stored(resolved: Resolved, catalog: Catalog, lake: Lake) -> Cut:
+    check_stored(resolved.relations, catalog)
+    return newest_cut(resolved.relations, lake)
 
 
 def _put_in_order(resolved: Resolved) -> None:

@@ -84,6 +84,9 @@ def _comparison(node: exp.Expr, relation: Relation) -> tuple[str, list[Any]] | N
 
 def _constant(node: exp.Expr | None, base: BaseType) -> int | str | None:
     """The value of a literal of the column's own type; None for any other."""
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+        positive = _constant(node.this, base)
+        return -positive if isinstance(positive, int) else None
     if not isinstance(node, exp.Literal):
         return None
     if node.is_string:

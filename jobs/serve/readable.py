@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from jobs.catalog.relations import event_log, relation_of
 from jobs.model import tables
 from jobs.model.columns import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS
-from jobs.model.definitions import InsertQuery, Source
+from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import NotSupported, UnknownName
 from jobs.model.relation import Relation
 from jobs.sql.dialect import position_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sqlglot import exp
 
     from jobs.catalog.catalog import Catalog
@@ -49,8 +51,24 @@ def readable_named(name: str, catalog: Catalog, *, line: int | None = None, colu
     return known[name]
 
 
-def _visible(relation: Relation) -> Relation:
-    """The relation without hidden columns, and without its key unless all of it is visible."""
+def check_stored(names: Iterable[str], catalog: Catalog) -> None:
+    """Check that these relations have tables.
+
+    Raises:
+        NotSupported: one is a partial view.
+    """
+    for name in names:
+        found = catalog.find(name)
+        if isinstance(found, View) and found.partial:
+            raise NotSupported(
+                f"'{name}' is a partial view: nothing is stored of it, so it has no changes to follow",
+                hint=f"SELECT … FROM {name} WHERE … by its key; or create it without STATE = 'partial'",
+            )
+
+
+def visible_relation(definition: Source | View) -> Relation:
+    """The relation of a definition without hidden columns, and without its key unless all of it is visible."""
+    relation = relation_of(definition)
     shown = {name for name, _ in relation.columns}
     return replace(relation, key=relation.key if shown.issuperset(relation.key) else (), hidden=())
 
@@ -60,7 +78,7 @@ def _known(catalog: Catalog) -> dict[str, Relation]:
     for definition in catalog.definitions():
         if isinstance(definition, InsertQuery):
             continue
-        relations[definition.name] = _visible(relation_of(definition))
+        relations[definition.name] = visible_relation(definition)
         # A source's dead letters have meta columns only; described as a keyed table, so that `*` shows them.
         letters = tables.dead_letters(definition.name)
         columns = DEAD_LETTER_COLUMNS if isinstance(definition, Source) else FAILED_ROW_COLUMNS

@@ -24,6 +24,7 @@ from jobs.serve.elaborate import elaborate
 from jobs.serve.format import json_line
 from jobs.serve.pull import distinct_names
 from jobs.serve.pushdown import natural_order, order_by, row_by_row
+from jobs.serve.readable import check_stored
 from jobs.serve.resolve import resolve
 from jobs.serve.results import Tombstone
 from jobs.serve.values import python_rows
@@ -164,6 +165,7 @@ def subscription(statement: Select, catalog: Catalog, lake: Lake) -> Subscriptio
     if statement.emit == "FINAL":
         raise NotSupported("EMIT FINAL is not supported yet", line=statement.line, column=statement.column)
     resolved = resolve(attach(statement.query, catalog.functions), catalog)
+    check_stored(resolved.relations, catalog)
     _check(statement, resolved)
     (relation,) = resolved.relations.values()
     select = resolved.query

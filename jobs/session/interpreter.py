@@ -163,7 +163,7 @@ class Interpreter:
 
         functions = Library(self.catalog.functions.values(), self.settings.functions.modules)
         if statement.emit is None:
-            from jobs.serve.pull import pull
+            from jobs.partial.pull import pull
 
             return pull(statement, self.catalog, self.lake, functions)
         from jobs.serve.push import push

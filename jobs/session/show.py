@@ -68,6 +68,11 @@ def explanation(statement: Explain, catalog: Catalog) -> str:
     """`EXPLAIN name|SELECT …`: the plan by which it is maintained, with reasons."""
     from jobs.ivm.explain.view import explain
 
+    found = catalog.get(statement.name) if statement.name is not None else None
+    if isinstance(found, View) and found.partial:
+        from jobs.partial.explain import explain_partial
+
+        return explain_partial(found, catalog, upquery=statement.maintenance)
     return explain(statement, catalog)
 
 

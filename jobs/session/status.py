@@ -37,7 +37,7 @@ def status(settings: Settings) -> Rows:
     `lag` counts what the table does not reflect yet: events of the topic for an event log, versions of its inputs for a
     view. It is null when the broker does not answer. `late` counts the rows that came too late for a view's windows and
     are left out; it is null where no row is ever late. `state` is `fresh` or `behind` by the lag, `never run` before
-    the first commit, `broken`, or the code of the error for which the lag is not known.
+    the first commit, `partial` where nothing is stored, `broken`, or the code of the error that hides the lag.
 
     Raises:
         ObjectMissing: there is no lake.
@@ -67,6 +67,9 @@ def _broken(broken: Broken, pipeline: str | None) -> _Row:
 def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics) -> Iterator[_Row]:
     match definition:
         case InsertQuery():
+            return
+        case View() if definition.partial:
+            yield (definition.pipeline, definition.name, "view", None, None, None, None, "", None, "partial")
             return
         case View():
             behind = _versions_behind(definition.name, definition.inputs, lake)

@@ -43,7 +43,7 @@ def closure(view: str, catalog: Catalog) -> frozenset[str]:
 
 def drillable(catalog: Catalog) -> list[str]:
     """The names of views and keyed sources: what is computed, and can be computed again."""
-    found = (each for each in catalog.definitions() if isinstance(each, View) or _keyed(each))
+    found = (each for each in catalog.definitions() if (isinstance(each, View) and not each.partial) or _keyed(each))
     return [each.name for each in found]
 
 

@@ -75,6 +75,8 @@ def _all(catalog: Catalog, lake: Lake) -> list[Subject]:
     there = _there(lake)
     found: dict[str, Subject] = {}
     for definition in catalog.definitions():
+        if isinstance(definition, View) and definition.partial:
+            continue
         if not isinstance(definition, InsertQuery):
             for subject in _of_definition(definition, catalog, lake, there):
                 found.setdefault(subject.table, subject)

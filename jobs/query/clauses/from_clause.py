@@ -10,7 +10,7 @@ from sqlglot import exp
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, fed_relation
 from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
-from jobs.model.definitions import InsertQuery, Kind, Source
+from jobs.model.definitions import InsertQuery, Kind, Source, View
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.names import alike, differ_only_in_case
 from jobs.model.relation import Relation
@@ -183,6 +183,13 @@ def _relation_part(alias: str, name: str, catalog: Catalog, line: int | None, pl
     found = catalog.find(name)
     if found is None or isinstance(found, InsertQuery):
         raise UnknownName.among("stream, table or view", name, catalog.relations(), line=line, column=place)
+    if isinstance(found, View) and found.partial:
+        raise NotSupported(
+            f"'{name}' is a partial view: it has no table that another query could be maintained from",
+            line=line,
+            column=place,
+            hint=f"read the tables below it ({', '.join(found.inputs)}), or create it without STATE = 'partial'",
+        )
     relation = fed_relation(found, catalog)
     shown = {column.name for column in found.columns}
     readable = (*relation.columns, *relation.hidden)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobs.serve.cut import Cut
     from jobs.serve.reflected import Reflected
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
@@ -44,6 +45,11 @@ class About:
         """What a version of one table reflects."""
         names = {standing.table: standing.version}
         return cls(standing.version, instant(standing.event_time), age_ms(standing.committed), names)
+
+    @classmethod
+    def of_cut(cls, cut: Cut) -> About:
+        """What rows that were computed from several tables reflect."""
+        return cls(None, instant(cut.event_time), age_ms(cut.committed), cut.versions)
 
     def headers(self) -> dict[str, str]:
         """As headers."""

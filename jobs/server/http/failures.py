@@ -19,6 +19,7 @@ RETRY_SECONDS: Final = 1
 
 _STATUS: Final[dict[type[store.StrandlineError], int]] = {
     serving.RequestRefused: 400,
+    serving.KeyRequired: 400,
     serving.Unauthenticated: 401,
     serving.Forbidden: 403,
     serving.TimeLimit: 408,

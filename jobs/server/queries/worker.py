@@ -18,9 +18,10 @@ from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
 from jobs.model import types as t
 from jobs.model.serving_errors import Forbidden, RequestRefused
+from jobs.partial.pull import answer
 from jobs.serve.cut import Cut
 from jobs.serve.format import json_line
-from jobs.serve.pull import Answer, answer
+from jobs.serve.pull import Answer
 from jobs.serve.values import python_rows
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Explain, Select

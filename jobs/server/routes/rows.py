@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
+from jobs.partial.lookups import keys_of, rows_of
 from jobs.serve.lookup import Lookup
 from jobs.serve.pull import answer
 from jobs.serve.values import python_rows, shown_row
@@ -96,14 +97,23 @@ async def rows_of_keys(request: Request, view: str) -> Response:
 
 async def _waited(request: Request, server: Server, relation: Relation) -> None:
     least = request.query_params.get("at_least")
-    if least is not None:
-        await server.wait(relation, Least.read(least), seconds(request))
+    if least is None:
+        return
+    wanted = Least.read(least)
+    if not wanted.topic and server.partials.is_partial(relation.name):
+        raise RequestRefused(
+            f"'{relation.name}' is a partial view and has no versions of its own",
+            hint="at_least takes the position that an insert answered with",
+        )
+    await server.wait(relation, wanted, seconds(request))
 
 
 async def _answered(
     request: Request, server: Server, relation: Relation, lookup: Lookup, *, one: bool = False
 ) -> Response:
-    """By the view's replica where it is LIVE, else by the table."""
+    """By what a partial view keeps or computes; else by the view's replica where it is LIVE, else by the table."""
+    if server.partials.is_partial(relation.name):
+        return await _from_partial(request, server, relation, lookup, one=one)
     followed = server.replicas.of(relation)
     if followed is not None:
         with followed.reading() as now:
@@ -116,6 +126,21 @@ async def _answered(
                 return _response(request, relation, found, about, one=one)
     server.metrics.lookups.labels(relation.name, "table").inc()
     return await asyncio.to_thread(_from_table, request, server, relation, lookup, one)
+
+
+async def _from_partial(request: Request, server: Server, relation: Relation, lookup: Lookup, *, one: bool) -> Response:
+    view = server.partials.find(relation.name)
+    if view is None:
+        view = await asyncio.to_thread(server.partials.of, relation.name)
+    keys = keys_of(lookup, view.plan)
+    found = view.kept(keys)
+    server.metrics.lookups.labels(relation.name, "upquery" if found is None else "kept").inc()
+    if found is None:
+        found = await asyncio.to_thread(view.read, keys)
+    types = dict(relation.columns)
+    shown = {name: types[name] for name in lookup.columns or types}
+    rows_found = [shown_row(each, shown) for each in rows_of(lookup, view.plan, found)]
+    return _response(request, relation, rows_found, About.of_cut(found.cut), one=one)
 
 
 def _from_table(request: Request, server: Server, relation: Relation, lookup: Lookup, one: bool) -> Response:

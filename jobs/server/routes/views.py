@@ -50,6 +50,8 @@ def _described(server: Server, found: Source | View) -> Response:
 
 
 def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
+    if isinstance(definition, View) and definition.partial:
+        return {"name": definition.name, "kind": "view", "pipeline": definition.pipeline, "state": "partial"}
     standing = server.standing(server.catalogued.relation(definition.name))
     moving = pace(server.lake.table(definition.name), log.now_ms())
     return {

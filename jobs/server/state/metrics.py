@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,10 +14,21 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from jobs.server.changes.hub import Hub
+    from jobs.server.state.partials import Partials
     from jobs.server.state.replicas import Replicas
 
 # From a look-up in memory to the longest query.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0)
+
+_COUNTED = {
+    "hits": "Keys of partial views that were kept when they were read",
+    "misses": "Keys of partial views that were not kept when they were read",
+    "shared": "Of the misses, those that waited for another reader's upquery",
+    "upqueries": "Upqueries",
+    "dropped": "Keys that a change of an input touched",
+    "evictions": "Keys that were let go for the budget",
+}
+_KEPT = {"kept": "Keys that are kept", "bytes": "Bytes of the keys that are kept"}
 
 
 class Metrics:
@@ -60,3 +71,24 @@ class Standing:
         yield looked
         yield GaugeMetricFamily("strandline_subscribers", "Subscribers connected", value=self._hub.subscribers)
         yield GaugeMetricFamily("strandline_subscribers_dropped", "Let go for being slow", value=self._hub.dropped)
+
+
+class Kept:
+    """A collector of what partial views keep, and of what it took."""
+
+    def __init__(self, partials: Partials) -> None:
+        self._partials = partials
+
+    def collect(self) -> Iterator[Metric]:
+        """One family for each count of `jobs.partial.view.Counts`."""
+        counts = {each.definition.name: each.view.counts for each in self._partials.all()}
+        for name, text in _COUNTED.items():
+            family = CounterMetricFamily(f"strandline_partial_{name}", text, labels=("view",))
+            for view, found in counts.items():
+                family.add_metric((view,), getattr(found, name))
+            yield family
+        for name, text in _KEPT.items():
+            gauge = GaugeMetricFamily(f"strandline_partial_{name}", text, labels=("view",))
+            for view, found in counts.items():
+                gauge.add_metric((view,), getattr(found, name))
+            yield gauge

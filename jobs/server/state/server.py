@@ -19,7 +19,8 @@ from jobs.server.changes.hub import Hub
 from jobs.server.queries.pool import Queries
 from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.inserts import Inserts
-from jobs.server.state.metrics import Metrics, Standing
+from jobs.server.state.metrics import Kept, Metrics, Standing
+from jobs.server.state.partials import Partials
 from jobs.server.state.replicas import Replicas
 from state_store.delta import log
 from state_store.layout import Lake
@@ -84,7 +85,9 @@ class Server:
         self.hub = Hub(self.lake, options.subscribers, options.backlog)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
         self.queries = Queries(settings, options.limits, options.queries)
+        self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
         self.metrics.registry.register(Standing(self.replicas, self.hub))
+        self.metrics.registry.register(Kept(self.partials))
         self._tokens = Tokens(options.tokens) if options.tokens is not None else None
         self._loop = asyncio.get_running_loop()
         self._moved = asyncio.Event()
@@ -103,12 +106,13 @@ class Server:
     def told(self, table: str) -> None:
         """A table may have a new version. Called by the watch's thread."""
         self.replicas.told(table)
+        self.partials.told(table)
         self.hub.told(table)
         self._arrived(table)
 
     def followed(self) -> set[str]:
         """The tables that somebody follows or waits for."""
-        return {*self.replicas.names(), *self.hub.tables(), *self._waited}
+        return {*self.replicas.names(), *self.partials.tables(), *self.hub.tables(), *self._waited}
 
     def may_answer(self, view: str, version: int) -> bool:
         """False if a client may have had a newer version of the view; otherwise this is the newest now."""
@@ -136,7 +140,7 @@ class Server:
         until = time.monotonic() + min(seconds, self.options.wait_seconds)
         while True:
             moved = self._moved
-            if least.met_by(await asyncio.to_thread(self.standing, relation)):
+            if await asyncio.to_thread(self._meets, relation, least):
                 return
             self._waited.add(relation.name)
             try:
@@ -146,6 +150,12 @@ class Server:
                     f"'{relation.name}' does not reflect that yet",
                     hint="ask again; is its pipeline running? See `strandline status`",
                 ) from None
+
+    def _meets(self, relation: Relation, least: Least) -> bool:
+        if self.partials.is_partial(relation.name):
+            cut = self.partials.of(relation.name).cut
+            return cut is not None and cut.reaches(least.topic, least.offsets)
+        return least.met_by(self.standing(relation))
 
     def _arrived(self, _table: str) -> None:
         try:
@@ -166,6 +176,7 @@ class Server:
         self.hub.close()
         self.queries.close()
         self.replicas.close()
+        self.partials.close()
 
 
 @asynccontextmanager

@@ -94,6 +94,8 @@ def _unfit(present: View, following: View, diff: ColumnDiff) -> str | None:
         return f"it is a {present.kind} and would become a {following.kind}"
     if "shared" in (present.maintenance.state, following.maintenance.state):
         return "with STATE = 'shared' it stands on tables of other views as well"
+    if present.partial or following.partial:
+        return "a partial view has no table"
     if diff.retyped:
         name, before, after = diff.retyped[0]
         return f"column '{name}' is {before} and would become {after}, but its history stays in the change feed"

@@ -22,6 +22,7 @@ from jobs.query.clauses.read import read_query
 from jobs.query.whole.fingerprint import fingerprint
 from jobs.query.whole.ksql_projection import check_projection
 from jobs.session.define.options import timestamp_column
+from jobs.session.define.partial import check_options, check_partial
 from jobs.session.define.shown_windows import with_bounds
 from jobs.session.define.source import check_name
 from jobs.session.define.stewardship import check_columns_of
@@ -40,6 +41,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     """
     check_name(statement.name)
     options = view_options(statement.options)
+    check_options(statement.options)
     semantics = ViewOptions.read(options).semantics
     query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind)
     tree = with_bounds(statement.query, query)
@@ -59,7 +61,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     columns = tuple(Column(name, sql_type, name in query.key) for name, sql_type in stored.columns if name not in meta)
     check_formats(options, columns)
     check_columns_of(options, columns)
-    return View(
+    view = View(
         name=statement.name,
         kind=statement.kind or ("stream" if stored.storage == "append" else "table"),
         columns=columns,
@@ -75,6 +77,9 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         row_key=stored.key,
         identity=stored.identity,
     )
+    if view.partial:
+        check_partial(view, catalog)
+    return view
 
 
 def check_rules(made: Plan) -> None:

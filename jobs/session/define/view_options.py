@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
 from jobs.model.definitions import Column
-from jobs.model.errors import NotSupported, OptionRefused
+from jobs.model.errors import OptionRefused
 from jobs.model.stewardship import STEWARDSHIP_OPTIONS
 from jobs.model.view_options import ErrorPolicy, Refresh, Semantics, State
 from jobs.session.define.options import allowed, check_columns, check_topic, count_of, error, format_of
@@ -23,14 +23,14 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "SEMANTICS": get_args(Semantics),
     "ERRORS": get_args(ErrorPolicy),
 }
-# Values of the language that are not supported yet.
-_LATER = {"STATE": ("partial",)}
 TOPIC_OPTIONS = (
     *("KAFKA_TOPIC", "KEY_FORMAT", "VALUE_FORMAT", "FORMAT", "PARTITIONS", "REPLICAS"),
     *("VALUE_DELIMITER", "KEY_DELIMITER", "WRAP_SINGLE_VALUE"),
 )
 """Options kept for the view's changelog topic."""
 _TIME_OPTIONS = ("TIMESTAMP", "TIMESTAMP_FORMAT")
+_MOST_BYTES = 1 << 50
+"""More is a typing error: no machine has it."""
 
 
 def view_options(options: Iterable[Option]) -> dict[str, str]:
@@ -40,7 +40,7 @@ def view_options(options: Iterable[Option]) -> dict[str, str]:
         OptionRefused: an option is unknown or has a wrong value.
         NotSupported: an option or value that is not supported yet.
     """
-    known = (*_CHOICES, *TOPIC_OPTIONS, *_TIME_OPTIONS, *STEWARDSHIP_OPTIONS)
+    known = (*_CHOICES, "CACHE_BYTES", *TOPIC_OPTIONS, *_TIME_OPTIONS, *STEWARDSHIP_OPTIONS)
     given = allowed(options, known, "a view")
     return {name: _value(option) for name, option in given.items()}
 
@@ -61,17 +61,14 @@ def check_formats(options: Mapping[str, str], columns: Sequence[Column]) -> None
 def _value(option: Option) -> str:
     name, value = option.name, option.value.lower()
     if name in _CHOICES:
-        if value in _LATER.get(name, ()):
-            raise error(
-                NotSupported,
-                option,
-                f"{name} = '{option.value}' is not supported yet",
-                f"leave it out, or '{_CHOICES[name][0]}'",
-            )
         if value not in _CHOICES[name]:
             known = ", ".join(repr(each) for each in _CHOICES[name])
             raise error(OptionRefused, option, f"'{option.value}' is no value of {name}", f"use one of {known}")
         return value
+    if name == "CACHE_BYTES" and not (value.isdecimal() and value.isascii() and 0 < int(value) <= _MOST_BYTES):
+        raise error(
+            OptionRefused, option, f"CACHE_BYTES is a number of bytes, not '{option.value}'", "such as 67108864"
+        )
     if name in STEWARDSHIP_OPTIONS:
         return checked(option)
     if name in ("KEY_FORMAT", "VALUE_FORMAT", "FORMAT"):

@@ -151,7 +151,7 @@ def test_values_that_a_view_cannot_have(name: str, value: str) -> None:
         view_options([Option(name, value)])
 
 
-@pytest.mark.parametrize(("name", "value"), [("STATE", "partial")])
-def test_options_of_later_versions_are_refused_by_name(name: str, value: str) -> None:
-    with pytest.raises(NotSupported, match=name):
-        view_options([Option(name, value)])
+@pytest.mark.parametrize("value", ["0", "-1", "64MB", "9" * 20])
+def test_a_cache_has_a_number_of_bytes(value: str) -> None:
+    with pytest.raises(OptionRefused, match="CACHE_BYTES"):
+        view_options([Option("CACHE_BYTES", value)])

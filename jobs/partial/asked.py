@@ -1,0 +1,61 @@
+"""What a SELECT asks of a partial view: the keys that its WHERE names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+from jobs.model.definitions import View
+from jobs.model.serving_errors import KeyRequired, TooLarge
+from jobs.partial.plan import partial_plan
+
+if TYPE_CHECKING:
+    from jobs.catalog.catalog import Catalog
+    from jobs.partial.plan import PartialPlan
+    from jobs.partial.upquery import Key
+    from jobs.serve.resolve import Resolved
+    from state_store.delta.statistics import Predicate
+
+MOST_KEYS: Final = 10_000
+"""Of one query. Who wants more of a view at once wants it stored."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The keys of a partial view that a query reads."""
+
+    plan: PartialPlan
+    keys: list[Key]
+
+
+def asked(resolved: Resolved, predicate: Predicate | None, catalog: Catalog) -> Asked | None:
+    """The keys that a query asks of a partial view; None when it reads none.
+
+    Args:
+        predicate: of the only table of the query, as `jobs.serve.pushdown.key_predicate` finds it.
+
+    Raises:
+        KeyRequired: the query joins the view, or its WHERE does not give all columns of its key.
+        TooLarge: it names more keys than a query may.
+    """
+    views = [found for name in resolved.relations if isinstance(found := catalog.find(name), View) and found.partial]
+    if not views:
+        return None
+    plan = partial_plan(views[0], catalog)
+    given = predicate or {}
+    if not given.keys() >= set(plan.key):
+        raise key_required(plan, next((name for name in plan.key if name not in given), plan.key[0]))
+    keys = list(product(*(dict.fromkeys(given[name]) for name in plan.key)))
+    if len(keys) > MOST_KEYS:
+        raise TooLarge(f"the query names {len(keys):,} keys of '{plan.relation.name}'", hint=f"at most {MOST_KEYS:,}")
+    return Asked(plan, keys)
+
+
+def key_required(plan: PartialPlan, missing: str) -> KeyRequired:
+    """The error of a reader that does not give a column of the key."""
+    name, where = plan.relation.name, " AND ".join(f"{each} = …" for each in plan.key)
+    return KeyRequired(
+        f"'{name}' is a partial view, read by key: '{missing}' is not given",
+        hint=f"SELECT … FROM {name} WHERE {where}, by itself; or create it without STATE = 'partial'",
+    )

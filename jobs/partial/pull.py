@@ -1,0 +1,61 @@
+"""Pull queries over whatever a query can name: stored tables, and partial views by key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.partial.asked import asked
+from jobs.partial.upquery import Upqueries
+from jobs.serve import pull as stored
+from jobs.serve.cut import newest_cut
+from jobs.serve.limits import NO_LIMITS
+from jobs.serve.results import Rows
+from jobs.serve.values import python_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.functions.python.register import Library
+    from jobs.serve.cut import Cut
+    from jobs.serve.limits import Limits, Spent
+    from jobs.serve.pull import Answer
+    from jobs.serve.resolve import Resolved
+    from jobs.sql.syntax import Select
+    from state_store.delta.statistics import Predicate
+    from state_store.layout import Lake
+
+
+def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) -> Rows:
+    """Answer a SELECT with Python values; arguments and errors as of `answer`."""
+    found = answer(statement, catalog, lake, functions)
+    return Rows(found.names, python_rows(found.table, found.types))
+
+
+def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, limits: Limits = NO_LIMITS) -> Answer:
+    """Answer a SELECT. Arguments and errors as of `jobs.serve.pull.answer`."""
+    return stored.answer(statement, catalog, lake, functions, limits, _Computing(catalog, lake, functions))
+
+
+class _Computing:
+    """The partial views of a lake, computed for one query, which keeps nothing of them."""
+
+    def __init__(self, catalog: Catalog, lake: Lake, functions: Library) -> None:
+        self._catalog = catalog
+        self._lake = lake
+        self._functions = functions
+
+    def tables(
+        self, resolved: Resolved, predicate: Predicate | None, spent: Spent
+    ) -> tuple[dict[str, pa.Table], Cut] | None:
+        """The rows of the keys that a query asks of a partial view.
+
+        Raises:
+            KeyRequired, TooLarge: as of `jobs.partial.asked.asked`; otherwise as of `Upqueries.rows`.
+        """
+        wanted = asked(resolved, predicate, self._catalog)
+        if wanted is None:
+            return None
+        cut = newest_cut(wanted.plan.inputs, self._lake)
+        rows = Upqueries(wanted.plan, self._lake, self._functions).rows(wanted.keys, cut, spent)
+        return {wanted.plan.relation.name: rows}, cut

@@ -1,0 +1,94 @@
+"""An upquery: the rows of some keys of a partial view, computed from its inputs at the versions of one cut.
+
+keys ──route──> rows of leaf 1 ──route──> rows of leaf 0 ──> the view's SELECT, in DuckDB ──> rows of those keys
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from jobs.partial.plan import KEYS
+from jobs.partial.reading import CutReader, Selection, selection_of, values_of
+from jobs.serve.duck import Duck
+from jobs.serve.limits import NO_LIMITS, Limits, Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobs.functions.python.register import Library
+    from jobs.partial.plan import PartialPlan
+    from jobs.partial.routes import Route
+    from jobs.serve.cut import Cut
+    from state_store.layout import Lake
+
+Key = tuple[Any, ...]
+"""The values of `PartialPlan.key`, as Arrow's `to_pylist` gives them."""
+
+
+class Upqueries:
+    """The upqueries of one view. Any thread may ask.
+
+    Args:
+        functions: those that users wrote.
+    """
+
+    def __init__(self, plan: PartialPlan, lake: Lake, functions: Library, limits: Limits = NO_LIMITS) -> None:
+        self._plan = plan
+        self._lake = lake
+        self._functions = functions
+        self._limits = limits
+
+    def rows(self, keys: Sequence[Key], cut: Cut, spent: Spent | None = None) -> pa.Table:
+        """The rows of these keys, ordered by the view's key; none for a key that the view does not have.
+
+        Args:
+            cut: of the view's inputs.
+            spent: of a query that this is a part of.
+
+        Raises:
+            InvalidQuery: an expression fails over the rows that are read.
+            VersionGone: a version of the cut is no longer kept. Ask again at a newer one.
+            TimeLimit, TooLarge: it takes more than it may.
+            CorruptState: an input is broken.
+        """
+        plan = self._plan
+        spent = spent if spent is not None else Spent(self._limits)
+        inputs = self._inputs(keys, CutReader(self._lake, cut, spent))
+        columns = list(zip(*keys, strict=True)) if keys else [() for _ in plan.key]
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, plan.key_schema, strict=True)]
+        with Duck(self._functions, spent) as duck:
+            found = duck.query(plan.sql, {**inputs, KEYS: pa.Table.from_arrays(arrays, schema=plan.key_schema)})
+        return found.cast(plan.schema)
+
+    def _inputs(self, keys: Sequence[Key], tables: CutReader) -> dict[str, pa.Table]:
+        """{relation: its rows that matter for the keys, and maybe more}."""
+        plan = self._plan
+        selections: dict[int, Selection] = {}
+        read: dict[int, pa.Table] = {}
+        for route in plan.routes.routes:
+            selections[route.leaf] = self._selection(route, keys, read)
+            relation = plan.leaves.relations[route.leaf]
+            names = list(dict.fromkeys([*plan.columns[relation.name], *self._asked(route.leaf)]))
+            read[route.leaf] = tables.rows(relation, names, selections[route.leaf])
+        found = {}
+        for name in plan.inputs:
+            leaves = [leaf for leaf, relation in enumerate(plan.leaves.relations) if relation.name == name]
+            # A relation that is read in several places is one table to the SELECT: the rows of all of them.
+            wanted = selection_of([selections[leaf] for leaf in leaves])
+            known = next((read[leaf] for leaf in leaves if selections[leaf] == wanted), None)
+            relation = plan.leaves.relations[leaves[0]]
+            found[name] = known if known is not None else tables.rows(relation, plan.columns[name], wanted)
+        return found
+
+    def _selection(self, route: Route, keys: Sequence[Key], read: dict[int, pa.Table]) -> Selection:
+        if any(None in key for key in keys) or not route.there:
+            return {}
+        if route.own:
+            return {column: frozenset(key[place] for key in keys) for column, place in route.own}
+        return {route.column: values_of((read[leaf], column) for leaf, column in route.origins)}
+
+    def _asked(self, leaf: int) -> list[str]:
+        """The columns of a leaf that other leaves are selected by."""
+        return [column for route in self._plan.routes.routes for origin, column in route.origins if origin == leaf]

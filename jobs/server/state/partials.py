@@ -1,0 +1,141 @@
+"""The partial views of a server: each opened when it is first read, and followed by a thread of its own.
+
+first read ──> opened at the newest cut ──> answers        told of a commit below ──> touched keys dropped, next cut
+"""
+
+from __future__ import annotations
+
+import logging
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+from jobs.model.definitions import View
+from jobs.partial.plan import partial_plan
+from jobs.partial.upquery import Upqueries
+from jobs.partial.view import PartialView
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobs.functions.python.register import Library
+    from jobs.serve.limits import Limits
+    from jobs.server.state.catalogued import Catalogued
+    from state_store.layout import Lake
+
+log = logging.getLogger("strandline.server")
+
+# After an error, and where no notification comes: as often as the watch sweeps.
+_LOOK_SECONDS = 5.0
+
+
+class FollowedPartial:
+    """One partial view and the thread that advances it.
+
+    Args:
+        moved: called in that thread with the view's name when readers see a newer cut.
+    """
+
+    def __init__(self, definition: View, view: PartialView, moved: Callable[[str], None]) -> None:
+        self.definition = definition
+        self.view = view
+        self._moved = moved
+        self._wake, self._stop = Event(), Event()
+        self._thread = Thread(target=self._run, name=f"partial {definition.name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be new versions of its inputs."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                if self.view.advance():
+                    self._moved(self.definition.name)
+            except StrandlineError as error:
+                log.warning("a partial view stands still", extra={"view": self.definition.name, **error.attrs()})
+            self._wake.wait(_LOOK_SECONDS)
+
+
+class Partials:
+    """The partial views of a server. Any thread may ask.
+
+    Args:
+        library: gives the functions that users wrote.
+        moved: called with the name of a view when its readers see a newer cut.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        catalogued: Catalogued,
+        library: Callable[[], Library],
+        limits: Limits,
+        moved: Callable[[str], None],
+    ) -> None:
+        self._lake = lake
+        self._catalogued = catalogued
+        self._library = library
+        self._limits = limits
+        self._moved = moved
+        self._lock = Lock()
+        self._followed: dict[str, FollowedPartial] = {}
+
+    def is_partial(self, name: str) -> bool:
+        """True if that is a partial view."""
+        found = self._catalogued.catalog.find(name)
+        return isinstance(found, View) and found.partial
+
+    def of(self, name: str) -> PartialView:
+        """A partial view, at work. Reads the log of its inputs when it is opened.
+
+        Raises: as `jobs.partial.plan.partial_plan` and `PartialView.advance`.
+        """
+        catalog = self._catalogued.catalog
+        definition = catalog.get(name)
+        assert isinstance(definition, View)
+        with self._lock:
+            found = self._followed.get(name)
+            if found is not None and found.definition != definition:
+                found.close()
+                found = None
+            if found is None:
+                plan = partial_plan(definition, catalog)
+                upqueries = Upqueries(plan, self._lake, self._library(), self._limits)
+                budget = definition.maintenance.cache_bytes
+                view = PartialView(plan, self._lake, upqueries, budget)
+                view.advance()
+                found = self._followed[name] = FollowedPartial(definition, view, self._moved)
+        return found.view
+
+    def find(self, name: str) -> PartialView | None:
+        """A partial view that was read before, if it still has that definition. Does not wait."""
+        found = self._followed.get(name)
+        return found.view if found is not None and found.definition == self._catalogued.catalog.find(name) else None
+
+    def told(self, table: str) -> None:
+        """A table may have a new version."""
+        for each in self.all():
+            if table in each.view.plan.inputs:
+                each.wake()
+
+    def tables(self) -> set[str]:
+        """The tables below the views that were read."""
+        return {name for each in self.all() for name in each.view.plan.inputs}
+
+    def all(self) -> list[FollowedPartial]:
+        """Those that were read."""
+        return list(self._followed.values())
+
+    def close(self) -> None:
+        """End all of them."""
+        for each in self.all():
+            each.close()

@@ -1,0 +1,232 @@
+"""A partial view at work: what is kept, what a change drops, what concurrent readers share."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.functions.python.register import Library
+from jobs.model.settings import Settings
+from jobs.partial.upquery import Key, Upqueries
+from jobs.partial.view import PartialView
+from jobs.serve.limits import Spent
+from state_store.errors import VersionGone
+from tests.unit.partial.shop import opened, plan_of, shop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobs.serve.cut import Cut
+    from tests.support.served_lake import ServedLake
+
+
+@pytest.fixture
+def served(settings: Settings) -> ServedLake:
+    made = shop(settings, "joined", "against_all")
+    made.append("info", [{"product": p, "category": c, "price": 1} for p, c in (("a", "x"), ("b", "y"), ("c", "y"))])
+    made.append("visits", [{"id": 1, "product": product, "length": 5} for product in "abc"])
+    refresh(made)
+    return made
+
+
+def refresh(served: ServedLake) -> None:
+    with served.kernel() as kernel:
+        served.refresh(kernel)
+
+
+def visit(served: ServedLake, product: str) -> None:
+    served.append("visits", [{"id": 1, "product": product, "length": 7}])
+    refresh(served)
+
+
+class HeldUpqueries(Upqueries):
+    """Upqueries that wait until they are let go, and are counted; or that fail."""
+
+    def __init__(self, served: ServedLake, name: str) -> None:
+        super().__init__(plan_of(served, name), served.lake, Library((), ()))
+        self.begun, self.go = Event(), Event()
+        self.asked: list[tuple[Key, ...]] = []
+        self.error: Exception | None = None
+
+    def rows(self, keys: Sequence[Key], cut: Cut, spent: Spent | None = None) -> pa.Table:
+        self.asked.append(tuple(keys))
+        self.begun.set()
+        assert self.go.wait(30)
+        if self.error is not None:
+            raise self.error
+        return super().rows(keys, cut, spent)
+
+
+def held(served: ServedLake) -> tuple[PartialView, HeldUpqueries]:
+    upqueries = HeldUpqueries(served, "joined")
+    view = PartialView(plan_of(served, "joined"), served.lake, upqueries, 1 << 20)
+    view.advance()
+    return view, upqueries
+
+
+def counted(view: PartialView, key: str) -> Any:
+    ((row,),) = view.read([(key,)]).rows
+    return row["n"]
+
+
+def test_a_key_is_computed_once_and_then_kept(served: ServedLake) -> None:
+    view = opened(served, "joined")
+    assert [counted(view, "y"), counted(view, "y"), counted(view, "x")] == [2, 2, 1]
+    counts = view.counts
+    assert (counts.hits, counts.misses, counts.upqueries, counts.kept) == (1, 2, 2, 2)
+    assert view.kept([("x",), ("y",)]) is not None
+    assert view.kept([("x",), ("z",)]) is None
+
+
+def test_that_a_key_has_no_rows_is_remembered(served: ServedLake) -> None:
+    view = opened(served, "joined")
+    assert view.read([("none",)]).rows == view.read([("none",)]).rows == [[]]
+    assert view.counts.upqueries == 1
+
+
+def test_several_missing_keys_are_one_upquery(served: ServedLake) -> None:
+    view = opened(served, "joined")
+    assert [len(rows) for rows in view.read([("x",), ("none",), ("y",), ("x",)]).rows] == [1, 0, 1, 1]
+    assert view.counts.upqueries == 1
+
+
+def test_a_change_drops_its_keys_and_no_others(served: ServedLake) -> None:
+    view = opened(served, "joined")
+    view.read([("x",), ("y",), ("none",)])
+    visit(served, "a")
+    assert view.advance()
+    assert view.counts.dropped == 1
+    assert view.kept([("y",), ("none",)]) is not None
+    assert view.kept([("x",)]) is None
+    assert counted(view, "x") == 2
+
+
+def test_a_change_of_a_key_that_is_not_kept_is_ignored(served: ServedLake) -> None:
+    view = opened(served, "joined")
+    view.read([("x",)])
+    visit(served, "b")
+    view.advance()
+    assert view.counts.dropped == 0
+    assert view.kept([("x",)]) is not None
+
+
+def test_a_row_that_moves_to_another_key_drops_both(served: ServedLake) -> None:
+    view = opened(served, "joined")
+    view.read([("x",), ("y",)])
+    served.append("info", [{"product": "c", "category": "x", "price": 1}])
+    refresh(served)
+    view.advance()
+    assert view.counts.dropped == 2
+    assert [counted(view, "x"), counted(view, "y")] == [2, 1]
+
+
+def test_a_change_that_leads_to_no_key_drops_all(served: ServedLake) -> None:
+    view = opened(served, "against_all")
+    view.read([("a",), ("b",)])
+    visit(served, "c")
+    view.advance()
+    assert view.counts.dropped == 2
+
+
+def test_answers_stay_at_the_cut_until_it_advances(served: ServedLake) -> None:
+    view = opened(served, "joined")
+    first = view.read([("x",)]).cut.versions
+    visit(served, "a")
+    assert counted(view, "y") == 2
+    assert view.read([("y",), ("x",)]).cut.versions == first
+    view.advance()
+    assert view.read([("y",), ("x",)]).cut.versions != first
+    assert not view.advance()
+
+
+def test_an_input_that_is_made_anew_drops_all(served: ServedLake, settings: Settings) -> None:
+    view = opened(served, "joined")
+    view.read([("x",), ("y",)])
+    again = shop(Settings(lake=settings.lake.parent / "other"), "joined")
+    again.append("info", [{"product": "a", "category": "x", "price": 1}])
+    for _ in range(4):
+        again.append("visits", [{"id": 1, "product": "a", "length": 1}])
+    refresh(again)
+    served.lake.table("visits").rename(settings.lake.parent / "aside")
+    again.lake.table("visits").rename(served.lake.table("visits"))
+    view.advance()
+    assert view.counts.dropped == 2
+    assert counted(view, "x") == 4
+
+
+def test_the_least_recently_read_key_goes_first(served: ServedLake) -> None:
+    view = opened(served, "joined", 800)
+    for key in ("x", "y", "x", "none", "more"):
+        view.read([(key,)])
+    assert view.counts.evictions > 0
+    assert view.counts.bytes <= 800
+    assert view.kept([("y",)]) is None
+    assert view.kept([("more",)]) is not None
+
+
+def test_concurrent_readers_of_a_missing_key_share_one_upquery(served: ServedLake) -> None:
+    view, upqueries = held(served)
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(counted, view, "y")
+        assert upqueries.begun.wait(30)
+        others = [pool.submit(counted, view, "y") for _ in range(7)]
+        while view.counts.shared < 7:
+            assert not any(each.done() for each in others)
+        upqueries.go.set()
+        assert [each.result() for each in (first, *others)] == [2] * 8
+    assert upqueries.asked == [(("y",),)]
+
+
+def test_a_key_that_is_touched_while_it_is_computed_is_not_kept(served: ServedLake) -> None:
+    """Who came before the change gets the rows at his cut; who comes after it gets the new ones, and only they stay."""
+    view, upqueries = held(served)
+    with ThreadPoolExecutor(2) as pool:
+        before = pool.submit(view.read, [("x",)])
+        assert upqueries.begun.wait(30)
+        cut = view.cut
+        visit(served, "a")
+        view.advance()
+        after = pool.submit(view.read, [("x",)])
+        while len(upqueries.asked) < 2:
+            assert not after.done()
+        upqueries.go.set()
+        assert (before.result().rows[0][0]["n"], before.result().cut) == (1, cut)
+        assert after.result().rows[0][0]["n"] == 2
+    kept = view.kept([("x",)])
+    assert kept is not None
+    assert kept.rows[0][0]["n"] == 2
+
+
+def test_a_key_that_is_not_touched_while_it_is_computed_is_kept_at_the_new_cut(served: ServedLake) -> None:
+    view, upqueries = held(served)
+    with ThreadPoolExecutor(1) as pool:
+        before = pool.submit(view.read, [("y",)])
+        assert upqueries.begun.wait(30)
+        visit(served, "a")
+        view.advance()
+        upqueries.go.set()
+        assert before.result().rows[0][0]["n"] == 2
+    kept = view.kept([("y",)])
+    assert kept is not None
+    assert kept.cut == view.cut != before.result().cut
+
+
+def test_an_upquery_that_fails_fails_for_all_who_wait_and_the_next_one_is_made_anew(served: ServedLake) -> None:
+    view, upqueries = held(served)
+    upqueries.error = VersionGone("gone")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(view.read, [("x",)])
+        assert upqueries.begun.wait(30)
+        second = pool.submit(view.read, [("x",)])
+        while view.counts.shared < 1:
+            assert not second.done()
+        upqueries.go.set()
+        for each in (first, second):
+            with pytest.raises(VersionGone):
+                each.result()
+    upqueries.error = None
+    assert counted(view, "x") == 1
