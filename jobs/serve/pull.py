@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, cast
 
 from sqlglot import exp
 
 from jobs.functions.python.declared import attach
 from jobs.functions.render import lower
+from jobs.serve.at_least import check_cut
 from jobs.serve.cut import newest_cut
 from jobs.serve.duck import Duck
 from jobs.serve.elaborate import elaborate
@@ -30,17 +32,21 @@ from jobs.serve.snapshot import Snapshot
 from jobs.serve.values import python_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
     from jobs.model.types import SqlType
+    from jobs.serve.at_least import Least
     from jobs.serve.cut import Cut
     from jobs.serve.resolve import Resolved
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
+
+
+_WHATEVER: Final[Mapping[str, Least]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -66,13 +72,23 @@ def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) ->
     return Rows(found.names, python_rows(found.table, found.types))
 
 
-def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, limits: Limits = NO_LIMITS) -> Answer:
+def answer(
+    statement: Select,
+    catalog: Catalog,
+    lake: Lake,
+    functions: Library,
+    limits: Limits = NO_LIMITS,
+    at_least: Mapping[str, Least] = _WHATEVER,
+) -> Answer:
     """Answer a SELECT.
 
     Args:
         functions: those that users wrote.
+        at_least: {table: the least of it that the answer must reflect}.
 
     Raises:
+        NotYet: the newest cut does not reflect `at_least`. Nothing was computed.
+        RequestRefused: `at_least` names a table that the query does not read.
         SqlError: the query is refused, or its computation fails (an overflow).
         NoConsistentCut: its tables have no versions that fit together.
         TimeLimit, TooLarge: it takes more than it may.
@@ -89,6 +105,7 @@ def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, 
         resolved.query.set("limit", exp.Limit(expression=exp.Literal.number(statement.limit)))
     text = lower(cast(exp.Expression, resolved.query), "duckdb")
     cut = newest_cut(resolved.relations, lake)
+    check_cut(cut, at_least, lake)
     snapshot = Snapshot(lake, cut, spent)
     with Duck(functions, spent) as duck:
         if each_row and statement.limit is not None:

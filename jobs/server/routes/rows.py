@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
+from jobs.serve.at_least import Least
 from jobs.serve.lookup import Lookup
 from jobs.serve.pull import answer
 from jobs.serve.values import python_rows, shown_row
@@ -28,7 +29,6 @@ from jobs.server.http.requests import (
     server_of,
     windows_of,
 )
-from jobs.server.state.server import Least
 
 if TYPE_CHECKING:
     from jobs.model.relation import Relation

@@ -29,6 +29,7 @@ REQUESTS = [
     ("POST", "/v1/views/by_town/rows", "read:by_town", {"keys": [["Rome"]]}),
     ("GET", "/v1/views/by_town/changes?limit=1", "read:by_town", {}),
     ("POST", "/v1/query", "read:by_town", {"sql": "SELECT * FROM by_town"}),
+    ("POST", "/v1/query", "read:by_town", {"sql": "SELECT * FROM by_town", "at_least": {"by_town": 0}}),
     ("POST", "/v1/query", "read:by_town", {"sql": "EXPLAIN by_town"}),
     ("POST", "/v1/streams/visits", "write:visits", {"rows": [{"id": 1, "town": "Rome", "n": 1}]}),
     ("POST", "/query", "read:by_town", {"ksql": "SELECT * FROM by_town;"}),
