@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jobs.model.errors import SqlError
 from jobs.model.serving_errors import Busy, TimeLimit, TooLarge
-from jobs.server.queries.worker import Answered, Asked, serve
+from jobs.server.queries.worker import Answered, Asked, Form, serve
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Queries:
         for _ in range(processes):
             self._free.put(_Process(settings, limits))
 
-    def ask(self, text: str, token: Token, *, arrow: bool, at_least: Mapping[str, Least] | None = None) -> Answered:
+    def ask(self, text: str, token: Token, *, form: Form, at_least: Mapping[str, Least] | None = None) -> Answered:
         """The answer to a SELECT.
 
         Args:
@@ -96,7 +96,7 @@ class Queries:
             raise Busy("all queries that the server may run at once are running") from None
         lost = True
         try:
-            found = process.ask(Asked(text, self._limits, token, arrow, at_least or {}))
+            found = process.ask(Asked(text, self._limits, token, form, at_least or {}))
             lost = found is None
         except StrandlineError:
             lost = False

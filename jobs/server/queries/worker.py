@@ -11,7 +11,7 @@ import resource
 import signal
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from sqlglot import exp
 
@@ -20,7 +20,7 @@ from jobs.functions.python.register import Library
 from jobs.model import types as t
 from jobs.model.serving_errors import RequestRefused
 from jobs.serve.cut import Cut
-from jobs.serve.format import json_line
+from jobs.serve.format import json_line, to_json
 from jobs.serve.pull import Answer, answer
 from jobs.serve.values import python_rows
 from jobs.sql.statements import parse
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from jobs.serve.limits import Limits
     from jobs.server.access.tokens import Token
 
+Form = Literal["objects", "arrays", "arrow"]
+"""A body: JSON objects joined by commas, JSON arrays on lines of their own, or an Arrow stream."""
+
 _PLAN = "plan"
 """The column of an EXPLAIN's answer."""
 _BESIDE_BYTES = 3 << 30
@@ -52,21 +55,21 @@ _LATE_IMPORTS: Final = (
 
 @dataclass(frozen=True)
 class Asked:
-    """One query, as it is sent to the process. `token` is whose it is."""
+    """One query, as it is sent to the process. `token` is whose it is, `form` that of the answer's body."""
 
     text: str
     limits: Limits
     token: Token
-    arrow: bool
+    form: Form
     at_least: Mapping[str, Least]
 
 
 @dataclass(frozen=True)
 class Answered:
-    """One answer, as it comes back: the rows as JSON lines joined by commas, or as an Arrow stream."""
+    """One answer, as it comes back: the rows in the form that was asked for."""
 
     names: tuple[str, ...]
-    types: tuple[str, ...]
+    types: tuple[t.SqlType, ...]
     body: bytes
     versions: dict[str, int]
     committed: int | None
@@ -109,15 +112,14 @@ def answered(asked: Asked, settings: Settings) -> Answered:
     statement = _asked(asked.text)
     _check_allowed(statement, asked.token)
     if isinstance(statement, Explain):
-        return _explained(statement, catalog, arrow=asked.arrow)
+        return _explained(statement, catalog, asked.form)
     functions = Library(catalog.functions.values(), settings.functions.modules)
     found = answer(statement, catalog, lake, functions, asked.limits, asked.at_least)
-    body = _arrow(found) if asked.arrow else _json(found)
-    types = tuple(str(sql_type) for sql_type in found.types)
-    return Answered(found.names, types, body, found.cut.versions, found.cut.committed, found.cut.event_time)
+    body = _BODIES[asked.form](found)
+    return Answered(found.names, found.types, body, found.cut.versions, found.cut.committed, found.cut.event_time)
 
 
-def _explained(statement: Explain, catalog: Catalog, *, arrow: bool) -> Answered:
+def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
     """The plan, a row for each of its lines: it reads no table, so it has no version."""
     import pyarrow as pa
 
@@ -126,7 +128,7 @@ def _explained(statement: Explain, catalog: Catalog, *, arrow: bool) -> Answered
 
     lines = explain(statement, catalog).splitlines()
     found = Answer((_PLAN,), (t.VARCHAR,), pa.table({_PLAN: lines}), Cut({}))
-    return Answered(found.names, ("VARCHAR",), _arrow(found) if arrow else _json(found), {}, None, None)
+    return Answered(found.names, found.types, _BODIES[form](found), {}, None, None)
 
 
 def _asked(text: str) -> Select | Explain:
@@ -152,9 +154,13 @@ def _check_allowed(statement: Select | Explain, token: Token) -> None:
         token.require("read", name)
 
 
-def _json(found: Answer) -> bytes:
+def _objects(found: Answer) -> bytes:
     rows = python_rows(found.table, found.types)
     return ", ".join(json_line(found.names, row) for row in rows).encode()
+
+
+def _arrays(found: Answer) -> bytes:
+    return "\n".join(to_json(list(row)) for row in python_rows(found.table, found.types)).encode()
 
 
 def _arrow(found: Answer) -> bytes:
@@ -165,3 +171,6 @@ def _arrow(found: Answer) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+_BODIES: Final = {"objects": _objects, "arrays": _arrays, "arrow": _arrow}

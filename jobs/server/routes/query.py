@@ -53,7 +53,7 @@ async def query(request: Request) -> Response:
     arrow = wants_arrow(request.headers.get("accept"))
 
     def ask() -> Answered:
-        return server.queries.ask(text, token, arrow=arrow, at_least=least)
+        return server.queries.ask(text, token, form="arrow" if arrow else "objects", at_least=least)
 
     found = await server.until(least, ask, most_seconds(body))
     about = About(None, instant(found.event_time), age_ms(found.committed), found.versions)

@@ -33,6 +33,7 @@ REQUESTS = [
     ("POST", "/v1/query", "read:by_town", {"sql": "EXPLAIN by_town"}),
     ("POST", "/v1/streams/visits", "write:visits", {"rows": [{"id": 1, "town": "Rome", "n": 1}]}),
     ("POST", "/query", "read:by_town", {"ksql": "SELECT * FROM by_town;"}),
+    ("POST", "/query", "read:by_town", {"ksql": "SELECT * FROM by_town EMIT CHANGES LIMIT 0;"}),
     ("POST", "/query-stream", "read:by_town", {"sql": "SELECT * FROM by_town;"}),
     ("POST", "/inserts-stream", "write:visits", {"target": "VISITS"}),
     ("POST", "/v1/query", "read:visits", {"sql": "EXPLAIN SELECT id, COUNT(*) FROM visits GROUP BY id"}),

@@ -19,7 +19,7 @@ from jobs.server.queries.worker import Asked, answered, load
 settings = load_settings(lake=Path(sys.argv[1]))
 load()
 loaded = set(sys.modules)
-answered(Asked("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", NO_LIMITS, EVERYTHING, False, {}), settings)
+answered(Asked("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", NO_LIMITS, EVERYTHING, "objects", {}), settings)
 print(*sorted(set(sys.modules) - loaded))
 """
 
