@@ -177,6 +177,11 @@ class Feed:
         self._stop.set()
 
     @property
+    def at_head(self) -> bool:
+        """True when the members have, or will get, all that is committed now."""
+        return self.version == log.newest_version(self.made.path)
+
+    @property
     def ended(self) -> bool:
         """True when it gives no more events; whoever comes needs a new one."""
         return self._stop.is_set()

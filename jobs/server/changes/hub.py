@@ -67,13 +67,17 @@ class Hub:
 
     def told(self, table: str) -> None:
         """A table may have a new version. Any thread may call it."""
-        for feed in list(self._feeds.values()):
+        for feed in self.feeds():
             if feed.made.relation.name == table:
                 feed.wake()
 
     def tables(self) -> set[str]:
         """The tables that somebody subscribes to."""
-        return {feed.made.relation.name for feed in list(self._feeds.values())}
+        return {feed.made.relation.name for feed in self.feeds()}
+
+    def feeds(self) -> list[Feed]:
+        """Those that somebody subscribes to."""
+        return list(self._feeds.values())
 
     def subscribe(self, wish: Wish, catalog: Catalog, functions: Library) -> AsyncIterator[bytes]:
         """The events of a subscriber, as server-sent ones; arguments and errors as of `follow`."""
