@@ -17,6 +17,7 @@ from jobs.serve.lookup import Lookup
 from jobs.serve.pull import answer
 from jobs.serve.values import python_rows, shown_row
 from jobs.server.http.answers import About, arrow_rows, many_rows, one_row, wants_arrow
+from jobs.server.http.direct import DirectRoute
 from jobs.server.http.requests import (
     MOST_ROWS,
     allowed,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from jobs.model.relation import Relation
     from jobs.server.state.server import Server
 
-router = APIRouter(tags=["rows"])
+router = APIRouter(tags=["rows"], route_class=DirectRoute)
 
 _ONE = {
     "row": {"town": "Rome", "visits": 3},

@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(row: Row) -> str:
-    return repr([float(each) if isinstance(each, int | float | Decimal) else each for each in row[0]])
+    return repr((row[1], [float(each) if isinstance(each, int | float | Decimal) else each for each in row[0]]))
 
 
 def _alike(one: Any, other: Any) -> bool:
