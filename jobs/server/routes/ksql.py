@@ -18,6 +18,7 @@ from fastapi import APIRouter, Request
 from sqlglot import exp
 from starlette.responses import Response, StreamingResponse
 
+from jobs.model.definitions import Source, View
 from jobs.model.serving_errors import RequestRefused
 from jobs.server.changes.hub import Wish
 from jobs.server.http.failures import failure
@@ -65,7 +66,7 @@ async def query(request: Request) -> Response:
         return StreamingResponse(_array(header, events, asked.statement.limit), media_type="application/json")
     found = await _pulled(request, asked)
     source = _source(server_of(request), asked.statement)
-    key = source.key if source is not None and source.storage == "keyed" else ()
+    key = _key(server_of(request), source) if source is not None else ()
     rows = found.body.splitlines()
     parts = [orjson.dumps({"header": {"schema": schema(found.names, found.types, key)}})]
     parts += [b'{"row": {"columns": ' + row + b"}}" for row in rows]
@@ -144,6 +145,12 @@ def _source(server: Server, statement: Select) -> Relation | None:
     """The one relation that the query reads; None for several."""
     named = _read(statement)
     return server.catalogued.relation(named[0]) if len(named) == 1 else None
+
+
+def _key(server: Server, source: Relation) -> tuple[str, ...]:
+    """The key as it was defined: that of the rows leaves out a column that a WHERE has made a constant."""
+    found = server.catalogued.catalog.find(source.name)
+    return tuple(found.key) if isinstance(found, Source | View) and source.storage == "keyed" else ()
 
 
 def _read(statement: Select) -> list[str]:
