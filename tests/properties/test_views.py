@@ -18,7 +18,7 @@ from tests.properties.picker import Picker
 from tests.properties.scenario import Scenario, Tally, scenario
 from tests.properties.shrink import shrunk
 
-EXAMPLES = int(os.environ.get("STRANDLINE_EXAMPLES", "500"))
+EXAMPLES = int(os.environ.get("STRANDLINE_EXAMPLES", "300"))
 
 # Views that share a history share its making and feeding.
 VIEWS = 8

@@ -97,12 +97,18 @@ class Bench:
     def beat(self) -> Beat | None:
         return read_beat(self.lake, "packages")
 
+    def has_reported(self) -> bool:
+        """Whether a run watches a stream: it reports at its first look."""
+        return self.instance.get_latest_materialization_event(dg.AssetKey(["logs", "checkins__log"])) is not None
+
     def stop_when(self, pids: int, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal to the newest stream, once as many have begun and it has beaten four times."""
 
         def send() -> None:
             wait_until(lambda: len(starts(self.lake)) >= pids, "it did not start")
             wait_until(lambda: (found := self.beat()) is not None and found.micro_batches >= 4, "it did not beat")
+            # A stream of another run would otherwise end before this run has found it.
+            wait_until(self.has_reported, "the run reported nothing")
             os.kill(starts(self.lake)[-1], number)
 
         threading.Thread(target=send, daemon=True).start()

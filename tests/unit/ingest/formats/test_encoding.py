@@ -61,7 +61,7 @@ def _round_trip(form: str, kinds: list[tuple[SqlType, Any]], row: dict[str, Any]
 
 
 @pytest.mark.parametrize("form", [name for name in FORMATS if name != "KAFKA"])
-@settings(deadline=None, max_examples=examples(20))
+@settings(deadline=None, max_examples=examples(10))
 @given(data=st.data())
 def test_what_insert_writes_reads_back(form: str, memory: SchemaRegistryClient, data: st.DataObject) -> None:
     """Property: decode(encode(row)) = row, for every format, every type and NULL anywhere."""

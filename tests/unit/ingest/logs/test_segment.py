@@ -42,7 +42,7 @@ def _everything(lake: Lake) -> _Read:
     }
 
 
-@settings(deadline=None, max_examples=examples(20))
+@settings(deadline=None, max_examples=examples(8))
 @given(st.lists(st.lists(_RECORD, max_size=8), max_size=5))
 def test_any_records_come_back_in_their_partitions(
     tmp_path_factory: pytest.TempPathFactory, calls: list[list[Record]]

@@ -20,7 +20,7 @@ from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, call, core, insert, multiset, output, parse
 
 # An example runs a few epochs, of all functions at once in half a second each.
-EXAMPLES = examples(4)
+EXAMPLES = examples(2)
 
 
 def added(batch: list[dict[str, Any]]) -> list[tuple[dict[str, Any], int, int]]:

@@ -22,7 +22,7 @@ from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, core, multiset, output, parse
 
 # An example runs a few epochs in a few milliseconds each: this many take some seconds.
-EXAMPLES = examples(20)
+EXAMPLES = examples(10)
 
 COLUMNS = (("id", t.INT), ("k", t.VARCHAR), ("v", t.INT), ("s", t.VARCHAR), ("d", t.decimal(10, 2)))
 TABLE = Relation("t", COLUMNS, "keyed", ("id",))

@@ -48,7 +48,7 @@ def at(second: int, offset: int) -> dict[str, Any]:
 steps = st.lists(st.tuples(st.sampled_from(["event", "price"]), st.integers(0, 1), st.none() | st.integers(1, 9)))
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(steps, st.lists(st.integers(0, 20), max_size=3), st.sampled_from(["left", "inner"]))
 def test_an_event_keeps_the_row_that_was_the_newest_at_its_time(
     duck: DuckDBPyConnection, history: list[tuple[str, int, int | None]], cuts: list[int], join: str
@@ -87,7 +87,7 @@ def test_changes_of_a_frozen_input_alone_ask_for_nothing() -> None:
     assert "WHERE FALSE" in text
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.lists(
         st.tuples(

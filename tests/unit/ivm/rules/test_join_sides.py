@@ -17,7 +17,7 @@ from tests.support.examples import examples
 from tests.support.rule_harness import Changes, RuleBench, append_log, multiset, parse
 
 # Some ten milliseconds each, for every shape of join.
-EXAMPLES = examples(5)
+EXAMPLES = examples(3)
 
 COLUMNS = (("id", t.INT), ("x", t.INT), ("v", t.INT))
 TABLES = {name: Relation(name, COLUMNS, "keyed", ("id",)) for name in ("a", "b", "c")}

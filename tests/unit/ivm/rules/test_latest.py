@@ -14,7 +14,7 @@ from jobs.model.stage import LatestStage
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, multiset, output
 
-EXAMPLES = examples(25)
+EXAMPLES = examples(10)
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 
 MAP = t.map_of(t.VARCHAR, t.INT)

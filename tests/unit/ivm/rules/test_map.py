@@ -14,7 +14,7 @@ from jobs.model.stage import MapStage
 from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, insert, mapped, multiset, output
 
-EXAMPLES = examples(25)
+EXAMPLES = examples(12)
 
 TABLE = Relation("t", (("id", t.INT), ("v", t.INT), ("m", t.map_of(t.VARCHAR, t.INT))), "keyed", ("id",))
 values = st.fixed_dictionaries(

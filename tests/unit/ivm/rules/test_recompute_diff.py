@@ -48,7 +48,7 @@ def as_rows(state: dict[Any, Any]) -> list[dict[str, Any]]:
     return [{"k": k, "l": number, "v": v, "x": x} for (k, number), (v, x) in state.items()]
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.lists(rows, min_size=1, max_size=4))
 def test_the_stored_rows_become_the_fresh_ones(duck: DuckDBPyConnection, states: list[Any]) -> None:
     """Keys may be NULL, visible or kept in the state; each settled key differs, and all that differ are settled."""

@@ -21,7 +21,7 @@ from tests.support.examples import examples
 from tests.support.rule_harness import RuleBench, append_log, call, core, multiset, output
 
 # An example runs a few epochs in a few milliseconds each: this many take some seconds.
-EXAMPLES = examples(20)
+EXAMPLES = examples(10)
 
 GAP = 10
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)

@@ -57,7 +57,7 @@ OPERATIONS = st.lists(
 
 
 @given(operations=OPERATIONS, seed=st.randoms(use_true_random=False))
-@settings(max_examples=examples(20))
+@settings(max_examples=examples(10))
 def test_any_history_is_read_alike(tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Any) -> None:
     live(made(tmp_path_factory.mktemp("history")), operations, seed)
 

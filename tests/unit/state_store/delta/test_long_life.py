@@ -73,7 +73,7 @@ OPERATIONS = st.lists(
 
 
 @given(operations=OPERATIONS, seed=st.randoms(use_true_random=False))
-@settings(max_examples=examples(8))
+@settings(max_examples=examples(4))
 def test_any_history_with_upkeep_is_read_alike(
     tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Any
 ) -> None:

@@ -27,6 +27,7 @@ from state_store.delta.snapshot import Snapshot, read_snapshot
 from state_store.delta.snapshots import Snapshots
 from state_store.errors import TableMissing, VersionGone
 from tests.support.arrow_table import ArrowTable
+from tests.support.examples import examples
 from tests.support.keyed_table import head_of, made, rows
 
 
@@ -69,7 +70,7 @@ OPERATIONS = st.lists(
 
 
 @given(operations=OPERATIONS, seed=st.randoms(use_true_random=False), skipping=st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 def test_any_history_gives_the_snapshots_that_are_read(
     tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Any, skipping: bool
 ) -> None:

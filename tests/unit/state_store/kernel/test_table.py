@@ -19,6 +19,7 @@ from state_store.kernel.kernel import Kernel
 from state_store.kernel.table import KernelTable
 from state_store.paths import LakePath
 from state_store.tablespec import TableSpec
+from tests.support.examples import examples
 from tests.unit.state_store.kernel.table_model import Key, Model, Row
 
 LOG = TableSpec("log", (("id", "BIGINT"), ("note", "STRING"), ("at", "TIMESTAMP")), "append")
@@ -152,7 +153,7 @@ _ROWS = st.one_of(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(12))
 @given(st.lists(st.dictionaries(_KEYS, _ROWS, min_size=1, max_size=8), min_size=1, max_size=20))
 def test_random_epochs_equal_the_dictionary(kernel: Kernel, epochs: list[dict[Key, Row | None]]) -> None:
     """Twenty epochs: compaction, which comes by itself, is among them."""

@@ -24,6 +24,7 @@ from state_store.replicas.base.store import Store, Write
 from state_store.replicas.codec.keys import LONGEST_BYTES, ROWS, ROWS_END
 from state_store.replicas.lmdb.store import LmdbStore
 from state_store.replicas.rocksdb.store import RocksStore
+from tests.support.examples import examples
 from tests.support.replica_backends import Backend
 
 A, B, C, LONG = b"ra", b"ra\0", b"rb", b"r" + b"x" * (LONGEST_BYTES - 1)
@@ -159,7 +160,7 @@ KEYS = st.sampled_from([b"r" + bytes([n]) for n in (0, 1, 2, 127, 255)] + [b"r",
 WRITES = st.lists(st.dictionaries(KEYS, st.none() | st.binary(max_size=3), max_size=5) | st.none(), max_size=6)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(writes=WRITES, low=KEYS, high=KEYS)
 def test_a_store_is_a_dict_in_order(
     backend: Backend,
