@@ -179,7 +179,8 @@ class Feed:
     @property
     def at_head(self) -> bool:
         """True when the members have, or will get, all that is committed now."""
-        return self.version == log.newest_version(self.made.path)
+        newest = log.newest_version(self.made.path)
+        return self.version == (-1 if newest is None else newest)
 
     @property
     def ended(self) -> bool:

@@ -26,6 +26,11 @@ DIFFERENCES: Final = (
         statements=r"WINDOW_TYPE",
     ),
     Difference(
+        "arithmetic with NULL is NULL",
+        "as in every SQL",
+        refusal=r"null are not supported",
+    ),
+    Difference(
         "a window's bounds are numbers",
         "milliseconds, compared with numbers alone; STRINGTOTIMESTAMP makes one of a text",
         statements=r"\bWindow(Start|End)\s*[<>=]+\s*'|'\s*[<>=]+\s*Window(Start|End)\b",
