@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs.catalog import replacements
 from jobs.model import tables
 from state_store.checksum import of_members
 from state_store.failpoints import failpoint
@@ -71,6 +72,7 @@ def finish(drop: Drop, lake: Lake) -> None:
         for name in (drop.name, *drop.shared):
             _delete_tables(name, lake)
         sync_folder(lake.tables)
+    replacements.end(drop.name, lake)
     failpoint("after-drop-tables")
     intent = _folder(lake) / f"{safe_name(drop.name)}.json"
     for path in (*_never_put(_folder(lake)), intent):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from jobs.catalog import drops
+from jobs.catalog import drops, replacements
 from jobs.catalog.as_json import from_json
 from jobs.catalog.broken import Broken
 from jobs.model.definitions import Definition, Function, Source
@@ -51,10 +51,15 @@ class Content:
 
 
 def read(lake: Lake) -> Content:
-    """The content of a lake's catalog, without what is being dropped; a lake without a catalog has an empty one."""
+    """The content of a lake's catalog; a lake without a catalog has an empty one.
+
+    What is being dropped is left out. A view that is being replaced has the definition that its table has the rows of.
+    """
     entries, broken = _read_folder(lake.catalog)
     functions, broken_functions = _read_folder(lake.catalog / "functions", functions=True)
     gone = {name for drop in drops.begun(lake) for name in drop.removed}
+    after = {each.name: each.definition for each in replacements.begun(lake) if each.done(lake)}
+    entries = [(at, after.get(found.name, found)) for at, found in entries]
     whole = (Entry(at, found) for at, found in entries if not isinstance(found, Function) and found.name not in gone)
     return Content(
         _in_order(whole),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jobs.model.report import RunReport
     from jobs.model.settings import Settings
     from jobs.serve.results import Result
+    from jobs.session.apply_plan import ApplyPlan
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,12 +72,26 @@ def setup(
 
 
 @app.command()
-def apply(file: SqlFile) -> None:
-    """Check the definitions of FILE.sql and register them as the pipeline named after the file."""
+def apply(
+    file: SqlFile,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and change nothing")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask before a definition is replaced")] = False,
+) -> None:
+    """Check the definitions of FILE.sql and register them as the pipeline named after the file.
+
+    On a terminal the plan is shown, and asked about, before a definition takes the place of another.
+    """
     from jobs.session.apply import apply as apply_file
+    from jobs.session.apply import plan_apply
 
     with exit_codes():
-        say(str(apply_file(file, load_settings())))
+        settings = load_settings()
+        if dry_run:
+            print(plan_apply(file, settings))
+            return
+        if sys.stdin.isatty() and not yes:
+            _agreed(plan_apply(file, settings))
+        say(str(apply_file(file, settings)))
 
 
 @app.command()
@@ -191,6 +206,13 @@ def _write(output: Output, result: Result) -> None:
         # Ctrl-C is the normal end of a push query.
         if not isinstance(result, LiveRows):
             raise
+
+
+def _agreed(plan: ApplyPlan) -> None:
+    """Show a plan that replaces something, and ask; without a yes the command ends."""
+    if plan.replaces:
+        say(str(plan))
+        typer.confirm(f"Replace {', '.join(plan.replaces)}?", abort=True, err=True)
 
 
 def _applied(what: str, settings: Settings) -> str:

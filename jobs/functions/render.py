@@ -76,6 +76,8 @@ class SparkSqlGenerator(SparkGenerator):
         **SparkGenerator.TRANSFORMS,
         **_SHARED,
         exp.Anonymous: _call("spark"),
+        # The argument of FIRST_VALUE and LAST_VALUE after the value; Spark takes the words only outside of the call.
+        exp.IgnoreNulls: lambda self, node: f"{self.sql(node, 'this')}, TRUE",
         exp.Cast: _cast("CAST"),
         exp.TryCast: _cast("try_cast"),
         exp.Array: lambda self, node: f"array({self.expressions(node, flat=True)})",
@@ -117,6 +119,8 @@ class DuckDbSqlGenerator(DuckDBGenerator):
         **DuckDBGenerator.TRANSFORMS,
         **_SHARED,
         exp.Anonymous: _call("duckdb"),
+        # sqlglot's own leaves the words out where it does not know the function.
+        exp.IgnoreNulls: lambda self, node: f"{self.sql(node, 'this')} IGNORE NULLS",
         exp.Cast: _cast("CAST"),
         exp.TryCast: _cast("TRY_CAST"),
         exp.Array: lambda self, node: f"[{self.expressions(node, flat=True)}]",

@@ -83,6 +83,8 @@ class View:
         hidden: columns that are kept beside the visible ones and can be read by name.
         row_key: of a `keyed` view, the columns that identify a row, visible and hidden ones.
         identity: of an `append` view, the columns that tell one row from another.
+        first_stage: the number of its first inner stage. One that took the place of another definition goes on where
+            that ended, so the tables of the two stand beside each other.
     """
 
     name: str
@@ -99,6 +101,7 @@ class View:
     hidden: tuple[Column, ...] = ()
     row_key: tuple[str, ...] = ()
     identity: tuple[str, ...] = ("_partition", "_offset")
+    first_stage: int = 1
 
     @property
     def key(self) -> tuple[str, ...]:

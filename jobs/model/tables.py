@@ -7,7 +7,8 @@
 | view `v` | | `v` | `v__dead_letters` |
 | query `s__insert_1` into a stream | | those of `s` | `s__insert_1__dead_letters` |
 
-A view or query may have inner stages `v__stage_1`, …; a stage that several views share is `shared__<digest>`.
+A view or query may have inner stages `v__stage_1`, …; a stage that several views share is `shared__<digest>`. While
+another definition is to take a view's place, its rows are made ready in `v__standby`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from jobs.model.definitions import Definition, InsertQuery, Source
 
 _SHARED = "shared__"
 # After the name of a definition: the tables that belong to it.
-_BELOW = re.compile(r"__log|(__insert_[0-9]+)?(__stage_[0-9]+)?(__dead_letters)?")
-_MADE = re.compile(r"__(log|dead_letters|stage_[0-9]+|insert_[0-9]+)\Z")
+_BELOW = re.compile(r"__log|((__insert_[0-9]+)?(__stage_[0-9]+)?|__standby)(__dead_letters)?")
+_MADE = re.compile(r"__(log|dead_letters|standby|stage_[0-9]+|insert_[0-9]+)\Z")
+_STAGE = re.compile(r"__stage_([0-9]+)(__dead_letters)?")
 _INSERT_QUERY = re.compile(r"(.+)__insert_([0-9]+)", re.DOTALL)
 
 
@@ -43,6 +45,17 @@ def dead_letters(name: str) -> str:
 def inner_stage(view: str, number: int) -> str:
     """An inner stage of a view, or of a query into a stream; the first is number 1."""
     return f"{view}__stage_{number}"
+
+
+def stage_number(view: str, table: str) -> int | None:
+    """The number of the view's inner stage whose rows, or dead letters, a table holds; None for any other table."""
+    found = _STAGE.fullmatch(table, len(view)) if table.startswith(view) else None
+    return int(found[1]) if found else None
+
+
+def standby(view: str) -> str:
+    """The table in which the rows of a view's next definition are made ready."""
+    return f"{view}__standby"
 
 
 def owned_by(name: str, names: Iterable[str]) -> list[str]:

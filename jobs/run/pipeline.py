@@ -95,14 +95,17 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
         from jobs.run.schedule import maintained
 
         levels = maintained(definitions, catalog)
-        with Session(settings, lake, lock, spark) as session, _kernel(settings) as kernel:
+        with Session(settings, lake, lock, spark) as session, kernel_for(settings) as kernel:
             from jobs.functions.python.register import Library
             from jobs.ivm.refresh.context import RunContext
             from jobs.run.stream import PipelineStream
 
             functions = Library(catalog.functions.values(), settings.functions.modules)
             context = RunContext(session, lake, writer, functions, kernel, settings.engine)
-            yield PipelineStream(session, context, settings, name, definitions, levels, lock), began
+            stream = PipelineStream(session, context, settings, name, definitions, levels, lock)
+            # First of all: no epoch of a former definition comes after the swap that a killed process has planned.
+            stream.take_replacements()
+            yield stream, began
 
 
 def loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
@@ -123,7 +126,7 @@ def loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
 
 
 @contextmanager
-def _kernel(settings: Settings) -> Iterator[Kernel | None]:
+def kernel_for(settings: Settings) -> Iterator[Kernel | None]:
     """The kernel of this process; None when Spark computes everything."""
     if settings.engine == "spark":
         yield None

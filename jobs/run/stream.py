@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from jobs.catalog import replacements
+from jobs.catalog.catalog import Catalog
+from jobs.functions.python.register import Library
 from jobs.ingest import event_logs, source
 from jobs.ingest.identity import current_ids
 from jobs.ingest.logs.open import open_log
@@ -25,9 +28,10 @@ from jobs.ingest.offsets import start_offsets
 from jobs.model import tables
 from jobs.model.definitions import Definition, Source
 from jobs.model.report import MicroBatch
+from jobs.run.end_replacements import end_replacements
 from jobs.run.refresh_tasks import RefreshTasks
 from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import Maintained, read_from_outside
+from jobs.run.schedule import Maintained, maintained, read_from_outside
 from jobs.run.tallies import Tallies
 from state_store.delta import reader
 from state_store.delta.log import now_ms
@@ -116,7 +120,7 @@ class PipelineStream:
                     return
                 self.lock.check()
                 heads = self._foreign_heads()
-                if heads != foreign:
+                if heads != foreign or replacements.begun(self.lake):
                     foreign = heads
                     with self._one_at_a_time:
                         self.refresh()
@@ -125,9 +129,13 @@ class PipelineStream:
                 query.stop()
 
     def refresh(self) -> None:
-        """One refresh of all views from their recorded vectors to the present heads. Raises LockLost."""
+        """One refresh of all views from their recorded vectors to the present heads. Raises LockLost.
+
+        A definition that is to take a view's place takes it first.
+        """
         self.lock.check()
         began = now_ms()
+        self.take_replacements()
         stopped = frozenset(self.failures)
         # Without a session the kernel of this process is faster than a JVM starts.
         in_tasks = self.settings.engine != "spark" and self.settings.kernel == "tasks" and self.session.started
@@ -138,6 +146,22 @@ class PipelineStream:
             log.error("view '%s' stopped: %s", view, error)
             self.failures[view] = error
         self.refreshed = began
+
+    def take_replacements(self) -> None:
+        """Swap in the next definitions of views that are ready, and go on with those."""
+        began = time.monotonic()
+        done = end_replacements(self.context, self.pipeline)
+        if not done:
+            return
+        for each in done:
+            self.tallies.add(each.name, each.inserted, each.deleted, time.monotonic() - began)
+            self.failures.pop(each.name, None)
+        catalog = Catalog(self.lake)
+        self.definitions = catalog.pipeline(self.pipeline)
+        self.levels = maintained(self.definitions, catalog)
+        functions = Library(catalog.functions.values(), self.settings.functions.modules)
+        self.context = replace(self.context, functions=functions)
+        self.__dict__.pop("_tasks", None)  # of the former definitions
 
     @cached_property
     def _tasks(self) -> RefreshTasks:

@@ -16,7 +16,7 @@ from jobs.serve.duck import Duck
 from jobs.serve.results import LiveRows
 from jobs.serve.subscription import subscription
 from jobs.serve.watch import Watch
-from state_store.delta import log, reader
+from state_store.delta import log
 from state_store.errors import TableMissing
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: 
             if newest < version:
                 raise TableMissing(f"'{name}' was dropped, or made anew", hint="subscribe again to what is there")
             if newest > version:
-                yield from made.visible(duck, reader.read_changes(made.path, version, newest))
+                yield from made.visible(duck, made.changes(version, newest))
                 version = newest
             moved.wait(_WAIT_SECONDS)
 

@@ -114,6 +114,7 @@ def _check_defined(query: exp.Query) -> None:
         for word, there in (
             ("WITH ROLLUP or CUBE", grouped),
             ("a list of columns after the name of a table", named),
+            ("IGNORE NULLS or RESPECT NULLS", isinstance(node, exp.IgnoreNulls | exp.RespectNulls)),
             ("BY NAME", isinstance(node, exp.SetOperation) and node.args.get("by_name")),
         ):
             if there:

@@ -19,6 +19,7 @@ from sqlglot import exp
 from jobs.functions.python.declared import attach
 from jobs.functions.render import lower
 from jobs.model.errors import NotSupported
+from jobs.model.serving_errors import ChangesGone
 from jobs.serve.elaborate import elaborate
 from jobs.serve.format import json_line
 from jobs.serve.pull import distinct_names
@@ -86,6 +87,21 @@ class Subscription:
         for name, value in ((VERSION, version), (WEIGHT, 1)):
             rows = rows.append_column(name, pa.repeat(pa.scalar(value, pa.int64()), rows.num_rows))
         return rows
+
+    def changes(self, after: int, upto: int) -> pa.Table:
+        """The changes of the versions after `after` up to and with `upto`. Raises as `reader.read_changes`, and:
+
+        Raises:
+            ChangesGone: another definition took the place of the relation's, without a column that is asked for.
+        """
+        found = reader.read_changes(self.path, after, upto)
+        gone = next((name for name in self.stored if name not in found.column_names), None)
+        if gone is not None:
+            raise ChangesGone(
+                f"'{self.relation.name}' was replaced, and has no column '{gone}' any more",
+                hint="subscribe again to the columns that it has",
+            )
+        return found
 
     def weighted(self, duck: Duck, changes: pa.Table) -> list[tuple[int, Row]]:
         """The rows shown with their weights, in the order of versions and keys.

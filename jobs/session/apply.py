@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import SqlError, SqlSyntaxError
 from jobs.session import catalog_changes
+from jobs.session.apply_plan import ApplyPlan, plan_of
 from jobs.session.define.source import check_name
 from jobs.session.functions import FunctionChange
 from jobs.session.functions import register as register_function
@@ -89,23 +90,44 @@ def apply(path: Path, settings: Settings) -> Applied:
         return _applied(path, settings)
 
 
+def plan_apply(path: Path, settings: Settings) -> ApplyPlan:
+    """What applying a file would change; nothing is changed. Raises SqlError: a statement is refused."""
+    with in_file(path):
+        interpreter = Interpreter(settings, pipeline_of(path))
+        _, functions, _, defining = _read(path, interpreter)
+        changes = _rehearse(functions, defining, interpreter)
+        missing = _missing(changes, interpreter)
+        return plan_of(interpreter.pipeline, changes, missing, interpreter.catalog, interpreter.lake)
+
+
 def _applied(path: Path, settings: Settings) -> Applied:
     interpreter = Interpreter(settings, pipeline_of(path))
-    statements = parse(read_text(path), interpreter.catalog.types)
-    types = [s for s in statements if isinstance(s, CreateType)]
-    functions = [s for s in statements if isinstance(s, CreateFunction)]
-    bare = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
-    defining = tended(bare, path)
+    types, functions, others, defining = _read(path, interpreter)
     _rehearse(functions, defining, interpreter)
     for statement in types:
         create_type(statement, interpreter.catalog)
     made = tuple(interpreter.register_function(statement) for statement in functions)
     changes = tuple(interpreter.register(statement) for statement in defining)
-    named = {change.definition.name for change in changes}
-    missing = (d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
+    skipped = Counter(_first_words(statement) for statement in others)
+    return Applied(interpreter.pipeline, made, changes, _missing(changes, interpreter), dict(skipped))
+
+
+def _read(
+    path: Path, interpreter: Interpreter
+) -> tuple[list[CreateType], list[CreateFunction], list[Statement], list[catalog_changes.Defining]]:
+    """The types, functions and other statements of a file, and its definitions with what the sidecar says of them."""
+    statements = parse(read_text(path), interpreter.catalog.types)
+    types = [s for s in statements if isinstance(s, CreateType)]
+    functions = [s for s in statements if isinstance(s, CreateFunction)]
+    bare = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
     executed = (*types, *functions, *bare)
-    skipped = Counter(_first_words(statement) for statement in statements if statement not in executed)
-    return Applied(interpreter.pipeline, made, changes, tuple(missing), dict(skipped))
+    return types, functions, [s for s in statements if s not in executed], tended(bare, path)
+
+
+def _missing(changes: Sequence[catalog_changes.Change], interpreter: Interpreter) -> tuple[str, ...]:
+    """The names of the pipeline that no change is about."""
+    named = {change.definition.name for change in changes}
+    return tuple(d.name for d in interpreter.catalog.pipeline(interpreter.pipeline) if d.name not in named)
 
 
 def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
@@ -116,8 +138,9 @@ def run_file(path: Path, interpreter: Interpreter) -> Iterator[Result]:
 
 def _rehearse(
     functions: Sequence[CreateFunction], statements: Sequence[catalog_changes.Defining], interpreter: Interpreter
-) -> None:
-    """Register the statements in a copy of the catalog first, so that an error changes nothing."""
+) -> tuple[catalog_changes.Change, ...]:
+    """Register the statements in a copy of the catalog first, so that an error changes nothing; what they change."""
+    changes: list[catalog_changes.Change] = []
     with TemporaryDirectory(prefix="strandline-") as scratch:
         copy = Lake(Path(scratch))
         copy_to_disk(interpreter.lake.catalog, Path(scratch) / "catalog")
@@ -127,7 +150,15 @@ def _rehearse(
         for statement in statements:
             if isinstance(statement, CreateSource):
                 catalog_changes.check_topic(statement, catalog, interpreter.settings, interpreter.lake)
-            catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake)
+            made = catalog_changes.register(
+                statement,
+                catalog,
+                interpreter.pipeline,
+                interpreter.lake,
+                lambda _, definition: catalog.replace(definition),
+            )
+            changes.append(made)
+    return tuple(changes)
 
 
 def _first_words(statement: Statement) -> str:

@@ -6,6 +6,7 @@ Defining the same again changes nothing, so a file can be run as often as one li
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 Defining = CreateSource | CreateView | InsertSelect
+ReplaceView = Callable[[View, View], None]
 Outcome = Literal["created", "replaced", "unchanged", "repaired"]
 
 
@@ -46,16 +48,18 @@ def described(definition: Definition) -> str:
     return f"{definition.kind} '{definition.name}'"
 
 
-def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -> Change:
+def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, replace_view: ReplaceView) -> Change:
     """Check a definition and put it into the catalog.
 
     Args:
         pipeline: the pipeline of a new definition. An existing one keeps its own.
+        replace_view: puts in the place of a view's definition (the first) one that was checked against it (the second).
 
     Raises:
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
         WriterBusy: the pipeline of what it replaces is running.
         SqlError: the definition is refused, or its formats cannot hold it; the catalog is unchanged.
+        StrandlineError: as of `replace_view`; the view is unchanged.
         CorruptState: the file of a definition that it needs is broken.
     """
     from jobs.session.define.analyze import define, gives_the_same_rows
@@ -76,6 +80,11 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake) -
     if gives_the_same_rows(existing, definition):
         # Beside a running stream, which has read all that it needs.
         catalog.replace(definition)
+        return Change("replaced", definition)
+    if isinstance(existing, View) and isinstance(definition, View):
+        definition = replace(definition, pipeline=existing.pipeline)
+        replace_view(existing, definition)
+        catalog.reload()
         return Change("replaced", definition)
     with stopped(definition.name, catalog, lake):
         definition = define(statement, catalog, pipeline)  # again: what it replaces may be another one by now

@@ -38,6 +38,7 @@ from state_store.layout import Lake
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from jobs.model.definitions import View
     from jobs.model.settings import Settings
     from jobs.session.functions import FunctionChange
 
@@ -108,10 +109,15 @@ class Interpreter:
         """Define a source, a view or a query into a stream; a source's topic is created if absent."""
         if isinstance(statement, CreateSource):
             catalog_changes.check_topic(statement, self.catalog, self.settings, self.lake)
-        change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake)
+        change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake, self._replace_view)
         if isinstance(statement, CreateSource):
             catalog_changes.ensure_topic(change.definition, self.settings, self.lake)
         return change
+
+    def _replace_view(self, present: View, definition: View) -> None:
+        from jobs.operate.replace import replace_view
+
+        replace_view(self.settings, present, definition)
 
     def register_function(self, statement: CreateFunction) -> FunctionChange:
         """Define a function written in Python."""

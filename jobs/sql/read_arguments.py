@@ -60,7 +60,7 @@ _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Star: ("except_", "replace", "rename"),
     exp.Alias: ("this", "alias"),
     exp.Literal: ("this", "is_string"),
-    **dict.fromkeys((exp.Boolean, exp.Var, exp.Paren, exp.Neg, exp.Not), _ITSELF),
+    **dict.fromkeys((exp.Boolean, exp.Var, exp.Paren, exp.Neg, exp.Not, exp.IgnoreNulls, exp.RespectNulls), _ITSELF),
     exp.Null: (),
     **dict.fromkeys((exp.Tuple, exp.Array), _LISTED),
     **dict.fromkeys((exp.Anonymous, exp.Lambda, exp.Bracket), ("this", "expressions")),

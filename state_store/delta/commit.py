@@ -48,10 +48,25 @@ class Rows:
     Attributes:
         staged: files of new rows below the table, which no commit names yet.
         retracted: {data file, relative to the table: positions of rows that go}.
+        instead: all rows before go, and the table has other columns; nothing is `retracted` then.
     """
 
     staged: Staged | None = None
     retracted: Mapping[str, BitMap64] = field(default_factory=dict)
+    instead: Instead | None = None
+
+
+@dataclass(frozen=True)
+class Instead:
+    """What a commit says when its staged rows take the place of all rows, in columns of their own.
+
+    Attributes:
+        schema_json: the new columns, as Delta's `schemaString`.
+        changes: files that list the difference to the rows before: it, and nothing else, is the commit's change feed.
+    """
+
+    schema_json: str
+    changes: Staged
 
 
 @dataclass(frozen=True)
@@ -81,9 +96,10 @@ def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows, snapsho
         DiskFailed: the disk is full or broken. If it failed at the very last flush, the version stands.
     """
     version = head.version + 1
-    with _Files(rows.staged) as files:
+    with _Files(rows.staged, rows.instead.changes if rows.instead else None) as files:
         opened = read_snapshot if snapshots is None else snapshots.at
-        before = opened(path, head.version) if rows.retracted or not head.record.table else None
+        needed = rows.retracted or rows.instead is not None or not head.record.table
+        before = opened(path, head.version) if needed else None
         made = record.identified(before.table_id if before else head.record.table)
         actions = [log.commit_info("WRITE", made), _transaction(path, made)]
         if rows.staged is not None:
@@ -92,6 +108,8 @@ def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows, snapsho
         if before is not None and rows.retracted:
             actions += _retracted(path, before, rows.retracted, files)
             failpoint("after-vectors")
+        if before is not None and rows.instead is not None:
+            actions += _replaced(before, rows.instead)
         if rows.staged is not None or files.vectors is not None:
             sync_folder(path)
         flush_log(path)
@@ -144,8 +162,8 @@ def _enter(path: LakePath, head: Head, actions: Sequence[Action], files: _Files)
 class _Files:
     """The files of a commit that nothing names yet: removed when it comes to nothing."""
 
-    def __init__(self, staged: Staged | None) -> None:
-        self._staged = staged
+    def __init__(self, *staged: Staged | None) -> None:
+        self._staged = [each for each in staged if each is not None]
         self.vectors: LakePath | None = None
 
     def __enter__(self) -> _Files:
@@ -156,8 +174,8 @@ class _Files:
             self.discard()
 
     def discard(self) -> None:
-        if self._staged is not None:
-            self._staged.discard()
+        for each in self._staged:
+            each.discard()
         if self.vectors is not None:
             remove_file(self.vectors)
 
@@ -191,6 +209,17 @@ def _retracted(path: LakePath, before: Snapshot, retracted: Mapping[str, BitMap6
         kept = {**live[name], "dataChange": True, "modificationTime": log.now_ms(), "deletionVector": descriptor}
         actions.append({"add": {**kept, "stats": loosened(live[name]["stats"])}})
     return actions
+
+
+def _replaced(before: Snapshot, instead: Instead) -> list[Action]:
+    """The actions by which all rows go, and the table, which stays the same one, has other columns."""
+    changes = [action["add"] for action in instead.changes.flushed()]
+    listed = ("path", "partitionValues", "size", "tags")
+    return [
+        {"metaData": {**before.metadata, "schemaString": instead.schema_json}},
+        *({"remove": _removal(body)} for body in before.files.values()),
+        *({"cdc": {**{name: body[name] for name in listed}, "dataChange": False}} for body in changes),
+    ]
 
 
 def _merged(path: LakePath, body: Mapping[str, Any], positions: BitMap64) -> BitMap64:

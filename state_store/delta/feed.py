@@ -6,7 +6,7 @@ follow from comparing the files that it removes with those that it adds (append,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from state_store.delta.log import Commit, DataFile
     from state_store.paths import LakePath
 
-_CHANGE_TYPE = "_change_type"
+CHANGE_TYPE: Final = "_change_type"
+"""Delta's column that says of a listed change whether the row came or went."""
 _INSERTIONS = ("insert", "update_postimage")
 
 
@@ -64,10 +65,10 @@ def changes_of(table: LakePath, commit: Commit, visible: pa.Schema) -> pa.Table:
 
 
 def _listed(table: LakePath, file: LakePath, visible: pa.Schema) -> pa.Table:
-    rows = data_of(table, file).to_table(schema=visible.append(pa.field(_CHANGE_TYPE, pa.string())))
-    inserted = pc.is_in(rows[_CHANGE_TYPE], value_set=pa.array(_INSERTIONS))
+    rows = data_of(table, file).to_table(schema=visible.append(pa.field(CHANGE_TYPE, pa.string())))
+    inserted = pc.is_in(rows[CHANGE_TYPE], value_set=pa.array(_INSERTIONS))
     weights = pc.if_else(inserted, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
-    return rows.drop_columns([_CHANGE_TYPE]).append_column(WEIGHT, weights)
+    return rows.drop_columns([CHANGE_TYPE]).append_column(WEIGHT, weights)
 
 
 def _compared(table: LakePath, before: DataFile | None, after: DataFile | None, visible: pa.Schema) -> list[pa.Table]:

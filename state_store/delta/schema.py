@@ -42,6 +42,14 @@ def arrow_schema(text: str) -> pa.Schema:
         raise CorruptState(f"the schema of a table does not read back: {error}") from error
 
 
+def columns_of(text: str) -> list[str]:
+    """The names of the stored columns, from a `schemaString`. Raises CorruptState: it is no such text."""
+    try:
+        return [field["name"] for field in json.loads(text)["fields"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptState(f"the schema of a table does not read back: {error}") from error
+
+
 def _fields(struct: Mapping[str, Any]) -> list[pa.Field]:
     return [pa.field(field["name"], _type(field["type"]), field["nullable"]) for field in struct["fields"]]
 

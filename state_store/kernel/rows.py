@@ -14,12 +14,14 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from state_store.delta import feed
 from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.log import inside
+from state_store.delta.schema import columns_of
 from state_store.delta.staging import stated_checksum
 
 if TYPE_CHECKING:
@@ -98,13 +100,14 @@ class TableRows:
                 vectors.append(gone | len(files) << _BITS)
             files.append(unquote(name))
         parts = []
+        newer = self._newer(columns_of(snapshot.metadata["schemaString"]))
         if vectors:
             places = self._register("gone", pa.table({"place": pa.array(np.concatenate(vectors))}))
             here = f"({FILE} << {_BITS} | {POSITION})"
-            scan = self._scan(copies[: len(vectors)], 0)
+            scan = self._scan(copies[: len(vectors)], 0, newer)
             parts.append(f"SELECT * FROM ({scan}) ANTI JOIN {places} AS __gone ON __gone.place = {here}")
         if len(vectors) < len(files):
-            parts.append(self._scan(copies[len(vectors) :], len(vectors)))
+            parts.append(self._scan(copies[len(vectors) :], len(vectors), newer))
         return PlacedRows(" UNION ALL ".join(parts), tuple(files)) if parts else self.none()
 
     def as_changes(self, snapshot: Snapshot) -> str:
@@ -123,16 +126,26 @@ class TableRows:
         known = recent.find(self._path, commit.record.nonce) if commit.record is not None else None
         if known is None and commit.only_adds and not commit.change_files:
             added = [self._local.path_of(self._path, file.path, file.checksum) for file in commit.added]
-            return self._marked(self._scan(added, 0), 1, commit.version)
-        if known is None:
+            newer = self._newer(pq.read_schema(added[0]).names)
+            return self._marked(self._scan(added, 0, newer), 1, commit.version)
+        if known is None or self._newer(known.column_names):
             known = feed.changes_of(self._path, commit, self._schema)
         name = self._register(str(commit.version), known)
         return f"SELECT {self._columns()}, {WEIGHT}, {commit.version}::BIGINT AS {VERSION} FROM {name}"
 
-    def _scan(self, files: Sequence[Path], first: int) -> str:
+    def _newer(self, names: Sequence[str]) -> list[str]:
+        """The columns that rows with only these do not have yet: the table was given them later."""
+        return [name for name in self._schema.names if name not in names]
+
+    def _scan(self, files: Sequence[Path], first: int, newer: Sequence[str]) -> str:
         listed = ", ".join(literal(str(file)) for file in files)
         place = f"file_index::BIGINT + {first} AS {FILE}, file_row_number AS {POSITION}"
-        return f"SELECT {self._columns()}, {place} FROM read_parquet([{listed}], hive_partitioning = false)"
+        there = ", ".join(quoted(name) for name in self._schema.names if name not in newer)
+        rows = f"SELECT {there}, {place} FROM read_parquet([{listed}], hive_partitioning = false)"
+        if not newer:
+            return rows
+        # The relation without rows gives the columns that are NULL their types.
+        return f"SELECT {self._columns()}, {FILE}, {POSITION} FROM ({rows} UNION ALL BY NAME {self.none().text})"
 
     def _marked(self, rows: str, weight: int, version: int) -> str:
         marks = f"{weight}::BIGINT AS {WEIGHT}, {version}::BIGINT AS {VERSION}"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from state_store.ddl import schema_json
-from state_store.delta.commit import Rows
+from state_store.delta.commit import Instead, Rows
 from state_store.delta.schema import arrow_schema
 from state_store.delta.staging import stage_files
 from state_store.delta.stored_table import StoredTable
 from state_store.digest import Digest
-from state_store.errors import NegativeWeight
+from state_store.errors import CorruptState, NegativeWeight
+from state_store.kernel.listed_changes import Counts, change_schema, listed_changes
 from state_store.kernel.rows import TableRows
 from state_store.kernel.settle import BATCH_ROWS, Settled, Tally, conformed
 
@@ -117,6 +118,35 @@ class KernelTable(StoredTable):
         for _ in rows:
             pass
         return self._add(head, record, None, tally)
+
+    def replace_all(self, rows: str, changes: str, record: CommitRecord, head: Head) -> Head:
+        """Put other rows, of the columns of this `spec`, in the place of all that are stored, in one commit.
+
+        The table stays the same one, and its change feed says the difference only.
+
+        Args:
+            rows: a SELECT of all stored columns.
+            changes: a SELECT of the stored columns and `__weight`, +1 or −1: what differs from the rows before, which
+                have NULL in a column that they did not have.
+            head: the table as the two were planned from.
+
+        Raises:
+            CommitConflict: another writer committed first.
+            CorruptState: the rows are not those of `record.digest`, where it states one.
+            duckdb.Error: a text fails.
+        """
+        tally = Tally()
+        staged = self._staged(self._given(rows, tally), record)
+        said, listed = record.digest, Counts()
+        if said and Digest.parse(said) != tally.digest:
+            staged.discard()
+            raise CorruptState(f"the rows for '{self.spec.name}' have the digest {tally.digest}, not {said}")
+        batches = self._connection.sql(changes).to_arrow_reader(BATCH_ROWS)
+        feed = change_schema(self._schema)
+        named = (listed_changes(batch, feed, listed) for batch in batches)
+        instead = Instead(schema_json(self.spec.stored), stage_files(_by_file(named), feed, self.path, record.epoch))
+        counted = replace(record, inserted=listed.inserted, deleted=listed.deleted, digest=str(tally.digest))
+        return self.commit(head, counted, Rows(staged, instead=instead))
 
     def _given(self, text: str, tally: Tally) -> Iterator[pa.Table]:
         for batch in self._connection.sql(text).to_arrow_reader(BATCH_ROWS):

@@ -63,11 +63,6 @@ REFUSED = (
     ),
     Refused("RisingWave aggregate/jsonb_agg", "SELECT JSONB_AGG(b ORDER BY b) AS r FROM t", "sql.invalid_query"),
     Refused(
-        "RisingWave grouping_sets: grouping()",
-        "SELECT a, GROUPING(a) AS g, SUM(b) AS s FROM t GROUP BY ROLLUP (a)",
-        "sql.unknown_name",
-    ),
-    Refused(
         "RisingWave temporal_filter, now, now_semi_join",
         "SELECT id FROM t WHERE at > NOW() - INTERVAL '1' DAY",
         "sql.invalid_query",

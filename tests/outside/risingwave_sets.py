@@ -69,6 +69,12 @@ CASES = (
                 *[("Bar", "L", 5), ("Bar", "M", 15), ("Bar", None, 20), ("Foo", "L", 10), ("Foo", "M", 20)],
                 *[("Foo", None, 30), (None, None, 50)],
             ),
+            "grouping_v": shown(
+                """SELECT brand, size, GROUPING(brand) AS b, GROUPING(size) AS s, GROUPING(brand, size) AS bs,
+                SUM(sales) AS total FROM items_sold GROUP BY GROUPING SETS ((brand), (size), ())""",
+                *[("Bar", None, 0, 1, 1, 20), ("Foo", None, 0, 1, 1, 30), (None, "L", 1, 0, 2, 15)],
+                *[(None, "M", 1, 0, 2, 35), (None, None, 1, 1, 3, 50)],
+            ),
             "cube_v": shown(
                 "SELECT brand, size, SUM(sales) AS total FROM items_sold GROUP BY CUBE (brand, size)",
                 *[("Bar", "L", 5), ("Bar", "M", 15), ("Bar", None, 20), ("Foo", "L", 10), ("Foo", "M", 20)],

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from jobs.functions.failing import failing, lenient
 from jobs.functions.render import lower
 from tests.support.function_cases import COLUMNS
@@ -15,10 +13,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="two faults of Spark's texts are open: MASK takes its masks from literals only, and a NaN is cast to INT",
-)
 def test_spark_computes_every_lenient_text_and_guard_at_the_ends_of_all_types(spark: SparkSession) -> None:
     frame = spark.createDataFrame(table(), schema=", ".join(f"`{name}` {kind.spark()}" for name, kind in COLUMNS))
     frame.createOrReplaceTempView("cases")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
+from sqlglot import exp
 
 from jobs.functions.render import lower
 from tests.support.function_cases import COLUMNS, EXPECTED, elaborated, table
@@ -50,3 +51,15 @@ def test_both_engines_agree_on_every_row(spark: SparkSession) -> None:
         if _plain(left[n]) != _plain(right[n])
     ]
     assert not different, json.dumps(different, indent=1, ensure_ascii=False)
+
+
+def test_both_engines_ignore_nulls_inside_a_call(spark: SparkSession) -> None:
+    def asked(dialect: Literal["spark", "duckdb"]) -> str:
+        value = lower(exp.IgnoreNulls(this=exp.column("x")), dialect)
+        over = "OVER (PARTITION BY k ORDER BY i ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)"
+        calls = f"i, FIRST_VALUE({value}) {over} AS a, LAST_VALUE({value}) {over} AS b"
+        return f"SELECT {calls} FROM (VALUES (1, 1, NULL), (1, 2, 5), (1, 3, NULL), (1, 4, 7)) AS t(k, i, x) ORDER BY i"
+
+    expected = [(1, 5, 5), (2, 5, 5), (3, 5, 7), (4, 7, 7)]
+    assert duckdb.sql(asked("duckdb")).fetchall() == expected
+    assert [tuple(row) for row in spark.sql(asked("spark")).collect()] == expected

@@ -54,6 +54,7 @@ ROWS: tuple[tuple[object, ...], ...] = (
         None,
     ),
     (5, *([None] * 13)),
+    (6, *([None] * 4), "yyyy'", *([None] * 8)),
 )
 
 

@@ -181,7 +181,13 @@ def _nothing(name: str, types: Types) -> tuple[Types, SqlType]:
 
 NUMBERS = (
     Scalar("ABS", _same, "abs"),
-    Scalar("SIGN", takes(t.INT, t.DOUBLE), "CAST(sign({0}) AS INT)"),
+    # NaN has no sign: 0, as in ksqlDB.
+    Scalar(
+        "SIGN",
+        takes(t.INT, t.DOUBLE),
+        "CASE WHEN isnan({0}) THEN 0 ELSE CAST(sign({0}) AS INT) END",
+        "CAST(sign({0}) AS INT)",
+    ),
     Scalar("FLOOR", _whole(1), "floor", exact=True),
     Scalar("CEIL", _whole(1), "ceil", aliases=("CEILING",), exact=True),
     Scalar("ROUND", _round, _rounded, exact=True, constant=(1,), instead=((BaseType.DECIMAL, "ROUND_OF_DECIMAL"),)),

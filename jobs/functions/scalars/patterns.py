@@ -53,15 +53,17 @@ def _masks(counted: bool) -> Signature:
 
 
 def _masked(dialect: str, text: str, masks: Sequence[str]) -> str:
-    given = (*masks, *_MASKS[len(masks) :])
-    if dialect == "spark":
-        return f"mask({text}, {', '.join(given)})"
+    """Each character by the first one of its class's mask. Spark's own `mask` takes its masks from literals only."""
+    given = [f"substring({mask}, 1, 1)" for mask in (*masks, *_MASKS[len(masks) :])]
+    is_of = "rlike(__x, '^\\\\p{{{}}}$')" if dialect == "spark" else "regexp_full_match(__x, '\\p{{{}}}')"
     branches = " ".join(
-        f"WHEN regexp_full_match(__x, '{characters}') THEN coalesce({mask}, __x)"
-        for characters, mask in zip(("\\p{Lu}", "\\p{Ll}", "\\p{Nd}"), given, strict=False)
+        f"WHEN {is_of.format(characters)} THEN coalesce({mask}, __x)"
+        for characters, mask in zip(("Lu", "Ll", "Nd"), given, strict=False)
     )
-    each = f"lambda __x: CASE {branches} ELSE coalesce({given[3]}, __x) END"
-    return f"array_to_string(list_transform(str_split({text}, ''), {each}), '')"
+    each = f"CASE {branches} ELSE coalesce({given[3]}, __x) END"
+    if dialect == "spark":
+        return f"array_join(transform(regexp_extract_all({text}, '(?s).', 0), __x -> {each}), '')"
+    return f"array_to_string(list_transform(regexp_extract_all({text}, '(?s).'), lambda __x: {each}), '')"
 
 
 def _part_masked(name: str, dialect: str) -> Template:

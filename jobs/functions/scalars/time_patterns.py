@@ -32,6 +32,8 @@ ZONES = {
 }
 _READ_ZONES = {**dict.fromkeys(ZONES, "%z"), **dict.fromkeys(("z", "zz", "zzz", "zzzz", "VV"), "%Z")}
 _LETTERS = "GyuMLdDEFahkKHmsSVzOXxZQq"
+# Java's patterns have optional parts in square brackets, which DuckDB's formats lack, and keep the others for later.
+RESERVED = "[]{}#"
 _FIXED = ("yyyy", "uuuu", "MM", "dd", "HH", "hh", "mm", "ss", "SSS")
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^'A-Za-z]+", re.DOTALL)
 
@@ -57,12 +59,15 @@ def read(pattern: str) -> str:
 
 
 def check(pattern: str) -> None:
-    """Check that all letters of a pattern have a meaning.
+    """Check that all of a pattern has a meaning.
 
     Raises:
-        InvalidQuery: one does not, or a quote is not closed.
+        InvalidQuery: a letter has none, or a sign that is written in quotes only; or a quote is not closed.
     """
     for letters, quoted in tokens(pattern):
+        sign = next((each for each in letters if each in RESERVED), None)
+        if not quoted and sign is not None:
+            raise InvalidQuery(f"'{sign}' in the pattern '{pattern}' is not supported", hint=f"as a text: '{sign}'")
         if not quoted and letters[0].isalpha() and letters[0] not in _LETTERS:
             raise InvalidQuery(f"'{letters}' in the pattern '{pattern}' means nothing", hint="yyyy MM dd HH mm ss SSS")
 

@@ -7,7 +7,7 @@ for the hour. Names of months and days, and zones, are not read this way.
 from __future__ import annotations
 
 from jobs.functions.scalars.literals import quoted
-from jobs.functions.scalars.time_patterns import FORMATS, ZONES
+from jobs.functions.scalars.time_patterns import FORMATS, RESERVED, ZONES
 
 _TOKENS = "''(?:[^'']|'''')*''|" + "|".join(f"{letter}+" for letter in "yuMLdDEHhmsSazXxZV") + "|[A-Za-z]|[^''A-Za-z]+"
 _TEXT = (
@@ -66,18 +66,22 @@ def _joined(pattern: str, each: str) -> str:
 
 
 def is_pattern_duckdb(pattern: str) -> str:
-    """The condition that all letters of a pattern have a meaning here; TRUE for NULL."""
-    unknown = f"list_filter(regexp_extract_all({pattern}, '{_TOKENS}'), lambda __x: {_is_unknown('regexp_full_match')})"
-    return f"(({pattern}) IS NULL OR len({unknown}) = 0)"
+    """The condition that all of a pattern has a meaning here; TRUE for NULL."""
+    tokens = f"regexp_extract_all({pattern}, '{_TOKENS}')"
+    unknown = f"list_filter({tokens}, lambda __x: {_is_unknown('regexp_full_match')})"
+    return f"(({pattern}) IS NULL OR (len({unknown}) = 0 AND array_to_string({tokens}, '') = {pattern}))"
 
 
 def is_pattern_spark(pattern: str) -> str:
     """The same for Spark, whose own patterns know more letters: a row has one fate on both engines."""
-    tokens = _TOKENS.replace("''", "\\'")
-    unknown = f"filter(regexp_extract_all({pattern}, '{tokens}', 0), __x -> {_is_unknown('regexp_like', '^', '$')})"
-    return f"(({pattern}) IS NULL OR size({unknown}) = 0)"
+    known = _TOKENS.replace("''", "\\'")
+    tokens = f"regexp_extract_all({pattern}, '{known}', 0)"
+    unknown = f"filter({tokens}, __x -> {_is_unknown('regexp_like', '^', '$')})"
+    return f"(({pattern}) IS NULL OR (size({unknown}) = 0 AND array_join({tokens}, '') = {pattern}))"
 
 
 def _is_unknown(matches: str, start: str = "", end: str = "") -> str:
+    """The condition that a token has no meaning: letters, or a sign that Java's patterns keep for themselves."""
     known = ", ".join(f"'{letters}'" for letters in (*FORMATS, *ZONES, "S", "SS"))
-    return f"{matches}(__x, '{start}[A-Za-z]+{end}') AND __x NOT IN ({known})"
+    reserved = f"left(__x, 1) <> chr(39) AND translate(__x, '{RESERVED}', '') <> __x"
+    return f"({matches}(__x, '{start}[A-Za-z]+{end}') AND __x NOT IN ({known})) OR ({reserved})"

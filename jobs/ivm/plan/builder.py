@@ -30,6 +30,7 @@ class Stages:
     Attributes:
         build: gives the stage that maintains a query.
         pipeline: views of one pipeline share stages; a table has one writer.
+        first: the number of the first inner stage.
         made: the inner stages, each after what it reads.
         notes: reasons, for EXPLAIN.
     """
@@ -39,6 +40,7 @@ class Stages:
     semantics: Semantics = "sql"
     state: State = "full"
     pipeline: str = ""
+    first: int = 1
     made: list[Stage] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     _known: dict[str, Relation] = field(default_factory=dict)
@@ -64,9 +66,8 @@ class Stages:
         found = self._known.get(digest)
         if found is not None:
             return found
-        table = (
-            tables.shared_stage(digest) if self.state == "shared" else tables.inner_stage(self.view, len(self.made) + 1)
-        )
+        own = tables.inner_stage(self.view, self.first + len(self.made))
+        table = tables.shared_stage(digest) if self.state == "shared" else own
         stored = replace(stage, table=table)
         self.made.append(stored)
         self._known[digest] = relation_of(stored)

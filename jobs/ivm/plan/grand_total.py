@@ -19,6 +19,7 @@ from sqlglot import exp
 from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.trees import Place, named, replaced, replaced_call
 from jobs.model.stage import Output
+from jobs.query.clauses.grouping_calls import mark_outputs, mark_value
 from jobs.query.clauses.logical import Block, From, SetOperation
 
 _OVER = "groups"
@@ -33,15 +34,16 @@ def totals_apart(block: Block, stages: Stages) -> Block:
     assert block.group is not None
     stages.note("GROUPING SETS with (): an inner stage keeps the grand total, which is a row also over no rows")
     groups = [replace(each, expression=named(each.name)) for each in block.group]
-    calls = [Output(each.name, named(each.name), each.type) for each in block.calls]
-    below = replace(
-        block, having=None, partition=(), analytic=(), qualify=None, distinct=False, key=(), outputs=(*groups, *calls)
-    )
+    calls, marks = [Output(each.name, named(each.name), each.type) for each in block.calls], mark_outputs(block)
+    shown = (*groups, *calls, *marks)
+    below = replace(block, having=None, partition=(), analytic=(), qualify=None, distinct=False, key=(), outputs=shown)
     # ksqlDB's semantics leave out rows with a null in the group, but not in grouping sets: a single one stays a set.
     whole = stages.semantics == "sql" and others == (tuple(range(len(groups))),)
-    branches = [replace(below, sets=() if whole else others)] if others else []
+    inside, outside = (tuple(replace(each, expression=mark_value(value)) for each in marks) for value in (0, 1))
+    plain = replace(below, sets=(), outputs=(*groups, *calls, *inside))
+    branches = [plain if whole else replace(below, sets=others)] if others else []
     absent = tuple(replace(each, expression=exp.Null()) for each in groups)
-    total = replace(below, group=(), sets=(), outputs=(*absent, *calls))
+    total = replace(below, group=(), sets=(), outputs=(*absent, *calls, *outside))
     branches += [total] * (len(block.sets) - len(others))
     names = {("", each.name): named(each.name, _OVER) for each in below.outputs}
     made = SetOperation("union all", tuple(branches), tuple((each.name, each.type) for each in below.outputs))

@@ -18,14 +18,15 @@ from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.inputs import rows_of_block
 from jobs.ivm.plan.ksql_groups import counting, marked, with_events
 from jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
-from jobs.ivm.plan.trees import named
-from jobs.ivm.plan.windows import Windowed, closed, group_in_sets, in_sets, in_window, set_column
+from jobs.ivm.plan.trees import named, replaced
+from jobs.ivm.plan.windows import Windowed, closed, group_in_sets, in_sets, in_window, mark_in_sets, set_column
 from jobs.model import types as t
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import NotSupported
 from jobs.model.stage import AggregateStage, Body, Output
 from jobs.model.types import SqlType
+from jobs.query.clauses.grouping_calls import mark_name, mark_outputs, marks_in
 from jobs.query.clauses.logical import Block
 from jobs.sql.dialect import sql_of
 
@@ -46,6 +47,7 @@ def over_groups(block: Block, stages: Stages) -> Rows:
     assert block.group is not None
     bounds = [(name, t.BIGINT) for name in WINDOW_BOUNDS] if block.window is not None else []
     known = [*((e.name, e.type) for e in block.group), *bounds, *((e.name, e.type) for e in block.calls)]
+    known += [(each.name, each.type) for each in mark_outputs(block)]
     shown = tuple(Output(name, named(name), sql_type) for name, sql_type in known)
     relation = stages.add(_aggregate(block, shown, stages))
     rows = of_relation(relation, _OVER)
@@ -89,6 +91,8 @@ def _aggregate(block: Block, outputs: tuple[Output, ...], stages: Stages) -> Agg
         name = set_column(branches)
         branches = [in_sets(branch, block.sets, name) for branch in branches]
         group = tuple(group_in_sets(each, place, block.sets, name) for place, each in enumerate(group))
+        marks = {("", mark_name(place)): mark_in_sets(place, block.sets, name) for place in marks_in(block)}
+        outputs = tuple(replace(each, expression=replaced(each.expression, marks)) for each in outputs)
     group = (*group, *branches[0].group)
     parts = [_part(each, block, columns) for each in branches]
     if stages.semantics == "ksql" and len(branches) == 1 and not block.sets:

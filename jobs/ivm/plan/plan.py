@@ -48,7 +48,10 @@ def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
         assert not isinstance(target, InsertQuery)
         return _insert(definition, query_of(definition, catalog), target)
     options, query = definition.maintenance, query_of(definition, catalog)
-    made = plan_of_query(definition.name, query, options.semantics, options.state, pipeline=definition.pipeline)
+    stages = Stages(
+        definition.name, stage_of_query, options.semantics, options.state, definition.pipeline, definition.first_stage
+    )
+    made = stages.plan(stage_of_query(query, stages))
     return with_rowtime(made, options)
 
 

@@ -30,6 +30,7 @@ from jobs.model.columns import WINDOW_BOUNDS, WINDOW_END, WINDOW_START
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage, Input, Output, Session
+from jobs.query.clauses.grouping_calls import mark_value
 from jobs.query.clauses.logical import Block, TimeWindow
 from jobs.sql.trees import call
 
@@ -124,6 +125,13 @@ def group_in_sets(group: Output, place: int, sets: Sequence[tuple[int, ...]], na
         return replace(group, expression=exp.Null())
     chosen = exp.If(this=exp.In(this=named(name), expressions=within), true=group.expression.copy())
     return replace(group, expression=exp.Case(ifs=[chosen]))
+
+
+def mark_in_sets(place: int, sets: Sequence[tuple[int, ...]], name: str) -> exp.Expression:
+    """The mark of a group column: 1 in the sets that lack it, else 0; `name` is the column with the set's number."""
+    within = [number(at) for at, indexes in enumerate(sets, 1) if place in indexes]
+    chosen = exp.If(this=exp.In(this=named(name), expressions=within), true=mark_value(0))
+    return exp.Case(ifs=[chosen], default=mark_value(1))
 
 
 def closed(rows: Rows, block: Block, stages: Stages) -> Rows:

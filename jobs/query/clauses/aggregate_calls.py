@@ -18,7 +18,8 @@ from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.inputs import Inputs
-from jobs.query.clauses.ordered_calls import OrderedCall, ordered_call
+from jobs.query.expressions.null_treatment import OVER_GROUPS, value_of, without_words
+from jobs.query.expressions.ordered_calls import OrderedCall, ordered_call
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.dialect import position_of, sql_of
 
@@ -42,9 +43,12 @@ class Calls:
         Raises:
             TypeMismatch, InvalidQuery: the function does not take these arguments, or needs an order that is missing.
         """
-        call, condition = node, None
-        if isinstance(node, exp.Filter):
-            call, condition = node.this, node.expression.this
+        whole, ignores = without_words(node, OVER_GROUPS)
+        call, condition = whole, None
+        if isinstance(whole, exp.Filter):
+            call, condition = whole.this, whole.expression.this
+        if ignores:
+            condition = _known(value_of(call), condition)
         ordered = ordered_call(call)
         if ordered is not None:
             return self._kept(*self._in_order(ordered, typed), condition, typed)
@@ -122,6 +126,12 @@ class Calls:
                 column=place,
                 hint="read a stream, or use MIN or MAX",
             )
+
+
+def _known(value: exp.Expression, condition: exp.Expr | None) -> exp.Expr:
+    """FILTER's condition, and that the value is not NULL: IGNORE NULLS."""
+    known = exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
+    return known if condition is None else exp.And(this=exp.Paren(this=condition.copy()), expression=known)
 
 
 def _condition(node: exp.Expr, typed: Infer) -> exp.Expression:

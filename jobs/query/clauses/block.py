@@ -13,6 +13,7 @@ from jobs.query.clauses.aggregate_calls import Calls
 from jobs.query.clauses.conditions import aliases, conjoined
 from jobs.query.clauses.from_clause import Context, read_from
 from jobs.query.clauses.grouping import named_groups, over_groups, read_groups
+from jobs.query.clauses.grouping_calls import grouping_call, over_marks
 from jobs.query.clauses.joins import Joins
 from jobs.query.clauses.ksql_nulls import ksql_block
 from jobs.query.clauses.logical import Block, From
@@ -112,11 +113,15 @@ class _Reader:
             found = read(node, typed)
             if found is not None:
                 return found
-        return self._alias(node)
+        return self._grouping(node, typed) or self._alias(node)
 
     def _in_call(self, node: exp.Expression, typed: Infer) -> Typed | None:
         """The same inside a function OVER a window: a subquery or an aggregate call."""
-        return self._subqueries.read(node, typed) or self._calls.read(node, typed)
+        found = self._subqueries.read(node, typed) or self._calls.read(node, typed)
+        return found or self._grouping(node, typed)
+
+    def _grouping(self, node: exp.Expression, typed: Infer) -> Typed | None:
+        return grouping_call(node, typed, grouped=self._select.args.get("group") is not None)
 
     def _alias(self, node: exp.Expression) -> Typed | None:
         """A name of the SELECT list, which QUALIFY may use unless an input has a column of that name."""
@@ -157,7 +162,7 @@ class _Reader:
         kept = {each.alias for each in self._subqueries.values}
 
         def over(node: exp.Expression) -> exp.Expression:
-            return over_groups(node, names, self._calls, kept)
+            return over_groups(over_marks(node, names, sets=bool(block.sets)), names, self._calls, kept)
 
         return replace(
             block,

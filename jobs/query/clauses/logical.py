@@ -81,6 +81,7 @@ class Block:
             selected has its output's name, another is `__k0`, …. WINDOWSTART and WINDOWEND (BIGINT) can be read after
             grouping by the plain names `windowstart` and `windowend` when `window` is given; they are not in `group`.
         sets: GROUPING SETS, ROLLUP, CUBE: each a set of indexes into `group`; empty when there is one set, all of it.
+            What GROUPING asks for can be read after grouping by the plain names of `jobs.query.clauses.grouping_calls`.
         calls: aggregate calls, over qualified columns.
         having: over the names of group and calls.
         analytic, partition: calls OVER a window; all calls of one block share one PARTITION BY.

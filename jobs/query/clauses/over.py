@@ -24,6 +24,7 @@ from jobs.query.clauses.inputs import Inputs
 from jobs.query.expressions.casts import widened
 from jobs.query.expressions.infer import Aggregate, infer
 from jobs.query.expressions.nested import is_constant
+from jobs.query.expressions.null_treatment import OVER_ROWS, without_words
 from jobs.query.expressions.scope import Infer, Typed, column
 from jobs.sql.dialect import position_of, sql_of
 
@@ -64,13 +65,14 @@ class AnalyticCalls:
         """
         if not isinstance(node, exp.Window):
             return None
-        call = node.this
+        call, ignores = without_words(node.this, OVER_ROWS)
         name = call.name if isinstance(call, exp.Anonymous) else ""
         if name not in ANALYTIC_FUNCTIONS:
             line, place = position_of(node)
             raise UnknownName.among(
                 "window function", name or sql_of(call), ANALYTIC_FUNCTIONS, line=line, column=place
             )
+        assert isinstance(call, exp.Anonymous)
         if node.args.get("alias") is not None:
             raise NotSupported("named windows are not supported", hint="write the window after OVER in brackets")
         self._share(node)
@@ -80,6 +82,9 @@ class AnalyticCalls:
             raise InvalidQuery(f"{name} needs an order: OVER (PARTITION BY … ORDER BY …)")
         arguments, sql_type = self._arguments(call)
         frame = _frame(node.args.get("spec"), name, [self._typed(item.this).type for item in items])
+        if ignores:
+            _check_rows(name, frame)
+            arguments = tuple(exp.IgnoreNulls(this=each) for each in arguments)
         made = AnalyticCall("", name, arguments, order, sql_type, frame)
         text = sql_of(node)
         self._calls.setdefault(text, replace(made, name=f"__w{len(self._calls)}"))
@@ -167,6 +172,15 @@ def _frame(spec: exp.Expr | None, name: str, order: list[SqlType]) -> str | None
     elif any(isfinite(_place(bound)) and abs(_place(bound)) > _MOST_ROWS for bound in (start, end)):
         raise InvalidQuery(f"a frame reaches over {_MOST_ROWS} rows at most: {frame}")
     return frame
+
+
+def _check_rows(name: str, frame: str | None) -> None:
+    """Check that a frame tells tied rows apart: which of their values is the first that is not NULL depends on it."""
+    if frame is None or not frame.startswith("ROWS"):
+        raise NotSupported(
+            f"{name} IGNORE NULLS over {frame or 'the default frame'} has no definite value where rows tie",
+            hint="write ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+        )
 
 
 def _check_range(start: str, end: str, order: list[SqlType]) -> None:

@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from jobs.model.stage import Output
 from jobs.query.clauses.conditions import aliases
+from jobs.query.clauses.grouping_calls import mark_outputs
 from jobs.query.clauses.logical import Block, From
 from jobs.query.clauses.time_window import BOUNDS
 from jobs.query.expressions.scope import column
@@ -31,7 +32,7 @@ def after_groups(block: Block, values: Sequence[From]) -> Block:
     """
     assert block.group is not None
     shown = [*block.group, *(Output(call.name, column(call.name), call.type) for call in block.calls)]
-    shown += BOUNDS if block.window is not None else ()
+    shown += (*(BOUNDS if block.window is not None else ()), *mark_outputs(block))
     early = tuple(each for each in block.inputs if each.alias not in {value.alias for value in values})
     read_before = _read_before(block, early)
     early = tuple(each for each in block.inputs if each in early or each.alias in read_before)

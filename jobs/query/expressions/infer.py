@@ -37,6 +37,8 @@ from jobs.sql.types_text import data_type, type_of
 
 Aggregate = Callable[[exp.Expression, Infer], Typed | None]
 """Reads a node as an aggregate call and elaborates its arguments; gives None for any other node."""
+OF_SETS = ("GROUPING", "GROUPING_ID")
+"""Calls about the grouping set of a row, which `jobs.query.clauses.grouping_calls` reads."""
 
 
 def infer(node: exp.Expr, scope: Names, aggregate: Aggregate | None = None) -> Typed:
@@ -154,6 +156,11 @@ def _unknown_function(node: exp.Anonymous) -> SqlError:
         return InvalidQuery(
             f"the aggregate {node.name} cannot stand here: {sql_of(node)}",
             hint="aggregates belong into the SELECT list or HAVING of a query with GROUP BY, and not into each other",
+        )
+    if node.name in OF_SETS:
+        return InvalidQuery(
+            f"{sql_of(node)} cannot stand here: it is about a row's grouping set, which is known after grouping",
+            hint="in a view it can, in the SELECT list, in HAVING and in QUALIFY",
         )
     if node.name in NOT_DETERMINISTIC:
         return InvalidQuery(

@@ -10,6 +10,8 @@ from sqlglot import exp
 
 from jobs.functions.aggregates.registry import function_of
 from jobs.model.columns import EVENT_ORDER, WINDOW_BOUNDS, WINDOW_END, WINDOW_START
+from jobs.model.types import BIGINT
+from jobs.query.clauses.grouping_calls import mark_name, marks_in
 from jobs.query.clauses.logical import Block
 from jobs.query.recompute.calls import Written, call_text
 from jobs.query.recompute.from_where import meta_column
@@ -38,6 +40,9 @@ def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
         text_of_call = call_text(Written(call, arguments, where, _AT), recompute.engine.dialect)
         value = recompute.engine.cast(text_of_call, call.type)
         shown.append(f"{value} AS {recompute.name(call.name)}")
+    for place in marks_in(block):
+        mark = recompute.engine.cast(f"GROUPING({groups[place]})", BIGINT)
+        shown.append(f"{mark} AS {recompute.name(mark_name(place))}")
     by = _by(block, keys)
     text = f"SELECT {', '.join(shown) or '1 AS __one'} FROM ({text}) AS __e{by}"
     conditions = [recompute.after(block.having)] if block.having is not None else []

@@ -123,9 +123,9 @@ class Feed:
             return self._events(duck, place)
 
     def _events(self, duck: Duck, place: Place) -> list[Event]:
-        path, version = self.made.path, place.version if place.sent is not None else place.version + 1
+        version = place.version if place.sent is not None else place.version + 1
         try:
-            changes = self.made.snapshot(version) if place.snapshot else reader.read_changes(path, version - 1, version)
+            changes = self.made.snapshot(version) if place.snapshot else self.made.changes(version - 1, version)
         except VersionGone as error:
             raise ChangesGone(
                 f"the changes of '{self.made.relation.name}' after version {place.version} are not kept any more",

@@ -11,6 +11,7 @@ from jobs.model.names import alike, differ_only_in_case
 from jobs.model.stewardship import without_stewardship
 from jobs.session.define.constants import check_constants
 from jobs.session.define.insert import insert_query_of
+from jobs.session.define.replaced import check_replacement, reads_the_same
 from jobs.session.define.source import source_of
 from jobs.session.define.view import view_of
 from jobs.sql.dialect import quote
@@ -57,7 +58,17 @@ def _unowned(definition: Definition) -> Definition:
 def _meaning(definition: Definition) -> Definition:
     if isinstance(definition, Source):
         return replace(definition, sql="", pipeline="")
+    if isinstance(definition, View):
+        definition = replace(definition, first_stage=View.first_stage)
     return replace(definition, sql="", pipeline="", query="")  # the fingerprint stands for its meaning
+
+
+def _means_the_same(existing: Definition, made: Source | View, catalog: Catalog) -> bool:
+    """True if two definitions of a view differ only since an input of theirs has got further columns in between."""
+    if not isinstance(existing, View) or not isinstance(made, View):
+        return False
+    alike = same(replace(existing, fingerprint=made.fingerprint), made)
+    return alike and reads_the_same(existing, made.fingerprint, catalog)
 
 
 def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
@@ -98,19 +109,21 @@ def _redefined(
     existing: Definition, made: Source | View, statement: CreateSource | CreateView, catalog: Catalog
 ) -> Definition:
     """The definition that a second CREATE of a name leaves: the existing one, or its replacement."""
-    if same(existing, made):
+    if same(existing, made) or _means_the_same(existing, made, catalog):
         return existing
     if gives_the_same_rows(existing, made):
         return replace(made, pipeline=existing.pipeline)
     if not statement.or_replace:
         raise NameTaken(
             f"'{made.name}' is defined already, differently",
-            hint=f"DESCRIBE {made.name} shows how; or DROP it first",
+            hint=f"DESCRIBE {made.name} shows how; CREATE OR REPLACE puts this one in its place",
         )
+    if isinstance(existing, View) and isinstance(made, View):
+        check_replacement(existing, made, catalog)
+        return made
     if isinstance(existing, View) or isinstance(made, View):
         raise NotSupported(
-            f"'{made.name}' is a view that runs: changing it is not supported yet",
-            hint="drop it and create it again: it is computed from history",
+            f"'{made.name}' cannot become a source, nor a source a view", hint="drop it and create it again"
         )
     readers = (*catalog.readers(made.name), *(query.name for query in catalog.insert_queries(made.name)))
     if readers:

@@ -15,6 +15,7 @@ from jobs.query.clauses.keys import outputs_of
 from jobs.query.clauses.logical import Query
 from jobs.query.clauses.read import read_query
 from jobs.query.whole.fingerprint import fingerprint
+from jobs.session.define.replaced import reads_the_same
 from jobs.session.define.view import check_rules, inputs_of, makes_stream
 from jobs.sql.dialect import sql_of
 from jobs.sql.syntax import InsertSelect
@@ -50,7 +51,7 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
         fingerprint=fingerprint(query),
     )
     for each in catalog.whole_queries(target.name):
-        if each.fingerprint == made.fingerprint:
+        if each.fingerprint == made.fingerprint or reads_the_same(each, made.fingerprint, catalog):
             return each
     broken = next((each for each in catalog.broken_queries(target.name) if each.holds(made.fingerprint)), None)
     if broken is not None:

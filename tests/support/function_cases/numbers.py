@@ -7,6 +7,7 @@ from decimal import Decimal
 EXPECTED: dict[str, object] = {
     "ABS(-i) + ABS(d)": 9.5,
     "SIGN(-d)": -1,
+    "SIGN(CAST('NaN' AS DOUBLE))": 0,
     "FLOOR(d)": 2.0,
     "FLOOR(m)": Decimal("12"),
     "CEIL(m)": Decimal("13"),

@@ -50,6 +50,8 @@ EXPECTED: dict[str, object] = {
     "REGEXP_SPLIT_TO_ARRAY('a1b22c', '[0-9]+')": ["a", "b", "c"],
     "MASK('My Test $123')": "Xx-Xxxx--nnn",
     "MASK('My Test $123', '*', NULL, '1', NULL)": "*y *est $111",
+    "MASK(s, LCASE(s), CAST(NULL AS VARCHAR))": "hello--horld-",
+    "MASK('Ä1é😀\n', s, 'yz', '')": "Hy--",
     "MASK_LEFT('My Test $123', 4) || MASK_RIGHT('My Test $123', 4)": "Xx-Xest $123My Test -nnn",
     "MASK_KEEP_LEFT('My Test $123', 4) || MASK_KEEP_RIGHT('My Test $123', 4)": "My Txxx--nnnXx-Xxxx-$123",
     # JSON

@@ -238,6 +238,9 @@ def test_stars_and_names_of_columns_mean_what_they_mean_in_views(
     [
         ("SELECT area, COUNT(*) FROM readings GROUP BY area WITH ROLLUP", "WITH ROLLUP"),
         ("SELECT a FROM readings AS z(a)", "list of columns"),
+        ("SELECT FIRST_VALUE(n IGNORE NULLS) OVER (ORDER BY n) FROM readings", "IGNORE NULLS"),
+        ("SELECT FIRST_VALUE(n) IGNORE NULLS OVER (ORDER BY n) FROM readings", "IGNORE NULLS"),
+        ("SELECT AVG(n IGNORE NULLS) FROM readings", "IGNORE NULLS"),
         ("SELECT sensor FROM readings UNION BY NAME SELECT sensor FROM sensors", "BY NAME"),
     ],
 )

@@ -15,10 +15,14 @@ from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
 from jobs.model.serving_errors import ChangesGone
 from jobs.model.settings import Settings, load_settings
+from jobs.serve.duck import Duck
+from jobs.serve.results import Tombstone
+from jobs.serve.subscription import subscription
 from jobs.serve.watch import Watch
 from jobs.server.changes import feed as feeds
 from jobs.server.changes.hub import Hub, Wish
 from jobs.server.changes.place import Place
+from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 from state_store.delta import log, reader
@@ -213,6 +217,25 @@ def test_changes_that_are_not_kept_any_more_ask_for_a_snapshot(filled: ServedLak
         hub.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("shown", "ends"), [("town, COUNT(*) AS visits, SUM(n) AS n, MAX(n) AS most", False), ("town, COUNT(*) AS n", True)]
+)
+def test_a_view_that_is_replaced_goes_on_unless_a_column_that_is_asked_for_is_gone(
+    filled: ServedLake, shown: str, ends: bool
+) -> None:
+    made = subscription(select("SELECT town, visits FROM by_town EMIT CHANGES;"), Catalog(filled.lake), filled.lake)
+    head = log.newest_version(made.path)
+    assert head is not None
+    text = f"CREATE OR REPLACE TABLE by_town AS SELECT {shown} FROM visits WHERE town <> 'Lima' GROUP BY town;"
+    assert list(Interpreter(filled.settings).run(text))
+    if ends:
+        with pytest.raises(ChangesGone, match="no column 'visits' any more"):
+            made.changes(head, head + 1)
+        return
+    with Duck(Library((), ())) as duck:
+        assert list(made.visible(duck, made.changes(head, head + 1))) == [Tombstone(("Lima", None))]
 
 
 def test_the_watch_tells_of_a_commit_within_a_moment(settings: Settings) -> None:

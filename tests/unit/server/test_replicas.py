@@ -94,3 +94,13 @@ def test_a_view_that_is_made_anew_gets_a_replica_of_its_new_columns(served: Serv
     visit(served, "Rome")
     soon(lambda: visits(of(served, replicas), "Rome") == 2)
     assert of(served, replicas) is not first
+
+
+def test_the_replica_of_a_view_that_is_replaced_has_its_new_columns(served: ServedLake, replicas: Replicas) -> None:
+    first = of(served, replicas)
+    soon(lambda: visits(first, "Rome") == 1)
+    select = "SELECT town, COUNT(*) + 10 AS visits, SUM(n) AS n FROM visits GROUP BY town"
+    assert list(Interpreter(served.settings).run(f"CREATE OR REPLACE TABLE by_town AS {select};"))
+    soon(lambda: visits(of(served, replicas), "Rome") == 11)
+    assert list(Interpreter(served.settings).run(f"CREATE OR REPLACE TABLE by_town AS {select.replace('10', '20')};"))
+    soon(lambda: visits(of(served, replicas), "Rome") == 21)

@@ -108,6 +108,7 @@ def test_types(text: str, kind: t.SqlType) -> None:
         ("DATEADD(at, 5, day)", TypeMismatch, "is a unit of time"),
         ("DATEADD(HOURS, 5, at)", TypeMismatch, "argument 3 of DATEADD must be DATE"),
         ("TO_BYTES(s, 'latin')", InvalidQuery, "not an encoding"),
+        ("FORMAT_DATE(day, 'yyyy[-MM]')", InvalidQuery, r"'\[' in the pattern"),
         ("ARRAY_SORT(tags, 'up')", InvalidQuery, "not an order"),
         ("GEO_DISTANCE(1, 2, 3, 4, 'feet')", InvalidQuery, "not a unit of distance"),
         ("FORMAT_DATE(day, 'yyyy-PP')", InvalidQuery, "'PP' in the pattern"),

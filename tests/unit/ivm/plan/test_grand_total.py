@@ -36,6 +36,17 @@ QUERIES = {
     " GROUP BY ROLLUP (category)",
     "value of a subquery": "SELECT category, COUNT(*) - (SELECT COUNT(*) FROM visit) AS n FROM info"
     " GROUP BY ROLLUP (category)",
+    "which set": "SELECT category, GROUPING(category) AS g, COUNT(*) AS n FROM info GROUP BY ROLLUP (category)",
+    "which of many sets": "SELECT category, price, GROUPING(category, price) * 10 + GROUPING(price) AS g, COUNT(*) AS n"
+    " FROM info GROUP BY GROUPING SETS ((price), (category, price), (), (category)) HAVING GROUPING(price) = 0 OR"
+    " GROUPING_ID(category, price) = 3",
+    "which of many without a total": "SELECT price, GROUPING(price, category) AS g, SUM(price) AS n FROM info"
+    " GROUP BY GROUPING SETS ((price), (category, price), (category))",
+    "no sets": "SELECT category, GROUPING(category) AS g FROM info GROUP BY category",
+    "rank by set": "SELECT category, RANK() OVER (PARTITION BY GROUPING(category) ORDER BY COUNT(*)) AS p FROM info"
+    " GROUP BY ROLLUP (category)",
+    "set and value of a subquery": "SELECT category, GROUPING(category) + (SELECT COUNT(*) FROM visit) AS n FROM info"
+    " GROUP BY ROLLUP (category)",
     "joined": f"SELECT q.n, visit.product FROM ({ROLLUP}) AS q LEFT JOIN visit ON visit.length = q.n",
     "rollup of a rollup": f"SELECT q.n, COUNT(*) AS c FROM ({ROLLUP}) AS q GROUP BY ROLLUP (q.n)",
     "sets of sets": "SELECT q.a, COUNT(*) AS c FROM (SELECT category AS a, price AS b FROM info"

@@ -10,6 +10,7 @@ import pytest
 from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from jobs.engines.engine import engine_of
 from jobs.ivm.rules.analytic import analytic_rule
@@ -56,6 +57,10 @@ CALLS: dict[str, Call] = {
         "(SELECT o.s FROM new_s o WHERE o.k IS NOT DISTINCT FROM n.k ORDER BY id DESC LIMIT 1)",
     ),
     "last_of_two": ("LAST_VALUE", ("s",), (DOWN,), t.VARCHAR, _rows, f"last_value(s) OVER ({_total} {_rows})"),
+    "last_known": (
+        *("LAST_VALUE", ("s IGNORE NULLS",), (DOWN,), t.VARCHAR, _rows),
+        f"last_value(s IGNORE NULLS) OVER ({_total} {_rows})",
+    ),
     "count": ("COUNT", (), (), t.BIGINT, None, "count(*) OVER (PARTITION BY k)"),
     "running": ("COUNT", ("v",), (DOWN,), t.BIGINT, None, f"count(v) OVER ({_tied})"),
     "sum": ("SUM", ("v",), (DOWN,), t.BIGINT, None, f"sum(v) OVER ({_tied})"),
@@ -79,12 +84,17 @@ histories = st.lists(operations, min_size=1, max_size=5)
 """Epochs of changes: a row by its id, or None where it goes."""
 
 
+def _argument(text: str) -> exp.Expression:
+    value = parse(text.removesuffix(" IGNORE NULLS"))
+    return exp.IgnoreNulls(this=value) if text.endswith(" IGNORE NULLS") else value
+
+
 def stage_of(*names: str, shown: str = "id k", keep: str | None = None, partition: str | None = "k") -> AnalyticStage:
     """The calls of those names, beside the `shown` columns."""
     calls = []
     for number, name in enumerate(names):
         function, arguments, order, kind, frame, _ = CALLS[name]
-        calls.append(AnalyticCall(f"__w{number}", function, tuple(map(parse, arguments)), order, kind, frame))
+        calls.append(AnalyticCall(f"__w{number}", function, tuple(map(_argument, arguments)), order, kind, frame))
     return AnalyticStage(
         table="view",
         body=(replace(core(TABLE), key=("id",)),),

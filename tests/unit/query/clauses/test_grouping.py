@@ -6,6 +6,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.query.clauses.grouping_calls import marks_in
 from tests.support.query_text import block, shown, sql
 
 
@@ -62,3 +63,29 @@ def test_distinct_and_filter_belong_to_the_call(catalog: Catalog) -> None:
 def test_having_without_group_by_is_over_one_group(catalog: Catalog) -> None:
     found = block("SELECT COUNT(*) AS c FROM s HAVING SUM(v) > 3", catalog)
     assert (found.group, len(found.calls), sql(found.having)) == ((), 2, "__a1 > 3")
+
+
+def test_grouping_is_read_from_marks_of_the_groups(catalog: Catalog) -> None:
+    found = block("SELECT k, GROUPING(v, k) AS g, GROUPING_ID() AS i FROM s GROUP BY ROLLUP (k, v)", catalog)
+    assert shown(found.outputs) == [
+        "k",
+        "g = (__grouping_1 * 2 + __grouping_0)",
+        "i = (__grouping_0 * 2 + __grouping_1)",
+    ]
+    assert marks_in(found) == (0, 1)
+    assert marks_in(block("SELECT k, GROUPING(k) AS g FROM s GROUP BY k", catalog)) == ()
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT k, GROUPING(v) AS g FROM s GROUP BY k", "not among the expressions of GROUP BY"),
+        ("SELECT GROUPING(k) AS g FROM s", "about columns of GROUP BY"),
+        ("SELECT k, GROUPING() AS g FROM s GROUP BY k", "about columns of GROUP BY"),
+        ("SELECT k, SUM(GROUPING(k)) AS g FROM s GROUP BY ROLLUP (k)", "cannot stand here"),
+        ("SELECT k, COUNT(*) AS g FROM s WHERE GROUPING(k) = 0 GROUP BY ROLLUP (k)", "cannot stand here"),
+    ],
+)
+def test_grouping_is_about_the_groups(catalog: Catalog, query: str, message: str) -> None:
+    with pytest.raises(InvalidQuery, match=message):
+        block(query, catalog)

@@ -53,6 +53,17 @@ QUERIES = (
     " FROM t GROUP BY k",
     "SELECT k, FIRST_VALUE(v) AS a, LAST_VALUE(v) AS b, FIRST_VALUE(v ORDER BY x DESC) AS c,"
     " LAST_VALUE(v ORDER BY x) AS e FROM s GROUP BY k",
+    # the grouping set of a row
+    "SELECT k, GROUPING(k) AS g, COUNT(*) AS c FROM t GROUP BY ROLLUP (k) ORDER BY GROUPING(k) DESC, k LIMIT 2",
+    "SELECT k, v, GROUPING(k, v) AS g FROM s WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY CUBE (k, v)",
+    "SELECT n + 1 AS m, GROUPING(n + 1) AS g, GROUPING((k)) AS h FROM t GROUP BY GROUPING SETS ((n + 1, k), (k))",
+    "SELECT k, RANK() OVER (PARTITION BY GROUPING(k) ORDER BY SUM(n)) AS r FROM t GROUP BY ROLLUP (k)"
+    " QUALIFY GROUPING(k) = 0 OR r = 1",
+    # the words about NULLs, inside and after the call
+    "SELECT k, ARRAY_AGG(v IGNORE NULLS ORDER BY x) AS a, FIRST_VALUE(v ORDER BY x DESC) IGNORE NULLS AS b,"
+    " LAST_VALUE(v IGNORE NULLS) FILTER (WHERE x > 0) AS c, FIRST_VALUE(v) RESPECT NULLS AS e FROM s GROUP BY k",
+    "SELECT id, FIRST_VALUE(n IGNORE NULLS) OVER (PARTITION BY k ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)"
+    " AS a, LAST_VALUE(n) IGNORE NULLS OVER (PARTITION BY k ORDER BY n ROWS UNBOUNDED PRECEDING) AS b FROM t",
     # windows of time in FROM
     "SELECT k, window_start, COUNT(*) AS c FROM TUMBLE(s, ts, INTERVAL '1' HOUR) GROUP BY k, window_start",
     "SELECT w.k, w.window_start, w.window_end FROM HOP(s, ts, INTERVAL '30' MINUTE, INTERVAL '1' HOUR) AS w",
@@ -95,6 +106,11 @@ def test_the_view_is_its_select_after_every_epoch(duck: DuckDBPyConnection, sql:
         ("SELECT SUM(v ORDER BY x) AS a FROM s", InvalidQuery, "takes no ORDER BY"),
         ("SELECT ARRAY_AGG(v ORDER BY x, d DESC) AS a FROM s", NotSupported, "several directions"),
         ("SELECT ARRAY_AGG(DISTINCT v ORDER BY v) AS a FROM s", NotSupported, "DISTINCT with ORDER BY"),
+        ("SELECT ARRAY_AGG(DISTINCT v IGNORE NULLS) AS a FROM s", InvalidQuery, "do not belong here|one value"),
+        ("SELECT SUM(v IGNORE NULLS) AS a FROM s", InvalidQuery, "do not belong here"),
+        ("SELECT LAG(v) IGNORE NULLS OVER (ORDER BY x) AS a FROM s", InvalidQuery, "do not belong here"),
+        ("SELECT LAST_VALUE(v) IGNORE NULLS OVER (ORDER BY x) AS a FROM s", NotSupported, "no definite value"),
+        ("SELECT ABS(v IGNORE NULLS) AS a FROM s", InvalidQuery, "do not belong here"),
         ("SELECT PERCENTILE_CONT(0.5) AS a FROM s", TypeMismatch, "WITHIN GROUP"),
         ("SELECT PERCENTILE_DISC(2) WITHIN GROUP (ORDER BY v) AS a FROM s", TypeMismatch, "from 0 to 1"),
     ],

@@ -22,8 +22,14 @@ def test_if_not_exists_takes_what_is_there(catalog: Catalog) -> None:
     assert run("CREATE STREAM IF NOT EXISTS readings (a INT)", catalog) is there
 
 
-def test_a_running_view_cannot_be_replaced_by_another_yet(catalog: Catalog) -> None:
+def test_a_view_whose_rows_are_only_added_cannot_be_replaced(catalog: Catalog) -> None:
     run("CREATE STREAM v AS SELECT sensor, n FROM readings", catalog)
-    with pytest.raises(NotSupported, match="changing it") as caught:
+    with pytest.raises(NotSupported, match="only ever added") as caught:
         run("CREATE OR REPLACE STREAM v AS SELECT sensor, area FROM readings", catalog)
-    assert "drop it" in str(caught.value.hint)
+    assert "DROP it" in str(caught.value.hint)
+
+
+def test_a_view_cannot_become_a_source(catalog: Catalog) -> None:
+    run("CREATE TABLE v AS SELECT sensor, COUNT(*) AS n FROM readings GROUP BY sensor", catalog)
+    with pytest.raises(NotSupported, match="cannot become a source"):
+        run("CREATE OR REPLACE STREAM v (a INT) WITH (KAFKA_TOPIC = 't')", catalog)

@@ -1,0 +1,100 @@
+"""The end of replacements: by whoever holds the lock of the view's pipeline, from wherever a kill has left them.
+
+caught up to its inputs ──> epoch noted in the intent ──> swap ──> definition ──> former tables removed ──> intent
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from jobs.catalog import replacements
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.lock import locked
+from jobs.ivm.plan.plan import plan
+from jobs.model import tables
+from jobs.model.definitions import View
+from jobs.model.errors import RefreshFailed
+from jobs.run.standby import catch_up, discard_former, discard_standby, standby_item
+from jobs.run.swap import swap
+from state_store.aside import set_aside
+from state_store.delta import reader
+from state_store.errors import StrandlineError
+from state_store.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from jobs.catalog.replacements import Replacement
+    from jobs.ivm.refresh.context import RunContext
+
+log = logging.getLogger("strandline")
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """A view that has its next definition.
+
+    Attributes:
+        inserted, deleted: the rows by which the two differ; 0 when the process that made the swap was killed.
+    """
+
+    name: str
+    inserted: int = 0
+    deleted: int = 0
+
+
+def end_replacements(context: RunContext, pipeline: str) -> list[Swapped]:
+    """End what was begun of the replacements of a pipeline's views; its lock must be held.
+
+    One that cannot be ended is given up, and the view stays as it was.
+    """
+    begun = [each for each in replacements.begun(context.lake) if each.definition.pipeline == pipeline]
+    return [done for each in begun if (done := _ended(context, each)) is not None]
+
+
+def _ended(context: RunContext, intent: Replacement) -> Swapped | None:
+    done = Swapped(intent.name)
+    if not intent.done(context.lake):
+        try:
+            done = _swapped(context, intent)
+        except StrandlineError as error:
+            log.error("view '%s' keeps its definition: %s", intent.name, error)
+            with locked(context.lake.catalog):
+                replacements.refuse(intent, error.message, context.lake)
+            discard_standby(intent.definition, context.lake)
+            return None
+    Catalog(context.lake).replace(intent.definition)
+    failpoint("after-replacement-definition")
+    # What did not compute under the former definition is not this one's.
+    set_aside(context.lake, tables.dead_letters(intent.name))
+    discard_former(intent.definition, context.lake)
+    failpoint("after-replacement-clean-up")
+    with locked(context.lake.catalog):
+        replacements.end(intent.name, context.lake)
+    return done
+
+
+def _swapped(context: RunContext, intent: Replacement) -> Swapped:
+    """Make the swap; a view that has no rows yet has only its definition to be changed.
+
+    Raises:
+        RefreshFailed: the intent was taken back, or its definition does not compute.
+        StrandlineError: as of a refresh, and of `swap`.
+    """
+    lake, name = context.lake, intent.name
+    head = reader.head(lake.table(name))
+    if head is None:
+        return Swapped(name)
+    catalog = Catalog(lake)
+    present = catalog.get(name)
+    assert isinstance(present, View)
+    item = standby_item(intent.definition, catalog)
+    ready = catch_up(context, item)
+    with locked(lake.catalog):
+        if replacements.find(name, lake) != intent:
+            raise RefreshFailed("the replacement was taken back")
+        replacements.put(replace(intent, epoch=head.record.epoch + 1), lake)
+    failpoint("before-replacement-swap")
+    made = swap(context, plan(present, catalog).stages[-1], item.stages[-1], head, ready)
+    failpoint("after-replacement-swap")
+    return Swapped(name, made.record.inserted, made.record.deleted)

@@ -1,0 +1,113 @@
+"""The swap: the rows of the standby take the place of the view's, in one commit of the view's own table.
+
+    standby (a, b, c, __state) ──────────────> all rows, in files of their own      ┐
+    view    (a, b, __state)  ─┐                                                     ├─ one commit, mode `rebuild`
+    standby                  ─┴─ difference ─> (a, b, c, __state, weight), listed   ┘
+
+The table keeps its identity. The difference is the commit's change feed: who reads the view's changes sees that, and
+nothing of rows that both definitions give. A row from before has NULL in a column that it did not have.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from jobs.engines.engine import engine_of
+from jobs.ivm.rules.stored import spec_of, state_type, stored_columns
+from jobs.model.stage_columns import hidden_columns, visible_columns
+from state_store.columns import STATE, WEIGHT
+from state_store.commits import REBUILD
+from state_store.kernel.kernel import Kernel
+from state_store.kernel.table import KernelTable
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from jobs.ivm.refresh.context import RunContext
+    from jobs.model.stage import Stage
+    from state_store.commits import Head
+
+_MEMORY: Final = "1GB"
+"""Of a kernel for the swap alone, where Spark computes everything else. Beyond, DuckDB goes to disk."""
+
+
+def swap(context: RunContext, former: Stage, standby: Stage, view: Head, ready: Head) -> Head:
+    """Commit the rows of the standby to the view's table; its head afterwards.
+
+    Args:
+        former, standby: the last stages of the two definitions, each with the table that holds its rows.
+        view, ready: the heads of these tables.
+
+    Raises:
+        CommitConflict: another writer committed to the view first.
+        CorruptState, VersionGone: the rows of one of them do not read.
+    """
+    lake = context.lake
+    record = replace(
+        ready.record,
+        epoch=view.record.epoch + 1,
+        table=view.record.table,
+        writer=context.writer,
+        mode=REBUILD,
+        reason="replaced: the rows of another definition",
+    )
+    with _kernel(context) as kernel, kernel.connection() as connection:
+        tables = [
+            KernelTable(connection, kernel.kept, lake.table(stage.table), spec_of(stage), name)
+            for stage, name in ((former, "former"), (standby, "standby"))
+        ]
+        before, rows = (t.read(head.version).text for t, head in zip(tables, (view, ready), strict=True))
+        names = ", ".join(engine_of("duckdb").name(name) for name, _ in stored_columns(standby))
+        target = KernelTable(connection, kernel.kept, lake.table(former.table), spec_of(standby), "next")
+        return target.replace_all(
+            f"SELECT {names} FROM ({rows})", difference(former, standby, before, rows), record, view
+        )
+
+
+def difference(former: Stage, standby: Stage, before: str, rows: str) -> str:
+    """SELECT of the rows by which the two differ: the columns of `standby`, and `__weight`.
+
+    What only rules keep in `__state` does not count: nobody can read it.
+
+    Args:
+        before, rows: SELECTs of the stored columns of `former` and of `standby`.
+    """
+    engine = engine_of("duckdb")
+    new = ", ".join(engine.name(name) for name, _ in stored_columns(standby))
+    seen = [engine.name(name) for name, _ in visible_columns(standby)]
+    seen += [f"{STATE}.{engine.name(name)}" for name, _ in hidden_columns(standby)]
+    shown = [engine.name(name) for name, _ in visible_columns(standby)]
+    if state_type(standby) is not None:
+        shown.append(f"any_value({STATE}) AS {STATE}")
+    return f"""SELECT {", ".join(shown)}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM (
+  SELECT {new}, 1 AS {WEIGHT} FROM ({rows})
+  UNION ALL SELECT {", ".join(_as_next(former, standby))}, -1 AS {WEIGHT} FROM ({before})
+) GROUP BY {", ".join(seen)} HAVING sum({WEIGHT}) <> 0"""
+
+
+def _as_next(former: Stage, standby: Stage) -> list[str]:
+    """The columns of a row of `former` as `standby` has them; NULL for what it did not have."""
+    engine = engine_of("duckdb")
+    had = dict(visible_columns(former))
+    made = [
+        f"{engine.name(name) if had.get(name) == kind else engine.cast('NULL', kind)} AS {engine.name(name)}"
+        for name, kind in visible_columns(standby)
+    ]
+    wanted, kept = state_type(standby), state_type(former)
+    if wanted is not None:
+        there = dict(kept.fields) if kept is not None else {}
+        fields = (
+            (name, engine.field(STATE, name) if there.get(name) == kind else engine.cast("NULL", kind))
+            for name, kind in wanted.fields
+        )
+        made.append(f"{engine.struct(fields)} AS {STATE}")
+    return made
+
+
+def _kernel(context: RunContext) -> AbstractContextManager[Kernel]:
+    if context.kernel is not None:
+        return nullcontext(context.kernel)
+    return Kernel(_MEMORY, os.cpu_count() or 2)

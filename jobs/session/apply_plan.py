@@ -1,0 +1,99 @@
+"""The plan of `strandline apply`: what a file would create and replace, what that reads, and who follows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.model import tables
+from jobs.model.definitions import InsertQuery, Source, View
+from jobs.session.catalog_changes import described
+from jobs.session.define.replaced import ColumnDiff
+from state_store.delta import reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.model.definitions import Definition
+    from jobs.session.catalog_changes import Change
+    from state_store.layout import Lake
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens to one definition.
+
+    Attributes:
+        outcome: as of `Change`; `kept` for what belongs to the pipeline and is not in the file any more.
+        what: the definition, in words.
+        columns: of a view that is replaced, the difference in columns.
+        reads: (input, its rows now) of a view whose rows are computed from history.
+        followers: what reads a view that is replaced, and takes in the difference.
+    """
+
+    outcome: str
+    what: str
+    columns: str | None = None
+    reads: tuple[tuple[str, int], ...] = ()
+    followers: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"{self.outcome:<9} {self.what}"]
+        parts += [] if self.columns is None else [self.columns]
+        parts += [f"reads {rows:,} rows of '{name}'" for name, rows in self.reads]
+        if self.followers:
+            parts.append(f"{', '.join(repr(name) for name in self.followers)} follow by the difference")
+        return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class ApplyPlan:
+    """The steps of applying a file, in order. Nothing was changed yet."""
+
+    pipeline: str
+    steps: tuple[Step, ...]
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """The definitions, in words, that others take the place of."""
+        return tuple(step.what for step in self.steps if step.outcome == "replace")
+
+    def __str__(self) -> str:
+        return "\n".join([f"pipeline '{self.pipeline}':", *(f"  {step}" for step in self.steps)])
+
+
+def plan_of(
+    pipeline: str, changes: Sequence[Change], missing: Sequence[str], catalog: Catalog, lake: Lake
+) -> ApplyPlan:
+    """The plan of these changes.
+
+    Args:
+        changes: as a rehearsal made them.
+        missing: names of the pipeline that are not in the file.
+        catalog: as it is before.
+    """
+    steps = [_step(change, catalog, lake) for change in changes]
+    steps += [Step("kept", f"'{name}': it is not in the file; DROP removes it") for name in missing]
+    return ApplyPlan(pipeline, tuple(steps))
+
+
+def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
+    definition, what = change.definition, described(change.definition)
+    outcome = {"created": "create", "replaced": "replace", "repaired": "repair"}.get(change.outcome, change.outcome)
+    if outcome == "unchanged" or isinstance(definition, Source):
+        return Step(outcome, what)
+    reads = tuple((name, _rows(name, catalog, lake)) for name in definition.inputs)
+    present = catalog.find(definition.name) if outcome == "replace" else None
+    if not isinstance(present, View) or not isinstance(definition, View):
+        return Step(outcome, what, reads=reads)
+    columns = str(ColumnDiff.of(present, definition))
+    return Step(outcome, what, columns, reads, catalog.readers(definition.name))
+
+
+def _rows(name: str, catalog: Catalog, lake: Lake) -> int:
+    """The rows that a definition's table has now: 0 of one that is not there yet."""
+    found: Definition | None = catalog.find(name)
+    table = tables.event_log(found) if isinstance(found, Source) else name
+    head = None if isinstance(found, InsertQuery) else reader.head(lake.table(table))
+    return 0 if head is None else head.record.rows

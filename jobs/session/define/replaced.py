@@ -1,0 +1,123 @@
+"""CREATE OR REPLACE of a view: what the next definition changes, and whether all that reads the view can go on.
+
+What reads it stays as it is: its own rows and rules must not change by the replacement, only by the rows that come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobs.engines.engine import Dialect
+from jobs.ivm.plan.plan import plan
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.stored import spec_of
+from jobs.model.definitions import InsertQuery, View
+from jobs.model.errors import NameInUse, NotSupported, SqlError
+from jobs.query.clauses.read import query_of
+from jobs.query.whole.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from jobs.catalog.catalog import Catalog
+    from jobs.model.types import SqlType
+
+_DIALECT: Dialect = "duckdb"
+
+
+@dataclass(frozen=True)
+class ColumnDiff:
+    """How the visible columns of two definitions of a view differ, each in the order of its definition."""
+
+    added: tuple[tuple[str, SqlType], ...]
+    removed: tuple[tuple[str, SqlType], ...]
+    retyped: tuple[tuple[str, SqlType, SqlType], ...]
+
+    @classmethod
+    def of(cls, present: View, following: View) -> ColumnDiff:
+        """The difference between the columns of a view and those of the definition that is to follow."""
+        old, new = ({column.name: column.type for column in each.columns} for each in (present, following))
+        return cls(
+            added=tuple((name, kind) for name, kind in new.items() if name not in old),
+            removed=tuple((name, kind) for name, kind in old.items() if name not in new),
+            retyped=tuple((n, kind, new[n]) for n, kind in old.items() if n in new and new[n] != kind),
+        )
+
+    def __str__(self) -> str:
+        parts = [f"+{name} {kind}" for name, kind in self.added]
+        parts += [f"-{name} {kind}" for name, kind in self.removed]
+        parts += [f"~{name} {before} to {after}" for name, before, after in self.retyped]
+        return ", ".join(parts) or "the same columns"
+
+
+def check_replacement(present: View, following: View, catalog: Catalog) -> None:
+    """Check that one definition of a view can follow another in the same table.
+
+    Raises:
+        NotSupported: the table cannot hold the rows of both.
+        NameInUse: what reads the view could not go on; with the difference, and everything that would break.
+    """
+    diff = ColumnDiff.of(present, following)
+    reason = _unfit(present, following, diff)
+    if reason is not None:
+        raise NotSupported(
+            f"'{present.name}' cannot be replaced in place: {reason}",
+            hint="DROP it and CREATE it again: it is computed from history; or give the new view another name",
+        )
+    broken = {
+        name: why for name in catalog.readers(present.name) if (why := _breaks(name, present, following, catalog))
+    }
+    if broken:
+        listed = "; ".join(f"'{name}': {why}" for name, why in broken.items())
+        raise NameInUse(
+            f"'{present.name}' would change by {diff}, and break what reads it: {listed}",
+            hint="keep those columns and the key, or first replace or DROP what reads them",
+        )
+
+
+def reads_the_same(existing: View | InsertQuery, wanted: str, catalog: Catalog) -> bool:
+    """True if a query, read again over the columns that its inputs have by now, has the fingerprint `wanted`.
+
+    An input that was replaced may have columns that the query does not read; its text then still means the same.
+    """
+    semantics = existing.maintenance.semantics if isinstance(existing, View) else "sql"
+    try:
+        return fingerprint(query_of(existing, catalog), semantics) == wanted
+    except SqlError:
+        return False
+
+
+def _unfit(present: View, following: View, diff: ColumnDiff) -> str | None:
+    """The reason why the table cannot go on with the rows of the other definition; None when it can."""
+    if "append" in (present.storage, following.storage):
+        return "the rows of a stream are only ever added, and some would have to change"
+    if present.kind != following.kind:
+        return f"it is a {present.kind} and would become a {following.kind}"
+    if "shared" in (present.maintenance.state, following.maintenance.state):
+        return "with STATE = 'shared' it stands on tables of other views as well"
+    if diff.retyped:
+        name, before, after = diff.retyped[0]
+        return f"column '{name}' is {before} and would become {after}, but its history stays in the change feed"
+    return None
+
+
+def _breaks(reader: str, present: View, following: View, catalog: Catalog) -> str | None:
+    """The reason why a reader of the view could not go on; None when it can."""
+    if (present.row_key, present.hidden) != (following.row_key, following.hidden):
+        key = ", ".join(following.row_key) or "no column"
+        return f"a row's key would be {key}, and is {', '.join(present.row_key) or 'no column'}"
+    definition = catalog.get(reader)
+    removed = ColumnDiff.of(present, following).removed
+    assert isinstance(definition, View | InsertQuery)
+    if removed and definition.pipeline != present.pipeline:
+        return f"a run of pipeline '{definition.pipeline}' would still ask for column '{removed[0][0]}'"
+    try:
+        after = _rules(definition, catalog.supposing(following))
+    except SqlError as error:
+        return error.message
+    return None if after == _rules(definition, catalog) else "its own rows would change, since it reads all columns"
+
+
+def _rules(definition: View | InsertQuery, catalog: Catalog) -> list[object]:
+    """What a definition stores and by which rules: texts that are the same as long as it is not concerned."""
+    stages = plan(definition, catalog).stages
+    return [(spec_of(stage), maintenance(stage, _DIALECT), maintenance(stage, _DIALECT, None)) for stage in stages]

@@ -1,0 +1,61 @@
+"""A lake with a view to be replaced. Two views read it, in a pipeline without a topic of its own: it needs no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import View
+from jobs.model.settings import Settings, load_settings
+from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
+from state_store.delta import reader
+from state_store.layout import Lake
+from tests.support import lake_tables
+
+SALES = """
+CREATE STREAM sales (shop VARCHAR, item VARCHAR, qty INT) WITH (KAFKA_TOPIC = 'sales', PARTITIONS = 1);
+"""
+BY_SHOP = "CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n, SUM(qty) AS total FROM sales GROUP BY shop;"
+READERS = """
+CREATE MATERIALIZED VIEW most AS SELECT MAX(n) AS m FROM by_shop;
+CREATE MATERIALIZED VIEW large AS SELECT shop, n FROM by_shop WHERE n > 1;
+"""
+NEXT = """CREATE OR REPLACE TABLE by_shop AS
+  SELECT shop, COUNT(*) AS n, SUM(qty) AS total, MAX(qty) AS most FROM sales WHERE qty > 1 GROUP BY shop;"""
+EVENTS = [{"shop": s, "item": i, "qty": q} for s, i, q in (("a", "x", 1), ("a", "y", 5), ("b", "x", 2), ("c", "x", 1))]
+PIPELINE = "views"
+
+Rows = list[tuple[object, ...]]
+
+BEFORE: Rows = [("a", 2, 6), ("b", 1, 2), ("c", 1, 1)]
+AFTER: Rows = [("a", 1, 5, 5), ("b", 1, 2, 2)]
+
+
+def made(settings: Settings) -> Lake:
+    """The lake with its events, and the views fresh."""
+    lake = Lake(settings.lake)
+    list(Interpreter(settings, "sales").run(SALES))
+    list(Interpreter(settings, PIPELINE).run(BY_SHOP + READERS))
+    events(lake, EVENTS)
+    drain(settings, PIPELINE)
+    return lake
+
+
+def events(lake: Lake, rows: Sequence[Mapping[str, object]], first: int = 0, epoch: int = 0) -> None:
+    """One more commit of sales."""
+    lake_tables.events(lake, "sales", rows, first, epoch)
+
+
+def replace_by_shop(folder: Path) -> None:
+    """The replacement, as a process makes it."""
+    list(Interpreter(load_settings(lake=folder), PIPELINE).run(NEXT))
+
+
+def rows(lake: Lake, name: str) -> Rows:
+    """The rows that a reader sees: the columns of the definition that stands, at the head."""
+    found = Catalog(lake).get(name)
+    assert isinstance(found, View)
+    names = [column.name for column in found.columns]
+    return sorted(tuple(row.values()) for row in reader.read_rows(lake.table(name), columns=names).to_pylist())

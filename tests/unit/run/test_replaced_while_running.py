@@ -1,0 +1,183 @@
+"""A view with two dependents is replaced while a run is at work and readers look on, and by processes that die."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+
+import pyarrow as pa
+import pytest
+
+from jobs.catalog import replacements
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.lock import locked
+from jobs.catalog.replacements import Replacement
+from jobs.model.definitions import View
+from jobs.model.settings import Settings, load_settings
+from jobs.run.pipeline import drain, follow
+from jobs.run.standby import next_to
+from jobs.serve.results import Rows as Answered
+from jobs.session.define.analyze import define
+from jobs.session.interpreter import Interpreter
+from jobs.sql.statements import parse
+from jobs.sql.syntax import CreateView
+from state_store import changelog
+from state_store.delta import reader
+from state_store.layout import Lake
+from tests.support.examples import AT_LENGTH
+from tests.support.invariants import assert_correct
+from tests.support.replaced_lake import AFTER, BEFORE, NEXT, PIPELINE, Rows, events, made, replace_by_shop, rows
+from tests.support.warm_process import exit_code
+
+KILLED = -9
+
+# Where a kill leaves the former definition, and where the next one: the commit of the swap is what decides.
+BEFORE_THE_SWAP = (
+    "after-standby-build",
+    "after-standby-proof",
+    "after-replacement-intent:1",
+    "before-replacement-swap",
+    "before-log-entry:2",
+)
+AFTER_THE_SWAP = (
+    "after-log-entry:2",
+    "after-replacement-swap",
+    "after-replacement-definition",
+    "after-replacement-clean-up",
+)
+NEXT_TO_THE_SWAP = ("after-standby-proof", "before-log-entry:2", "after-log-entry:2", "after-replacement-definition")
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replaced") / "lake"
+    made(load_settings(lake=folder))
+    return folder
+
+
+@pytest.fixture
+def lake(template: Path, lake: Lake) -> Lake:
+    shutil.copytree(template, lake.root, dirs_exist_ok=True)
+    return lake
+
+
+def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Settings, lake: Lake) -> None:
+    head = reader.head(lake.table("by_shop"))
+    assert head is not None
+    later: Rows = [("a", 1, 5, 5), ("b", 2, 11, 9)]
+    with _running(settings, lake), _polled(settings) as seen:
+        list(Interpreter(settings, PIPELINE).run(NEXT))
+        assert rows(lake, "by_shop") == AFTER
+        events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
+        _until(lambda: rows(lake, "by_shop") == later)
+        _until(lambda: rows(lake, "large") == [("b", 2)])
+    states = [BEFORE, [row[:3] for row in AFTER], [row[:3] for row in later]]
+    assert [each for each in seen if each not in states] == []
+    assert BEFORE in seen
+    # A subscriber from before: the rows that it had, and the changes since, are the table.
+    path = lake.table("by_shop")
+    columns = ["shop", "n", "total", "most"]
+    rows_then = reader.read_changes(path, after=-1, upto=head.version)
+    changes = reader.read_changes(path, after=head.version)
+    null = pa.nulls(rows_then.num_rows, pa.int32())
+    folded = changelog.fold(
+        pa.concat_tables([rows_then.append_column("most", null).select(changes.column_names), changes]), columns
+    )
+    assert sorted(tuple(row.values()) for row in folded.to_pylist()) == rows(lake, "by_shop")
+    assert_correct(lake, PIPELINE)
+
+
+def test_a_run_that_cannot_take_it_goes_on_with_the_former_one(settings: Settings, lake: Lake) -> None:
+    """A row for which the next definition has no value comes after its proof."""
+    text = NEXT.replace("MAX(qty) AS most", "MAX(10 / (qty - 5)) AS most")
+    catalog = Catalog(lake)
+    present, [statement] = catalog.get("by_shop"), parse(text)
+    assert isinstance(present, View)
+    assert isinstance(statement, CreateView)
+    definition = define(statement, catalog, PIPELINE)
+    assert isinstance(definition, View)
+    with _running(settings, lake):
+        with locked(lake.catalog):
+            replacements.put(Replacement(next_to(present, definition, catalog)), lake)
+        _until(lambda: replacements.begun(lake) == [])
+        events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
+        _until(lambda: rows(lake, "large") == [("a", 2), ("b", 2)])
+    refused = replacements.find("by_shop", lake)
+    assert refused is not None
+    assert "fails on some rows" in str(refused.refused)
+    assert Catalog(lake).get("by_shop") == present
+    assert_correct(lake, PIPELINE)
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("place", [*BEFORE_THE_SWAP, *AFTER_THE_SWAP] if AT_LENGTH else NEXT_TO_THE_SWAP)
+def test_a_kill_leaves_the_former_or_the_next_definition_whole(place: str, settings: Settings, lake: Lake) -> None:
+    assert exit_code(replace_by_shop, lake.root, failpoint=place) == KILLED
+    assert rows(lake, "by_shop") == (BEFORE if place in BEFORE_THE_SWAP else AFTER)
+    events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
+    drain(settings, PIPELINE)  # ends what was begun
+    found = Catalog(lake).get("by_shop")
+    assert isinstance(found, View)
+    begun = place not in ("after-standby-build", "after-standby-proof")
+    assert [column.name for column in found.columns] == ["shop", "n", "total", *(["most"] if begun else [])]
+    assert_correct(lake, PIPELINE)
+    list(Interpreter(settings, PIPELINE).run(NEXT))
+    assert rows(lake, "by_shop") == [("a", 1, 5, 5), ("b", 2, 11, 9)]
+    drain(settings, PIPELINE)
+    assert_correct(lake, PIPELINE)
+    assert replacements.find("by_shop", lake) is None
+    assert sorted(path.name for path in lake.tables.iterdir()) == ["by_shop", "large", "most", "sales"]
+
+
+@contextmanager
+def _running(settings: Settings, lake: Lake) -> Iterator[None]:
+    """A run of the views' pipeline that goes on until the body ends."""
+    stop = Event()
+    run = Thread(target=follow, args=(settings, PIPELINE, stop))
+    run.start()
+    try:
+        _until(lambda: _is_held(lake))
+        yield
+    finally:
+        stop.set()
+        run.join(60)
+    assert not run.is_alive()
+
+
+@contextmanager
+def _polled(settings: Settings) -> Iterator[list[Rows]]:
+    """The states that a reader sees who asks again and again for the columns that it knows."""
+    seen: list[Rows] = []
+    stop = Event()
+
+    def poll() -> None:
+        while not stop.is_set():
+            [found] = Interpreter(settings).run("SELECT shop, n, total FROM by_shop ORDER BY shop")
+            assert isinstance(found, Answered)
+            seen.append([tuple(row) for row in found.rows])
+
+    reading = Thread(target=poll)
+    reading.start()
+    try:
+        _until(lambda: len(seen) > 0)
+        yield seen
+    finally:
+        stop.set()
+        reading.join(60)
+
+
+def _is_held(lake: Lake) -> bool:
+    """True while a run holds the lock: its note is there. To try the lock would take it from the run."""
+    return lake.lock(PIPELINE).exists() and lake.lock(PIPELINE).read_bytes() != b""
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds; a minute at most, since what takes longer hangs."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.02)

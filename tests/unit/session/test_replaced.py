@@ -1,0 +1,175 @@
+"""CREATE OR REPLACE of a view that has rows, by the process that says it: what changes, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import View
+from jobs.model.errors import NameInUse, NotSupported, RefreshFailed
+from jobs.model.settings import Settings, load_settings
+from jobs.operate import replace as operate_replace
+from jobs.operate.verify.findings import failed
+from jobs.operate.verify.verify import verify
+from jobs.run.pipeline import drain
+from jobs.session.apply import plan_apply
+from jobs.session.interpreter import Interpreter
+from state_store.columns import WEIGHT
+from state_store.delta import log, reader
+from state_store.layout import Lake
+from tests.support.invariants import assert_correct
+from tests.support.replaced_lake import AFTER, BEFORE, BY_SHOP, NEXT, PIPELINE, READERS, events, made, rows
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replaced") / "lake"
+    made(load_settings(lake=folder))
+    return folder
+
+
+@pytest.fixture
+def lake(template: Path, lake: Lake) -> Lake:
+    shutil.copytree(template, lake.root, dirs_exist_ok=True)
+    return lake
+
+
+@pytest.fixture
+def session(settings: Settings, lake: Lake) -> Interpreter:
+    return Interpreter(settings, PIPELINE)
+
+
+def test_the_table_gets_the_next_rows_in_one_commit(session: Interpreter, settings: Settings, lake: Lake) -> None:
+    before = reader.head(lake.table("by_shop"))
+    list(session.run(NEXT))
+    after = reader.head(lake.table("by_shop"))
+    assert before is not None
+    assert after is not None
+    assert (after.record.table, after.version) == (before.record.table, before.version + 1)
+    assert rows(lake, "by_shop") == AFTER
+    assert not list(lake.tables.glob("*standby*"))
+    drain(settings, PIPELINE)
+    assert (rows(lake, "large"), rows(lake, "most")) == ([], [(1,)])
+    assert_correct(lake, PIPELINE)
+    events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
+    drain(settings, PIPELINE)
+    assert rows(lake, "by_shop") == [("a", 1, 5, 5), ("b", 2, 11, 9)]
+    assert_correct(lake, PIPELINE)
+    checks = verify(settings, ["by_shop", "most", "large"], deep=True)
+    assert [each for each in checks if each.ok is False] == []
+
+
+def test_the_change_feed_of_the_swap_is_the_difference(session: Interpreter, lake: Lake) -> None:
+    """A row that both definitions give is not in it, though every row is written anew."""
+    head = reader.head(lake.table("by_shop"))
+    assert head is not None
+    list(session.run(BY_SHOP.replace("CREATE", "CREATE OR REPLACE").replace("sales", "sales WHERE qty > 1")))
+    commit = log.read_commit(lake.table("by_shop"), head.version + 1)
+    assert len(commit.change_files) == 1
+    changes = reader.read_changes(lake.table("by_shop"), after=head.version)
+    found = sorted((row["shop"], row["n"], row[WEIGHT]) for row in changes.to_pylist())
+    assert found == [("a", 1, 1), ("a", 2, -1), ("c", 1, -1)]
+    assert commit.record is not None
+    assert (commit.record.inserted, commit.record.deleted) == (1, 2)
+
+
+def test_a_view_with_inner_stages_gets_others(session: Interpreter, settings: Settings, lake: Lake) -> None:
+    inner = "(SELECT shop, item, SUM(qty) AS total, COUNT(*) AS n FROM sales GROUP BY shop, item) AS i"
+    text = (
+        f"CREATE OR REPLACE TABLE by_shop AS SELECT shop, MAX(n) AS n, MAX(total) AS total FROM {inner} GROUP BY shop"
+    )
+    for number, extrema in enumerate(("MAX", "MIN"), 1):
+        list(session.run(text.replace("MAX(total)", f"{extrema}(total)")))
+        assert [path.name for path in lake.tables.glob("by_shop__*")] == [f"by_shop__stage_{number}"]
+        drain(settings, PIPELINE)
+        assert_correct(lake, PIPELINE)
+
+
+def test_what_would_break_a_reader_is_refused_with_the_difference(session: Interpreter, lake: Lake) -> None:
+    without = "CREATE OR REPLACE TABLE by_shop AS SELECT shop, SUM(qty) AS total FROM sales GROUP BY shop"
+    with pytest.raises(NameInUse, match=r"by -n BIGINT, and break.*'most'.*'large'"):
+        list(session.run(without))
+    with pytest.raises(NameInUse, match="key would be"):
+        list(
+            session.run(
+                NEXT.replace("GROUP BY shop", "GROUP BY shop, item").replace("SELECT shop", "SELECT shop, item")
+            )
+        )
+    with pytest.raises(NotSupported, match=r"'total' is .* would become VARCHAR"):
+        list(session.run(NEXT.replace("SUM(qty)", "CAST(SUM(qty) AS VARCHAR)")))
+    with pytest.raises(NotSupported, match="only ever added"):
+        list(session.run("CREATE OR REPLACE MATERIALIZED VIEW by_shop AS SELECT shop, qty AS n FROM sales"))
+    assert rows(lake, "by_shop") == BEFORE
+
+
+def test_a_column_that_nobody_reads_may_go(session: Interpreter, settings: Settings, lake: Lake) -> None:
+    list(session.run("CREATE OR REPLACE TABLE by_shop AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop"))
+    assert rows(lake, "by_shop") == [row[:2] for row in BEFORE]
+    events(lake, [{"shop": "c", "item": "x", "qty": 9}], first=4, epoch=1)
+    drain(settings, PIPELINE)
+    assert_correct(lake, PIPELINE)
+
+
+def test_a_reader_of_all_columns_would_change(session: Interpreter) -> None:
+    list(session.run("CREATE MATERIALIZED VIEW everything AS SELECT * FROM by_shop"))
+    with pytest.raises(NameInUse, match="'everything': its own rows would change"):
+        list(session.run(NEXT))
+
+
+def test_applying_the_readers_again_changes_nothing(session: Interpreter, lake: Lake) -> None:
+    list(session.run(NEXT))
+    before = Catalog(lake).definitions()
+    said = [str(result) for result in session.run(NEXT + READERS)]
+    assert all("unchanged" in each for each in said), said
+    assert Catalog(lake).definitions() == before
+
+
+def test_the_plan_of_a_file_says_what_is_replaced_and_who_follows(
+    tmp_path: Path, settings: Settings, lake: Lake
+) -> None:
+    file = tmp_path / f"{PIPELINE}.sql"
+    file.write_text(NEXT + READERS + "CREATE MATERIALIZED VIEW new AS SELECT COUNT(*) AS n FROM large;")
+    before = Catalog(lake).definitions()
+    assert str(plan_apply(file, settings)).splitlines() == [
+        "pipeline 'views':",
+        "  replace   table 'by_shop'; +most INT; reads 4 rows of 'sales'; 'most', 'large' follow by the difference",
+        "  unchanged materialized view 'most'",
+        "  unchanged materialized view 'large'",
+        "  create    materialized view 'new'; reads 1 rows of 'large'",
+    ]
+    assert (Catalog(lake).definitions(), rows(lake, "by_shop")) == (before, BEFORE)
+    file.write_text(NEXT)
+    kept = str(plan_apply(file, settings))
+    assert "kept      'most': it is not in the file" in kept
+
+
+def test_a_replacement_that_does_not_prove_right_leaves_the_view(
+    session: Interpreter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Catalog(lake).get("by_shop")
+    monkeypatch.setattr(operate_replace, "check_recompute", lambda *_: failed("one row is another"))
+    with pytest.raises(RefreshFailed, match="do not prove right: one row is another"):
+        list(session.run(NEXT))
+    assert (Catalog(lake).get("by_shop"), rows(lake, "by_shop")) == (before, BEFORE)
+    assert not list(lake.tables.glob("*standby*"))
+
+
+def test_a_view_that_got_another_definition_meanwhile_is_left_alone(
+    session: Interpreter, settings: Settings, lake: Lake
+) -> None:
+    present = Catalog(lake).get("by_shop")
+    assert isinstance(present, View)
+    list(session.run(NEXT))
+    with pytest.raises(RefreshFailed, match="another definition meanwhile"):
+        operate_replace.replace_view(settings, present, present)
+    assert rows(lake, "by_shop") == AFTER
+
+
+def test_rows_that_do_not_compute_leave_the_view(session: Interpreter, lake: Lake) -> None:
+    with pytest.raises(RefreshFailed, match="fails on some rows"):
+        list(session.run(NEXT.replace("MAX(qty) AS most", "MAX(10 / (qty - 5)) AS most")))
+    assert rows(lake, "by_shop") == BEFORE
+    assert not list(lake.tables.glob("*standby*"))
