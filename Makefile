@@ -18,8 +18,8 @@ setup: $(STAMP) ## make the virtual environment from the lock file, and fetch De
 demo: $(STAMP) ## the pattern catalogue's examples, end to end on the local log
 	@$(BIN)/python -m jobs.cli.demo
 
-up: $(STAMP) ## Dagster's web server and daemon on loopback, over the same lake; make up PORT=3001
-	@$(BIN)/python -m orchestration.up $(if $(PORT),--port $(PORT))
+up: $(STAMP) ## Dagster and the HTTP server on loopback, over the same lake; make up PORT=3001 SERVE_PORT=8089
+	@$(BIN)/python -m orchestration.up $(if $(PORT),--port $(PORT)) $(if $(SERVE_PORT),--serve-port $(SERVE_PORT))
 
 check: $(STAMP) ## formatting, lint with the layer rule, strict types, the plan of the house
 	$(BIN)/ruff format --check .

@@ -1,7 +1,7 @@
-"""The processes behind Dagster's pages, each kept alive: one that ends by itself is started again.
+"""The processes behind `make up`, each kept alive: one that ends by itself is started again.
 
 Runs and streams do not depend on them; without the daemon nothing is scheduled, and without the webserver nothing
-is shown.
+is shown; without the server nobody reads over HTTP.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Service:
     """One service: its command, the file its output goes to, and its process.
 
     Args:
+        name: as messages call it.
         arguments: of the Python that runs us.
     """
 
@@ -62,7 +63,7 @@ class Service:
         self._ends = self._ends + 1 if time.monotonic() - self._began < SETTLED_SECONDS else 1
         if self._ends > RESTARTS:
             return False
-        print(f"Dagster's {self.name} ended by itself and is started again; see {self.log}", file=sys.stderr)
+        print(f"{self.name} ended by itself and is started again; see {self.log}", file=sys.stderr)
         # What it started is left alone: runs are among it. Its code server ends by itself, once they have ended.
         self._former.append(self.process)
         self._start()

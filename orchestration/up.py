@@ -1,4 +1,5 @@
-"""`python -m orchestration.up [--port N]`: Dagster's webserver and daemon on loopback, until Ctrl-C.
+"""`python -m orchestration.up [--port N] [--serve-port N]`: Dagster's webserver and daemon, and the HTTP server, on
+loopback, until Ctrl-C.
 
 State lies in DAGSTER_HOME, by default `.dagster` in the working directory. Dagster reads its settings from there, so
 the package's dagster.yaml is linked into it: one file to edit, whatever the home.
@@ -19,6 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from orchestration.served import link_assets, server_command, token_file
 from orchestration.services import Service
 from state_store.errors import SettingsError, StrandlineError
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _PORT = 3000
+_SERVE_PORT = 8088
 _HERE = Path(__file__).resolve().parent
 # Measured: the webserver answers after 17 s on two busy cores; it waits for a process that loads the code location.
 _READY_WITHIN_SECONDS = 180.0
@@ -40,20 +43,24 @@ _LOCATIONS = """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Start webserver and daemon, print the URL, wait for Ctrl-C or SIGTERM, stop both with all that they started.
+    """Start all three, print the URLs, wait for Ctrl-C or SIGTERM, stop them with all that they started.
 
     Returns:
-        0 after Ctrl-C; 1 when one of the two ends again and again; 2 when they cannot be started.
+        0 after Ctrl-C; 1 when one of them ends again and again; 2 when they cannot be started.
     """
     parser = argparse.ArgumentParser(prog="python -m orchestration.up", description=__doc__)
     parser.add_argument("--port", type=int, default=_PORT, help=f"port of the webserver on {_HOST} (default {_PORT})")
-    port: int = parser.parse_args(arguments).port
+    parser.add_argument("--serve-port", type=int, default=_SERVE_PORT, help=f"of the server (default {_SERVE_PORT})")
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         home = prepare_home(os.environ)
-        _require_free(port)
+        _require_free(options.port, "--port 3001")
+        _require_free(options.serve_port, "--serve-port 8089")
+        token = token_file(home)
+        link_assets(os.environ, options.serve_port)
         create_storage(home)
-        return _serve(home, port)
+        return _serve(home, options.port, options.serve_port, token)
     except StrandlineError as error:
         print(error, file=sys.stderr)
         return 2
@@ -90,23 +97,26 @@ def create_storage(home: Path) -> None:
         pass
 
 
-def _serve(home: Path, port: int) -> int:
+def _serve(home: Path, port: int, serve_port: int, token: Path) -> int:
     workspace = str(_HERE / "workspace.yaml")
     commands = {
-        "webserver": ["-m", "dagster_webserver", "-h", _HOST, "-p", str(port), "-w", workspace],
-        "daemon": ["-m", "dagster._daemon", "run", "-w", workspace],
+        "Dagster's webserver": ["-m", "dagster_webserver", "-h", _HOST, "-p", str(port), "-w", workspace],
+        "Dagster's daemon": ["-m", "dagster._daemon", "run", "-w", workspace],
+        "the server": server_command(home, serve_port),
     }
     with ExitStack() as stack:
         services = []
         for name, arguments in commands.items():
-            services.append(Service(name, arguments, _logs(home) / f"{name}.log"))
+            services.append(Service(name, arguments, _logs(home) / f"{name.split()[-1]}.log"))
             stack.callback(services[-1].stop)
         print(f"starting Dagster (home {home}, logs {_logs(home)}) …", file=sys.stderr)
-        url = f"http://{_HOST}:{port}"
-        _wait_until_ready(url, services)
+        url, served = f"http://{_HOST}:{port}", f"http://{_HOST}:{serve_port}"
+        _wait_until_ready(f"{served}/health", services)
+        _wait_until_ready(f"{url}/server_info", services)
         fault = load_fault(url)
         if fault is not None:
             print(f"Dagster could not load the pipelines; correct this and reload in the UI:\n{fault}", file=sys.stderr)
+        print(f"rows, changes and queries: {served}   (the token is in {token})")
         print(f"Dagster is up: {url}   (Ctrl-C stops it)", flush=True)
         return _watch(services)
 
@@ -118,12 +128,12 @@ def _logs(home: Path) -> Path:
 
 def _wait_until_ready(url: str, services: list[Service]) -> None:
     deadline = time.monotonic() + _READY_WITHIN_SECONDS
-    while not _answers(f"{url}/server_info"):
+    while not _answers(url):
         _require_alive(services)
         if time.monotonic() > deadline:
             raise SettingsError(
-                f"Dagster's webserver does not answer after {_READY_WITHIN_SECONDS:g} s",
-                hint=f"see its log:\n{services[0].tail()}",
+                f"{url} does not answer after {_READY_WITHIN_SECONDS:g} s",
+                hint=f"see the logs in {services[0].log.parent}",
             )
         time.sleep(_POLL_SECONDS)
 
@@ -146,7 +156,7 @@ def _watch(services: list[Service]) -> int:
     while all(service.revive() for service in services):
         time.sleep(_POLL_SECONDS)
     ended = next(service for service in services if service.process.poll() is not None)
-    print(f"Dagster's {ended.name} ends again and again; its last lines:\n{ended.tail()}", file=sys.stderr)
+    print(f"{ended.name} ends again and again; its last lines:\n{ended.tail()}", file=sys.stderr)
     return 1
 
 
@@ -155,11 +165,11 @@ def _require_alive(services: list[Service]) -> None:
         code = service.process.poll()
         if code is not None:
             raise SettingsError(
-                f"Dagster's {service.name} ended with code {code}", where=str(service.log), hint=f"\n{service.tail()}"
+                f"{service.name} ended with code {code}", where=str(service.log), hint=f"\n{service.tail()}"
             )
 
 
-def _require_free(port: int) -> None:
+def _require_free(port: int, other: str) -> None:
     with socket.socket() as probe:
         # A port that is only waiting for old connections to time out is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -167,7 +177,7 @@ def _require_free(port: int) -> None:
             probe.bind((_HOST, port))
         except OSError as error:
             raise SettingsError(
-                f"port {port} is taken", where=_HOST, hint="choose another: python -m orchestration.up --port 3001"
+                f"port {port} is taken", where=_HOST, hint=f"choose another: python -m orchestration.up {other}"
             ) from error
 
 

@@ -52,6 +52,13 @@ class NotYet(ServeError):
     code = "serve.not_yet"
     action = Action.RETRY
 
+    @classmethod
+    def of(cls, view: str) -> NotYet:
+        """The error about a view."""
+        return cls(
+            f"'{view}' does not reflect that yet", hint="ask again; is its pipeline running? See `strandline status`"
+        )
+
 
 class TimeLimit(ServeError):
     """A query ran longer than it may, and was stopped. Stop: ask for less, or define a view that does the work."""

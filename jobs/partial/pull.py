@@ -8,8 +8,8 @@ from jobs.partial.asked import asked
 from jobs.partial.upquery import Upqueries
 from jobs.serve import pull as stored
 from jobs.serve.cut import newest_cut
-from jobs.serve.limits import NO_LIMITS
 from jobs.serve.results import Rows
+from jobs.serve.terms import FREELY
 from jobs.serve.values import python_rows
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
     from jobs.serve.cut import Cut
-    from jobs.serve.limits import Limits, Spent
+    from jobs.serve.limits import Spent
     from jobs.serve.pull import Answer
     from jobs.serve.resolve import Resolved
+    from jobs.serve.terms import Terms
     from jobs.sql.syntax import Select
     from state_store.delta.statistics import Predicate
     from state_store.layout import Lake
@@ -32,9 +33,9 @@ def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) ->
     return Rows(found.names, python_rows(found.table, found.types))
 
 
-def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, limits: Limits = NO_LIMITS) -> Answer:
+def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, terms: Terms = FREELY) -> Answer:
     """Answer a SELECT. Arguments and errors as of `jobs.serve.pull.answer`."""
-    return stored.answer(statement, catalog, lake, functions, limits, _Computing(catalog, lake, functions))
+    return stored.answer(statement, catalog, lake, functions, terms, _Computing(catalog, lake, functions))
 
 
 class _Computing:

@@ -19,6 +19,7 @@ from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.relation import Relation
 from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Scope, Typed
+from jobs.serve.resolve import VARIABLE
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.types_text import data_type
 
@@ -117,7 +118,7 @@ class _Elaboration:
     def _read(self, node: exp.Expression, _plain: object) -> Typed | None:
         """The typed form of a node that `infer` does not know, else None. `infer` asks here first, for every node."""
         match node:
-            case exp.Column() if not isinstance(node.this, exp.Star):
+            case exp.Column() if not (isinstance(node.this, exp.Star) or VARIABLE in node.meta):
                 return Typed(node, self._type_of(node))
             case exp.Subquery():
                 return Typed(node, self._only_column(node.this))

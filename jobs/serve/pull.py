@@ -19,14 +19,16 @@ from sqlglot import exp
 
 from jobs.functions.python.declared import attach
 from jobs.functions.render import lower
+from jobs.serve.at_least import check_cut
 from jobs.serve.cut import newest_cut
 from jobs.serve.duck import Duck
 from jobs.serve.elaborate import elaborate
-from jobs.serve.limits import NO_LIMITS, Limits, Spent
+from jobs.serve.limits import Spent
 from jobs.serve.pushdown import key_predicate, natural_order, order_by, row_by_row
 from jobs.serve.readable import check_stored
 from jobs.serve.resolve import resolve
 from jobs.serve.snapshot import Snapshot
+from jobs.serve.terms import FREELY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from jobs.model.types import SqlType
     from jobs.serve.cut import Cut
     from jobs.serve.resolve import Resolved
+    from jobs.serve.terms import Terms
     from jobs.sql.syntax import Select
     from state_store.delta.statistics import Predicate
     from state_store.layout import Lake
@@ -78,7 +81,7 @@ def answer(
     catalog: Catalog,
     lake: Lake,
     functions: Library,
-    limits: Limits = NO_LIMITS,
+    terms: Terms = FREELY,
     computing: Computing | None = None,
 ) -> Answer:
     """Answer a SELECT.
@@ -88,13 +91,15 @@ def answer(
         computing: without it, partial views are not read.
 
     Raises:
+        NotYet: the newest cut does not reflect `terms.at_least`. Nothing was computed.
+        RequestRefused: it names a table that the query does not read.
         SqlError: the query is refused, or its computation fails (an overflow).
         KeyRequired: it reads a partial view otherwise than by key.
         NoConsistentCut: its tables have no versions that fit together.
         TimeLimit, TooLarge: it takes more than it may.
         StoreError: a table cannot be read.
     """
-    spent = Spent(limits)
+    spent = Spent(terms.limits)
     resolved = resolve(attach(statement.query, catalog.functions), catalog)
     predicate = key_predicate(resolved)
     computed = computing.tables(resolved, predicate, spent) if computing is not None else None
@@ -102,10 +107,9 @@ def answer(
     outputs = elaborate(resolved)
     if each_row and statement.limit is None:
         _put_in_order(resolved)
-    if statement.limit is not None:
-        resolved.query.set("limit", exp.Limit(expression=exp.Literal.number(statement.limit)))
-    text = lower(cast(exp.Expression, resolved.query), "duckdb")
+    text = _text(resolved, statement.limit)
     cut = computed[1] if computed is not None else _newest_stored(resolved, catalog, lake)
+    check_cut(cut, terms.at_least, lake)
     snapshot = Snapshot(lake, cut, spent)
     with Duck(functions, spent) as duck:
         if computed is not None:
@@ -122,6 +126,13 @@ def answer(
             rows = duck.query(text, tables)
     names = distinct_names([name for name, _ in outputs])
     return Answer(names, tuple(sql_type for _, sql_type in outputs), rows, cut)
+
+
+def _text(resolved: Resolved, limit: int | None) -> str:
+    """The query as DuckDB's text."""
+    if limit is not None:
+        resolved.query.set("limit", exp.Limit(expression=exp.Literal.number(limit)))
+    return lower(cast(exp.Expression, resolved.query), "duckdb")
 
 
 def _newest_stored(resolved: Resolved, catalog: Catalog, lake: Lake) -> Cut:

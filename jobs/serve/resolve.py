@@ -7,7 +7,7 @@ columns; the meta columns (`_offset`, …) and pseudo columns (ROWTIME, …) of 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
 
 _META = tuple(name for name, _ in META_COLUMNS)
+VARIABLE: Final = "lambda variable"
+"""Marks a variable of a lambda function, in its `meta`, which sqlglot copies with a node."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def resolve(query: exp.Query, catalog: Catalog) -> Resolved:
     """
     query = query.transform(lambda node: without_brackets(node) if isinstance(node, exp.Select) else node)
     query = _named(query)
+    _mark_variables(query)
     relations = _relations(query, catalog)
     _check_qualified(query, relations)
     schema = MappingSchema(
@@ -66,6 +69,7 @@ def resolve(query: exp.Query, catalog: Catalog) -> Resolved:
         )
     except OptimizeError as error:
         raise InvalidQuery(str(error).splitlines()[0]) from error
+    _free_variables(named)
     resolved = Resolved(named, relations)
     for scope in traverse_scope(resolved.query):
         _check_unqualified(scope, relations)
@@ -84,6 +88,22 @@ def _named(query: exp.Query) -> exp.Query:
         for number, item in enumerate([item for item in select.expressions if not isinstance(item, named)]):
             item.replace(exp.alias_(item.copy(), f"ksql_col_{number}"))
     return query
+
+
+def _mark_variables(query: exp.Query) -> None:
+    """Mark the variables of lambda functions, which hide the columns of their name. In place."""
+    for function in query.find_all(exp.Lambda):
+        names = {each.name for each in function.expressions}
+        for column in function.this.find_all(exp.Column):
+            if not column.table and column.name in names:
+                column.meta[VARIABLE] = True
+
+
+def _free_variables(query: exp.Query) -> None:
+    """Take back what qualification made of marked variables: they have no table. In place."""
+    for column in query.find_all(exp.Column):
+        if VARIABLE in column.meta:
+            column.set("table", None)
 
 
 def _check_defined(query: exp.Query) -> None:
@@ -177,6 +197,8 @@ def _check_unqualified(scope: Scope, relations: dict[str, Relation]) -> None:
     """Refuse columns left without a table by qualification: unless they are aliases, they are unknown or ambiguous."""
     for column in scope.unqualified_columns:
         if column.find_ancestor(exp.Order) and column.name in _aliases(scope):
+            continue
+        if VARIABLE in column.meta:
             continue
         line, place = position_of(column)
         offered = {name: _offered(source, relations) for name, source in scope.sources.items()}

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
+from jobs.server.http.direct import add_routes
 from jobs.server.http.failures import failure
 from jobs.server.http.requests import allowed
 from jobs.server.routes import changes, ksql, lineage, operating, page, query, rows, streams, views
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strandline.server")
 
+# Routes are tried one after the other: look-ups first.
 ROUTERS = (
+    rows.router,
     page.router,
     views.router,
-    rows.router,
     query.router,
     streams.router,
     changes.router,
@@ -55,7 +57,7 @@ def application(settings: Settings, options: ServerOptions) -> FastAPI:
 
     app = FastAPI(title="Strandline", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     for router in ROUTERS:
-        app.include_router(router)
+        add_routes(app, router)
 
     @app.get("/v1/openapi.json", include_in_schema=False)
     async def description(request: Request) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Case:
         at_run_time: the statements are taken, and a record makes the query fail.
         topics: topics that are described with a schema.
         properties: settings of ksqlDB under which the case runs.
+        responses: what ksqlDB's server answers to each statement, of cases for its REST interface.
         skip: why the file itself says that it is not to be run.
     """
 
@@ -51,6 +52,7 @@ class Case:
     at_run_time: bool = False
     topics: tuple[dict[str, Any], ...] = ()
     properties: dict[str, str] = field(default_factory=dict)
+    responses: tuple[dict[str, Any], ...] = ()
     skip: str | None = None
 
     @property
@@ -59,13 +61,13 @@ class Case:
         return "\n".join(self.statements)
 
 
-def read_cases(place: Path) -> list[Case]:
-    """The cases below `place`: a folder with `query/` in it, or a folder of the files themselves.
+def read_cases(place: Path, kind: str = "query") -> list[Case]:
+    """The cases below `place`: a folder with `query/` (or another `kind`) in it, or a folder of the files themselves.
 
     Raises:
         FileNotFoundError: there is no such file.
     """
-    folder = place / "query" if (place / "query").is_dir() else place
+    folder = place / kind if (place / kind).is_dir() else place
     files = sorted(folder.glob("*.json"))
     if not files:
         raise FileNotFoundError(f"no *.json in {folder}")
@@ -101,7 +103,7 @@ def _case(file: str, test: dict[str, Any], form: str | None, config: str | None)
                 return value
 
     suffix = "".join(f" - {text}" for text in (form, config) if text is not None)
-    expected = test.get("expectedException")
+    expected = test.get("expectedException", test.get("expectedError"))
     statements = tuple(filled(test["statements"]))
     return Case(
         file=file,
@@ -110,6 +112,7 @@ def _case(file: str, test: dict[str, Any], form: str | None, config: str | None)
         statements=statements,
         inputs=tuple(filled(test.get("inputs") or [])),
         outputs=tuple(filled(test.get("outputs") or [])),
+        responses=tuple(filled(test.get("responses") or [])),
         refused=expected is not None,
         message=str((expected or {}).get("message", "")),
         at_run_time="kafka.streams.errors" in str((expected or {}).get("type", "")),

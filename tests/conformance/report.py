@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from tests.conformance.differences import DIFFERENCES
 
 Result = Literal["passed", "failed", "skipped"]
 _FIGURES = ("<!-- figures: begin -->", "<!-- figures: end -->")
+_REST = ("<!-- rest: begin -->", "<!-- rest: end -->")
 _LIST = ("<!-- differences: begin -->", "<!-- differences: end -->")
 _HEADER = ("| class | mode | passed | failed | skipped | passed of run |", "| --- | --- | ---: | ---: | ---: | ---: |")
 
@@ -43,10 +45,7 @@ def write_json(outcomes: Sequence[Outcome], file: Path) -> None:
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
     """A line per class and mode, as a table of Markdown; the percentage is of those that were run."""
-    lines = [
-        "| class | mode | passed | failed | skipped | passed of run |",
-        "| --- | --- | ---: | ---: | ---: | ---: |",
-    ]
+    lines = [*_HEADER]
     for mode in sorted({each.mode for each in outcomes}):
         of_mode = [each for each in outcomes if each.mode == mode]
         known = [kind for kind in CLASSES if any(each.kind == kind for each in of_mode)]
@@ -73,7 +72,7 @@ def closing(outcomes: Sequence[Outcome]) -> list[str]:
     vague = sum(each.stage == "sql.not_supported" for each in outcomes if each.mode == "-" and each.outcome == "passed")
     lines = [f"negative: {vague} of the refused say only that something is not supported"] if vague else []
     totals = ", ".join(f"{count(outcomes, result)} {result}" for result in ("passed", "failed", "skipped"))
-    return [*lines, "rest: not run (pull queries have a runner of their own)", totals]
+    return [*lines, totals]
 
 
 def write_doc(outcomes: Sequence[Outcome], file: Path, how: str) -> None:
@@ -86,6 +85,30 @@ def write_doc(outcomes: Sequence[Outcome], file: Path, how: str) -> None:
     text = _between(text, _FIGURES, [f"Made by `{how}`.", "", *table(outcomes), "", *closing(outcomes)])
     text = _between(text, _LIST, [f"- **{each.title}**: {each.reason}." for each in DIFFERENCES])
     file.write_text(text, encoding="utf-8")
+
+
+def write_rest_doc(outcomes: Sequence[Outcome], file: Path, how: str) -> None:
+    """Put the figures of pull and push queries, and what was skipped for which reason, into their marked place.
+
+    Raises:
+        ValueError: a mark is missing.
+    """
+    reasons = Counter(each.reason for each in outcomes if each.outcome == "skipped")
+    listed = [f"- {number} × **{title}**: {reason}." for title, reason, number in _titled(reasons)]
+    lines = [f"Made by `{how}`.", "", *by_mode(outcomes), "", *closing(outcomes), "", *listed]
+    file.write_text(_between(file.read_text(encoding="utf-8"), _REST, lines), encoding="utf-8")
+
+
+def by_mode(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line per mode, as a table of Markdown."""
+    modes = sorted({each.mode for each in outcomes})
+    return [*_HEADER, *(_line("all", mode, [each for each in outcomes if each.mode == mode]) for mode in modes)]
+
+
+def _titled(reasons: Counter[str]) -> Iterator[tuple[str, str, int]]:
+    for text, number in reasons.most_common():
+        title, _, reason = text.partition(": ")
+        yield title, reason, number
 
 
 def _between(text: str, marks: tuple[str, str], lines: Sequence[str]) -> str:

@@ -8,27 +8,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
-
 from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import event_log, relation
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ivm.refresh.context import RunContext
 from jobs.model.columns import TOMBSTONE
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings
-from jobs.model.stage_columns import spec_of_input
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
 from jobs.session.interpreter import DEFAULT_PIPELINE, Interpreter
 from state_store.commits import CommitRecord
 from state_store.delta import reader
-from state_store.delta.commit import Rows
-from state_store.delta.staging import stage_rows
-from state_store.delta.stored_table import StoredTable
-from state_store.digest import Digest, digest_of_table
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
+from tests.support.event_commits import commit_events, log_table
 
 _FIRST = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 
@@ -56,9 +49,7 @@ class ServedLake:
         """One commit of events to the event log of a stream or keyed source."""
         definition = Catalog(self.lake).get(source)
         assert isinstance(definition, Source)
-        log = event_log(definition) if definition.kind == "table" else relation(source, Catalog(self.lake))
-        table = StoredTable(self.lake.table(log.name), spec_of_input(log))
-        head = table.ensure(CommitRecord(epoch=0))
+        head = log_table(self.lake, definition).ensure(CommitRecord(epoch=0))
         offset = head.record.offsets.get(definition.topic, {}).get("0", 0)
         made = []
         for place, row in enumerate(rows):
@@ -66,16 +57,7 @@ class ServedLake:
             self._events += 1
             meta = {"_partition": 0, "_offset": offset + place, "_timestamp": at, "_stream_time": at}
             made.append({TOMBSTONE: False, **meta, **row} if definition.kind == "table" else {**meta, **row})
-        given = pa.Table.from_pylist(made, pa.schema([(name, kind.arrow()) for name, kind in log.columns]))
-        record = CommitRecord(
-            epoch=head.record.epoch + 1,
-            mode="ingest",
-            inserted=len(made),
-            digest=str(Digest.parse(head.record.digest) + digest_of_table(given.to_batches())),
-            offsets={definition.topic: {"0": offset + len(made)}},
-            stream_times={definition.topic: {"0": self.last_event_time}},
-        )
-        table.commit(head, record, Rows(stage_rows(given, table.path, record.epoch, table.spec.indexed)))
+        commit_events(self.lake, definition, made)
 
     def ingest(self, source: str) -> None:
         """Take in what a stream's topic holds and its event log does not: JSON with a BIGINT key, one partition."""

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from jobs.model.serving_errors import Unauthenticated
+from jobs.model.serving_errors import Forbidden, Unauthenticated
 from state_store.errors import CorruptState, SettingsError
 from state_store.files import make_folder, replace
 
@@ -54,6 +54,11 @@ class Token:
     def allows(self, verb: Verb, name: str) -> bool:
         """True if one of the scopes names the verb and the view or stream."""
         return any(fnmatchcase(name, pattern) for pattern in self._patterns(verb))
+
+    def require(self, verb: Verb, name: str) -> None:
+        """Raise Forbidden unless one of the scopes names the verb and the view or stream."""
+        if not self.allows(verb, name):
+            raise Forbidden(f"the token does not allow to {verb} '{name}'", hint=f"it needs the scope {verb}:{name}")
 
     def may(self, verb: Verb) -> bool:
         """True if it allows the verb for anything."""

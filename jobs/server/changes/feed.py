@@ -177,6 +177,12 @@ class Feed:
         self._stop.set()
 
     @property
+    def at_head(self) -> bool:
+        """True when the members have, or will get, all that is committed now."""
+        newest = log.newest_version(self.made.path)
+        return self.version == (-1 if newest is None else newest)
+
+    @property
     def ended(self) -> bool:
         """True when it gives no more events; whoever comes needs a new one."""
         return self._stop.is_set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ from state_store.delta import log
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
@@ -66,16 +67,26 @@ class Hub:
 
     def told(self, table: str) -> None:
         """A table may have a new version. Any thread may call it."""
-        for feed in list(self._feeds.values()):
+        for feed in self.feeds():
             if feed.made.relation.name == table:
                 feed.wake()
 
     def tables(self) -> set[str]:
         """The tables that somebody subscribes to."""
-        return {feed.made.relation.name for feed in list(self._feeds.values())}
+        return {feed.made.relation.name for feed in self.feeds()}
+
+    def feeds(self) -> list[Feed]:
+        """Those that somebody subscribes to."""
+        return list(self._feeds.values())
 
     def subscribe(self, wish: Wish, catalog: Catalog, functions: Library) -> AsyncIterator[bytes]:
-        """The events of a subscriber, as they are sent.
+        """The events of a subscriber, as server-sent ones; arguments and errors as of `follow`."""
+        return _sent(self.follow(wish, catalog, functions)[1])
+
+    def follow(
+        self, wish: Wish, catalog: Catalog, functions: Library
+    ) -> tuple[Subscription, AsyncGenerator[Event | None]]:
+        """What a subscriber's query shows, and its events; None where nothing has come for a while.
 
         Raises:
             SqlError: the query is refused, or does more than filter and project.
@@ -88,7 +99,7 @@ class Hub:
         feed = self._feed(made, wish.form, functions)
         place = wish.place or Place(feed.version, 0 if wish.snapshot and feed.version >= 0 else None, wish.snapshot)
         _check(place, feed)
-        return self._events(wish, made, functions, place)
+        return made, self._events(wish, made, functions, place)
 
     def close(self) -> None:
         """End all feeds and subscriptions."""
@@ -102,7 +113,11 @@ class Hub:
             feed = self._feeds[name] = Feed(made, form, functions)
         return feed
 
-    async def _events(self, wish: Wish, made: Subscription, functions: Library, place: Place) -> AsyncIterator[bytes]:
+    async def _events(
+        self, wish: Wish, made: Subscription, functions: Library, place: Place
+    ) -> AsyncGenerator[Event | None]:
+        if wish.limit == 0:
+            return
         # Looked for again: the last member of the feed that the place was checked with may have left since.
         feed = self._feed(made, wish.form, functions)
         member = feed.join(self._backlog)
@@ -110,10 +125,9 @@ class Hub:
         left = wish.limit
         try:
             async for event in _followed(feed, member, place, feed.version):
+                yield event
                 if event is None:
-                    yield KEEP_ALIVE
                     continue
-                yield event.text
                 if event.kind in ("row", "change") and left is not None:
                     left -= 1
                 done = wish.up_to is not None and event.kind == "progress" and event.place.version >= wish.up_to
@@ -129,6 +143,13 @@ class Hub:
         if not feed.members:
             feed.close()
             self._feeds = {name: each for name, each in self._feeds.items() if each is not feed}
+
+
+async def _sent(events: AsyncGenerator[Event | None]) -> AsyncIterator[bytes]:
+    """The events as they are sent. When the subscriber goes, they are ended at once."""
+    async with aclosing(events):
+        async for event in events:
+            yield KEEP_ALIVE if event is None else event.text
 
 
 def _check(place: Place, feed: Feed) -> None:

@@ -13,12 +13,16 @@ from jobs.serve.lookup import KeyValues, Windows
 from jobs.session.conversions import assign, convert
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.requests import Request
 
     from jobs.model.relation import Relation
     from jobs.server.access.tokens import Token, Verb
     from jobs.server.state.server import Server
 
+_WAIT_MS = 5_000
+"""Some epochs of a view that keeps up."""
 MOST_ROWS = 100_000
 """Of one look-up: more are what POST /v1/query with Arrow is for."""
 
@@ -37,8 +41,7 @@ def allowed(request: Request, verb: Verb, name: str) -> Token:
         Forbidden: it does not allow the verb for the name.
     """
     token = server_of(request).token_of(request.headers.get("authorization"))
-    if not token.allows(verb, name):
-        raise Forbidden(f"the token does not allow to {verb} '{name}'", hint=f"it needs the scope {verb}:{name}")
+    token.require(verb, name)
     return token
 
 
@@ -138,7 +141,20 @@ def number(request: Request, name: str, default: int | None = None, most: int = 
 
 def seconds(request: Request) -> float:
     """How long `at_least` may wait: `wait_ms`."""
-    return (number(request, "wait_ms", 5_000) or 0) / 1000
+    return (number(request, "wait_ms", _WAIT_MS) or 0) / 1000
+
+
+def most_seconds(body: Mapping[str, Any]) -> float:
+    """How long `at_least` of a body may wait: its `wait_ms`.
+
+    Raises:
+        RequestRefused: it is not a whole number, or negative.
+    """
+    found = body.get("wait_ms", _WAIT_MS)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise RequestRefused("'wait_ms' is a whole number, not negative")
+    # A float has no place for every whole number of JSON; the server waits no longer than it may in any case.
+    return min(found, 1 << 31) / 1000
 
 
 def windows_of(request: Request) -> Windows:

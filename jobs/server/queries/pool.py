@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jobs.model.errors import SqlError
 from jobs.model.serving_errors import Busy, TimeLimit, TooLarge
-from jobs.server.queries.worker import Answered, Asked, serve
+from jobs.serve.terms import Terms
+from jobs.server.queries.worker import Answered, Asked, Form, serve
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
     from jobs.model.settings import Settings
+    from jobs.serve.at_least import Least
     from jobs.serve.limits import Limits
     from jobs.server.access.tokens import Token
 
@@ -47,7 +50,7 @@ class _Process:
             StrandlineError: the query failed.
             EOFError, OSError: the process has ended.
         """
-        seconds = asked.limits.seconds
+        seconds = asked.terms.limits.seconds
         self._pipe.send(asked)
         if not self._pipe.poll(
             None if seconds is None else seconds + (_GRACE_SECONDS if self._warm else _START_SECONDS)
@@ -76,10 +79,14 @@ class Queries:
         for _ in range(processes):
             self._free.put(_Process(settings, limits))
 
-    def ask(self, text: str, token: Token, *, arrow: bool) -> Answered:
+    def ask(self, text: str, token: Token, *, form: Form, at_least: Mapping[str, Least] | None = None) -> Answered:
         """The answer to a SELECT.
 
+        Args:
+            at_least: {table: the least of it that the answer must reflect}.
+
         Raises:
+            NotYet: it does not reflect that yet.
             Busy: all processes are at work.
             TimeLimit, TooLarge: it took more than it may.
             SqlError, StoreError, ServeError: it failed.
@@ -90,7 +97,7 @@ class Queries:
             raise Busy("all queries that the server may run at once are running") from None
         lost = True
         try:
-            found = process.ask(Asked(text, self._limits, token, arrow))
+            found = process.ask(Asked(text, Terms(self._limits, at_least or {}), token, form))
             lost = found is None
         except StrandlineError:
             lost = False

@@ -1,49 +1,91 @@
-"""ksqlDB's REST shape for pull queries and inserts, for clients that were written for it.
+"""ksqlDB's REST shape for pull queries, push queries and inserts, for clients that were written for it.
 
-ksqlDB folds names to upper case, we to lower: its clients get, and send, upper. A push query is refused with a pointer
-to `GET /v1/views/{view}/changes`.
+/query           [{"header": …},          /query-stream    {"columnNames": …}       a row of a push query comes
+                  {"row": …},                              ["Rome", 3]              when its change is committed
+                  {"finalMessage": …}]
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from fastapi import APIRouter, Request
-from starlette.responses import Response
+from sqlglot import exp
+from starlette.responses import Response, StreamingResponse
 
+from jobs.model.definitions import Source, View
 from jobs.model.serving_errors import RequestRefused
+from jobs.server.changes.hub import Wish
 from jobs.server.http.failures import failure
+from jobs.server.http.ksql_shape import given_name, schema, shown_name, shown_type
 from jobs.server.http.requests import allowed, body_of, json_of, server_of
+from jobs.sql.statements import parse
+from jobs.sql.syntax import Select
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from jobs.model.relation import Relation
+    from jobs.model.types import SqlType
+    from jobs.server.changes.events import Event
     from jobs.server.queries.worker import Answered
+    from jobs.server.state.server import Server
 
 router = APIRouter(tags=["ksqlDB"])
 
-_DELIMITED = "application/vnd.ksqlapi.delimited.v1"
+_DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+_LIMIT_REACHED: Final = b'{"finalMessage": "Limit Reached"}'
+_COMPLETED: Final = b'{"finalMessage": "Query Completed"}'
+_OFFSET_RESETS: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A query as it was sent. `earliest`: a push query begins with the rows that are there."""
+
+    text: str
+    statement: Select
+    earliest: bool
 
 
 @router.post("/query")
 async def query(request: Request) -> Response:
-    """`{"ksql": "SELECT …;"}`: an array of a header and rows."""
-    found = await _asked(request, "ksql")
-    schema = ", ".join(
-        f"`{_theirs(name)}` {_their_type(kind)}" for name, kind in zip(found.names, found.types, strict=True)
-    )
-    header = orjson.dumps({"header": {"schema": schema}})
-    rows = [b'{"row": {"columns": ' + row + b"}}" for row in _columns(found)]
-    return Response(b"[" + b",\n".join([header, *rows]) + b"]", media_type="application/json")
+    """`{"ksql": "SELECT …;"}`: an array of a header, rows, and for streams and push queries a final message. With
+    `EMIT CHANGES` it is sent as changes are committed; `"streamsProperties": {"auto.offset.reset": "earliest"}` sends
+    the rows that are there first."""
+    asked = await _asked(request, "ksql", "streamsProperties")
+    if asked.statement.emit is not None:
+        names, types, events = _followed(request, asked)
+        header = orjson.dumps({"header": {"schema": schema(names, types)}})
+        return StreamingResponse(_array(header, events, asked.statement.limit), media_type="application/json")
+    found = await _pulled(request, asked)
+    source = _source(server_of(request), asked.statement)
+    key = _key(server_of(request), source) if source is not None else ()
+    rows = found.body.splitlines()
+    parts = [orjson.dumps({"header": {"schema": schema(found.names, found.types, key)}})]
+    parts += [b'{"row": {"columns": ' + row + b"}}" for row in rows]
+    if source is not None and source.storage == "append":
+        parts.append(_LIMIT_REACHED if len(rows) == asked.statement.limit else _COMPLETED)
+    return Response(b"[" + b",\n".join(parts) + b"]", media_type="application/json")
 
 
 @router.post("/query-stream")
 async def query_stream(request: Request) -> Response:
-    """`{"sql": "SELECT …;"}`: a line with names and types, then a line for each row."""
-    found = await _asked(request, "sql")
-    header = {"columnNames": [*map(_theirs, found.names)], "columnTypes": [*map(_their_type, found.types)]}
-    return Response(b"\n".join([orjson.dumps(header), *_columns(found), b""]), media_type=_DELIMITED)
+    """`{"sql": "SELECT …;"}`: a line with names and types, then a line for each row. With `EMIT CHANGES` the lines are
+    sent as changes are committed; `"properties"` says from where, as of `/query`."""
+    asked = await _asked(request, "sql", "properties")
+    if asked.statement.emit is not None:
+        names, types, events = _followed(request, asked)
+        return StreamingResponse(_lines(_header(names, types), events), media_type=_DELIMITED)
+    found = await _pulled(request, asked)
+    lines = [_header(found.names, found.types), *found.body.splitlines(), b""]
+    return Response(b"\n".join(lines), media_type=_DELIMITED)
 
 
 @router.post("/inserts-stream")
@@ -54,13 +96,13 @@ async def inserts_stream(request: Request) -> Response:
     target = parsed[0].get("target") if parsed else None
     if not isinstance(target, str):
         raise RequestRefused("the first line names the target")
-    name = _ours(target)
+    name = given_name(target)
     allowed(request, "write", name)
     server = server_of(request)
     source = server.catalogued.source(name)
     answers = []
     for number, row in enumerate(parsed[1:]):
-        fields = {_ours(field): value for field, value in row.items()}
+        fields = {given_name(field): value for field, value in row.items()}
         try:
             await asyncio.to_thread(server.inserts.insert, source, [fields], None)
             answers.append(orjson.dumps({"status": "ok", "seq": number}))
@@ -70,18 +112,89 @@ async def inserts_stream(request: Request) -> Response:
     return Response(b"\n".join([*answers, b""]), media_type=_DELIMITED)
 
 
-async def _asked(request: Request, member: str) -> Answered:
+async def _asked(request: Request, member: str, properties: str) -> _Asked:
+    """The query of a body; who may read what is checked where it is answered."""
+    server_of(request).token_of(request.headers.get("authorization"))
+    body = await json_of(request)
+    text, given = body.get(member), body.get(properties) or {}
+    if not isinstance(text, str) or not isinstance(given, dict):
+        raise RequestRefused(f"'{member}' is a text, '{properties}' an object")
+    statements = await asyncio.to_thread(parse, text)
+    if len(statements) != 1 or not isinstance(statements[0], Select):
+        raise RequestRefused("the text is not one SELECT", hint="statements are for `strandline sql`")
+    return _Asked(text, statements[0], any(given.get(name) == "earliest" for name in _OFFSET_RESETS))
+
+
+async def _pulled(request: Request, asked: _Asked) -> Answered:
     server = server_of(request)
     token = server.token_of(request.headers.get("authorization"))
-    text = (await json_of(request)).get(member)
-    if not isinstance(text, str):
-        raise RequestRefused(f"'{member}' is a text")
-    return await asyncio.to_thread(server.queries.ask, text, token, arrow=False)
+    return await asyncio.to_thread(server.queries.ask, asked.text, token, form="arrays")
 
 
-def _columns(found: Answered) -> list[bytes]:
-    """The rows as JSON arrays."""
-    return [orjson.dumps([row[name] for name in found.names]) for row in orjson.loads(b"[" + found.body + b"]")]
+def _followed(request: Request, asked: _Asked) -> tuple[Sequence[str], Sequence[SqlType], AsyncGenerator[Event | None]]:
+    """The columns of a push query, and its events."""
+    server = server_of(request)
+    for name in _read(asked.statement):
+        allowed(request, "read", name)
+    wish = Wish(asked.statement, "columns", snapshot=asked.earliest, limit=asked.statement.limit)
+    made, events = server.hub.follow(wish, server.catalogued.catalog, server.library())
+    return made.names, made.types, events
+
+
+def _source(server: Server, statement: Select) -> Relation | None:
+    """The one relation that the query reads; None for several."""
+    named = _read(statement)
+    return server.catalogued.relation(named[0]) if len(named) == 1 else None
+
+
+def _key(server: Server, source: Relation) -> tuple[str, ...]:
+    """The key as it was defined: that of the rows leaves out a column that a WHERE has made a constant."""
+    found = server.catalogued.catalog.find(source.name)
+    return tuple(found.key) if isinstance(found, Source | View) and source.storage == "keyed" else ()
+
+
+def _read(statement: Select) -> list[str]:
+    """The names in FROM but those that stand for a subquery."""
+    subqueries = {each.alias for each in statement.query.find_all(exp.CTE)}
+    return sorted({each.name for each in statement.query.find_all(exp.Table)} - subqueries)
+
+
+async def _array(header: bytes, events: AsyncGenerator[Event | None], limit: int | None) -> AsyncIterator[bytes]:
+    """A push query's answer as one array, which ends with why it ended; one that the server ended says nothing."""
+    yield b"[" + header
+    sent = 0
+
+    def row(event: Event) -> bytes:
+        deleted = b', "tombstone": true' if event.deleted else b""
+        return b',\n{"row": {"columns": ' + event.data.encode() + deleted + b"}}"
+
+    async for part in _parts(events, row, b',\n{"errorMessage": %b}'):
+        yield part
+        sent += 1
+    yield b",\n" + _LIMIT_REACHED + b"]" if sent == limit else b"]"
+
+
+async def _lines(header: bytes, events: AsyncGenerator[Event | None]) -> AsyncIterator[bytes]:
+    """A push query's answer as lines."""
+    yield header + b"\n"
+    async for part in _parts(events, lambda event: event.data.encode() + b"\n", b"%b\n"):
+        yield part
+
+
+async def _parts(
+    events: AsyncGenerator[Event | None], row: Callable[[Event], bytes], error: bytes
+) -> AsyncIterator[bytes]:
+    """The rows and the error of a subscription; marks of progress are not in ksqlDB's shape."""
+    async with aclosing(events):
+        async for event in events:
+            if event is not None and event.kind in ("row", "change"):
+                yield row(event)
+            elif event is not None and event.kind == "error":
+                yield error % event.data.encode()
+
+
+def _header(names: Iterable[str], types: Iterable[SqlType]) -> bytes:
+    return orjson.dumps({"columnNames": [*map(shown_name, names)], "columnTypes": [*map(shown_type, types)]})
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -92,16 +205,3 @@ def _object(line: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise RequestRefused("a line is not a JSON object")
     return found
-
-
-def _theirs(name: str) -> str:
-    return name.upper()
-
-
-def _ours(name: str) -> str:
-    """As the parser folds it; a name in backquotes stays."""
-    return name[1:-1] if name.startswith("`") and name.endswith("`") and len(name) > 2 else name.lower()
-
-
-def _their_type(kind: str) -> str:
-    return kind.replace("VARCHAR", "STRING").replace("INT", "INTEGER").replace("BIGINTEGER", "BIGINT")

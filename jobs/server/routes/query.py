@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
+from jobs.serve.at_least import Least
 from jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
-from jobs.server.http.requests import json_of, server_of
+from jobs.server.http.requests import json_of, most_seconds, server_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobs.server.access.tokens import Token
+    from jobs.server.queries.worker import Answered
 
 router = APIRouter(tags=["query"])
 
@@ -20,6 +26,11 @@ class QueryBody(BaseModel):
     """The body, for the description of the API."""
 
     sql: Annotated[str, Body(examples=["SELECT town, SUM(visits) AS visits FROM by_town GROUP BY town"])]
+    at_least: Annotated[
+        dict[str, int | str] | None,
+        Body(description="{table: version or position}: what the answer must reflect", examples=[{"by_town": 12}]),
+    ] = None
+    wait_ms: Annotated[int, Body(description="how long to wait for `at_least`")] = 5_000
 
 
 @router.post(
@@ -28,16 +39,36 @@ class QueryBody(BaseModel):
 )
 async def query(request: Request) -> Response:
     """The answer of a SELECT: `{"sql": "…"}`. Each table that it names needs the scope `read`. `EXPLAIN …` answers with
-    the plan by which a view, or the SELECT as if it were one, is maintained: a row `{"plan": line}` for each line."""
+    the plan by which a view, or the SELECT as if it were one, is maintained: a row `{"plan": line}` for each line.
+
+    With `at_least` the answer waits until its cut reflects that of each table named: a version, or the position that an
+    insert answered with; 503 with `Retry-After` when it does not within `wait_ms`."""
     server = server_of(request)
     token = server.token_of(request.headers.get("authorization"))
-    text = (await json_of(request)).get("sql")
+    body = await json_of(request)
+    text = body.get("sql")
     if not isinstance(text, str):
         raise RequestRefused("'sql' is a text")
+    least = _at_least(body.get("at_least"), token)
     arrow = wants_arrow(request.headers.get("accept"))
-    found = await asyncio.to_thread(server.queries.ask, text, token, arrow=arrow)
+
+    def ask() -> Answered:
+        return server.queries.ask(text, token, form="arrow" if arrow else "objects", at_least=least)
+
+    found = await server.until(least, ask, most_seconds(body))
     about = About(None, instant(found.event_time), age_ms(found.committed), found.versions)
     headers = {**about.headers(), "Strandline-Versions": ",".join(f"{n}={v}" for n, v in found.versions.items())}
     if arrow:
         return Response(found.body, 200, headers, ARROW)
     return joined_rows(found.body, about)
+
+
+def _at_least(given: Any, token: Token) -> Mapping[str, Least]:
+    """What the body's `at_least` says. Whoever waits for a table learns its version, so it needs the scope `read`."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict) or not all(isinstance(each, int | str) for each in given.values()):
+        raise RequestRefused("'at_least' is an object: a version or a position for each table")
+    for name in given:
+        token.require("read", name)
+    return {name: Least.read(str(each)) for name, each in given.items()}

@@ -13,10 +13,13 @@ from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
 from jobs.partial.lookups import keys_of, rows_of
+from jobs.serve.at_least import Least
 from jobs.serve.lookup import Lookup
 from jobs.serve.pull import answer
+from jobs.serve.terms import Terms
 from jobs.serve.values import python_rows, shown_row
 from jobs.server.http.answers import About, arrow_rows, many_rows, one_row, wants_arrow
+from jobs.server.http.direct import DirectRoute
 from jobs.server.http.requests import (
     MOST_ROWS,
     allowed,
@@ -29,13 +32,12 @@ from jobs.server.http.requests import (
     server_of,
     windows_of,
 )
-from jobs.server.state.server import Least
 
 if TYPE_CHECKING:
     from jobs.model.relation import Relation
     from jobs.server.state.server import Server
 
-router = APIRouter(tags=["rows"])
+router = APIRouter(tags=["rows"], route_class=DirectRoute)
 
 _ONE = {
     "row": {"town": "Rome", "visits": 3},
@@ -144,8 +146,8 @@ async def _from_partial(request: Request, server: Server, relation: Relation, lo
 
 
 def _from_table(request: Request, server: Server, relation: Relation, lookup: Lookup, one: bool) -> Response:
-    limits = server.options.limits
-    found = answer(lookup.select(relation), server.catalogued.catalog, server.lake, server.library(), limits)
+    terms = Terms(server.options.limits)
+    found = answer(lookup.select(relation), server.catalogued.catalog, server.lake, server.library(), terms)
     standing = found.cut.tables[relation.name]
     if standing is None:
         about = About(None, None, None, {})

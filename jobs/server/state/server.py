@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jobs.functions.python.register import Library
-from jobs.model.serving_errors import NotYet, RequestRefused
+from jobs.model.serving_errors import NotYet
 from jobs.serve.reflected import Reflected, reflected
 from jobs.serve.watch import Watch
 from jobs.server.access.tokens import EVERYTHING, Token, Tokens
@@ -27,49 +25,17 @@ from state_store.layout import Lake
 from state_store.lock import writer_lock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from jobs.model.relation import Relation
     from jobs.model.settings import Settings
+    from jobs.serve.at_least import Least
     from jobs.server.access.options import ServerOptions
 
-_POSITION = re.compile(r"(.+)@((?:[0-9]{1,9}:[0-9]{1,18})(?:,[0-9]{1,9}:[0-9]{1,18}){0,999})")
+T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Least:
-    """The least that an answer must reflect: a version of the view, or records of a topic.
-
-    Attributes:
-        topic: empty for a version.
-        offsets: {partition: the offset behind the last record}.
-    """
-
-    version: int = -1
-    topic: str = ""
-    offsets: tuple[tuple[int, int], ...] = ()
-
-    @classmethod
-    def read(cls, text: str) -> Least:
-        """What `at_least` says: a version, or the position that an insert answered with.
-
-        Raises:
-            RequestRefused: neither.
-        """
-        if text.isdecimal() and text.isascii() and len(text) <= 18:
-            return cls(int(text))
-        found = _POSITION.fullmatch(text)
-        if found is None:
-            raise RequestRefused("at_least is a version, or the position that an insert answered with")
-        pairs = (part.split(":") for part in found[2].split(","))
-        return cls(topic=found[1], offsets=tuple((int(partition), int(offset)) for partition, offset in pairs))
-
-    def met_by(self, standing: Reflected | None) -> bool:
-        """True if a version reflects it."""
-        if standing is None:
-            return False
-        reached = standing.offsets.get(self.topic, {})
-        return standing.version >= self.version and all(reached.get(p, 0) >= offset for p, offset in self.offsets)
+_LOOK_SECONDS: Final = 1.0
+"""Who waits looks that often by himself: on an object store only tables that somebody follows are watched."""
 
 
 class Server:
@@ -137,19 +103,35 @@ class Server:
         Raises:
             NotYet: it does not within the time.
         """
+
+        def look() -> None:
+            if not self._meets(relation, least):
+                raise NotYet.of(relation.name)
+
+        await self.until((relation.name,), look, seconds)
+
+    async def until(self, tables: Iterable[str], attempt: Callable[[], T], seconds: float) -> T:
+        """What `attempt` returns, as soon as it raises NotYet no more. It is made in a thread, at once and whenever a
+        table has a new version.
+
+        Args:
+            tables: those whose versions are waited for.
+
+        Raises:
+            NotYet: it still does when the time is over.
+        """
         until = time.monotonic() + min(seconds, self.options.wait_seconds)
         while True:
             moved = self._moved
-            if await asyncio.to_thread(self._meets, relation, least):
-                return
-            self._waited.add(relation.name)
             try:
-                await asyncio.wait_for(moved.wait(), max(until - time.monotonic(), 0))
-            except TimeoutError:
-                raise NotYet(
-                    f"'{relation.name}' does not reflect that yet",
-                    hint="ask again; is its pipeline running? See `strandline status`",
-                ) from None
+                return await asyncio.to_thread(attempt)
+            except NotYet:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise
+            self._waited.update(tables)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(moved.wait(), min(left, _LOOK_SECONDS))
 
     def _meets(self, relation: Relation, least: Least) -> bool:
         if self.partials.is_partial(relation.name):

@@ -17,7 +17,7 @@ STAYS = "import time; print('here', flush=True); time.sleep(600)"
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    made = Service("daemon", ["-c", STAYS], tmp_path / "output" / "daemon.log")
+    made = Service("Dagster's daemon", ["-c", STAYS], tmp_path / "output" / "daemon.log")
     yield made
     made.stop()
 

@@ -96,6 +96,10 @@ def test_values_of_every_type_come_back_exactly(filled: Interpreter) -> None:
         ("SELECT place->city, UCASE(sensor) FROM sensors WHERE opens > '09:00:00' AND seen < '2024-05-02'",
          [("Rome", "S1")]),
         ("SELECT 1 + 1", [(2,)]),
+        ("SELECT REDUCE(place->floors, n, (n, floor) => n + floor) AS s, n FROM sensors s JOIN readings r"
+         " ON s.sensor = r.sensor", [(10, 7)]),
+        ("SELECT TRANSFORM(tags, (k, v) => UCASE(k), (k, v) => v + CAST(price / 1e27 AS INT)) FROM sensors",
+         [({"A": 2},)]),
         ("SELECT EXTRACT(YEAR FROM seen - INTERVAL '1' YEAR), sensor::TEXT FROM sensors", [(2023, "s1")]),
         ("SELECT r.n / 2 FROM readings r JOIN (sensors s JOIN avg_readings a ON a.sensor = s.sensor)"
          " ON r.sensor = s.sensor", [(3,)]),

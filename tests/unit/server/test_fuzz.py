@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.support.examples import AT_LENGTH
 
 EXAMPLES = 7_000 if AT_LENGTH else 60
-"""Three tests: some 20,000 at length."""
+"""Four tests: some 28,000 at length."""
 SECRET = "root:x:0:0"
 """Of /etc/passwd."""
 
@@ -31,6 +31,15 @@ NAMES = st.one_of(
     ),
     st.text(string.ascii_lowercase, max_size=6),
 )
+MEMBERS = {
+    "/v1/streams/visits": "rows",
+    "/v1/views/by_id/rows": "keys",
+    "/v1/query": "sql",
+    "/query": "ksql",
+    "/query-stream": "sql",
+    "/inserts-stream": "target",
+}
+"""{route: the member of its body that is not what it should be}."""
 VALUES: Any = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), TEXT),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXT, inner, max_size=3)),
@@ -67,11 +76,18 @@ def test_paths_and_query_strings(
 
 
 @quietly
-@given(VALUES, st.sampled_from(["/v1/streams/visits", "/v1/views/by_id/rows", "/v1/query"]), st.booleans())
+@given(VALUES, st.sampled_from(sorted(MEMBERS)), st.booleans())
 def test_bodies(client: TestClient, value: Any, path: str, wrapped: bool) -> None:
-    name = {"/v1/streams/visits": "rows", "/v1/views/by_id/rows": "keys", "/v1/query": "sql"}[path]
-    body = json.dumps({name: value} if wrapped else value)
+    body = json.dumps({MEMBERS[path]: value} if wrapped else value)
     check(client.post(path, content=body.encode(errors="surrogatepass")))
+
+
+@quietly
+@given(VALUES, VALUES)
+def test_what_a_query_shall_reflect(client: TestClient, least: Any, wait: Any) -> None:
+    for members in ({"at_least": {"by_town": least}}, {"at_least": least}, {"wait_ms": wait}):
+        body = json.dumps({"sql": "SELECT town FROM by_town", "wait_ms": 1, **members})
+        check(client.post("/v1/query", content=body.encode(errors="surrogatepass")))
 
 
 @quietly

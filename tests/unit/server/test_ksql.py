@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from fastapi.testclient import TestClient
+
+from jobs.model.columns import TOMBSTONE
+from jobs.server.changes.hub import Hub
+from tests.support.served_lake import ServedLake
+from tests.support.waiting import wait_until
 
 ROME = "SELECT town, visits, n FROM BY_TOWN WHERE TOWN = 'Rome';"
 
@@ -13,12 +20,32 @@ def lines(text: str) -> list[object]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def hub(client: TestClient) -> Hub:
+    found: Hub = client.app.state.server.hub  # type: ignore[attr-defined]
+    return found
+
+
 def test_query_gives_a_header_and_rows(client: TestClient) -> None:
     found = client.post("/query", json={"ksql": ROME, "streamsProperties": {}})
     assert found.json() == [
-        {"header": {"schema": "`TOWN` STRING, `VISITS` BIGINT, `N` BIGINT"}},
+        {"header": {"schema": "`TOWN` STRING KEY, `VISITS` BIGINT, `N` BIGINT"}},
         {"row": {"columns": ["Rome", 2, 5]}},
     ]
+
+
+@pytest.mark.parametrize(("limit", "rows", "end"), [("LIMIT 1", 1, "Limit Reached"), ("LIMIT 9", 4, "Query Completed")])
+def test_the_answer_about_a_stream_says_why_it_ends(client: TestClient, limit: str, rows: int, end: str) -> None:
+    found = client.post("/query", json={"ksql": f"SELECT id FROM visits {limit};"}).json()
+    assert found[0] == {"header": {"schema": "`ID` BIGINT"}}
+    assert (len(found) - 2, found[-1]) == (rows, {"finalMessage": end})
+
+
+def test_types_of_every_kind(client: TestClient) -> None:
+    sql = "SELECT tags, opens, CAST(1.5 AS DECIMAL(38, 30)) AS d, STRUCT(a := 1) AS `S` FROM places;"
+    header, row = client.post("/query", json={"ksql": sql}).text.strip("[]").split(",\n")
+    schema = "`TAGS` MAP<STRING, INTEGER>, `OPENS` TIME, `D` DECIMAL(38, 30), `S` STRUCT<`A` INTEGER>"
+    assert json.loads(header) == {"header": {"schema": schema}}
+    assert "1.500000000000000000000000000000" in row
 
 
 def test_query_stream_gives_lines(client: TestClient) -> None:
@@ -38,4 +65,46 @@ def test_what_is_no_request(client: TestClient) -> None:
     assert client.post("/inserts-stream", content=b"").status_code == 400
     assert client.post("/inserts-stream", content=b"[1]").status_code == 400
     assert client.post("/query", json={"sql": ROME}).status_code == 400
-    assert client.post("/query", json={"ksql": "SELECT * FROM by_town EMIT CHANGES;"}).status_code == 400
+    assert client.post("/query", json={"ksql": "SELECT * FROM by_town;", "streamsProperties": 1}).status_code == 400
+    assert client.post("/query", json={"ksql": "DROP TABLE by_town;"}).status_code == 400
+    grouped = client.post("/query", json={"ksql": "SELECT COUNT(*) FROM by_town EMIT CHANGES;"})
+    assert (grouped.status_code, grouped.json()["code"]) == (400, "sql.not_supported")
+
+
+EARLIEST = {"ksql.streams.auto.offset.reset": "earliest"}
+
+
+def test_a_push_query_sends_the_rows_that_are_there_then_ends_at_its_limit(client: TestClient) -> None:
+    sql = "SELECT town, visits FROM by_town WHERE town <> 'Oslo' EMIT CHANGES LIMIT 2;"
+    found = client.post("/query", json={"ksql": sql, "streamsProperties": EARLIEST}).json()
+    assert found == [
+        {"header": {"schema": "`TOWN` STRING, `VISITS` BIGINT"}},
+        {"row": {"columns": ["Rome", 2]}},
+        {"row": {"columns": ["a/b ü", 1]}},
+        {"finalMessage": "Limit Reached"},
+    ]
+    header = {"columnNames": ["TOWN", "VISITS"], "columnTypes": ["STRING", "BIGINT"]}
+    streamed = client.post("/query-stream", json={"sql": sql, "properties": EARLIEST})
+    assert lines(streamed.text) == [header, ["Rome", 2], ["a/b ü", 1]]
+
+
+def test_a_push_query_of_no_rows_ends_at_once(client: TestClient) -> None:
+    found = client.post("/query", json={"ksql": "SELECT n FROM by_town EMIT CHANGES LIMIT 0;"}).json()
+    assert found == [{"header": {"schema": "`N` BIGINT"}}, {"finalMessage": "Limit Reached"}]
+    assert client.get("/v1/views/by_town/changes?limit=0").text == ""
+
+
+def test_a_push_query_from_the_latest_sends_changes_and_tombstones(client: TestClient, served: ServedLake) -> None:
+    sql = "SELECT name, opens FROM places WHERE opens > '01:00:00' EMIT CHANGES LIMIT 2;"
+    with ThreadPoolExecutor(1) as beside, served.kernel() as kernel:
+        asked = beside.submit(client.post, "/query", json={"ksql": sql})
+        wait_until(lambda: hub(client).subscribers == 1, "nobody subscribed")
+        for row in ({"name": "Rome", "tags": None, "opens": 7_200_000}, {"name": "Rome", TOMBSTONE: True}):
+            served.append("places", [row])
+            served.refresh(kernel)
+        found = asked.result().json()
+    assert found[1:] == [
+        {"row": {"columns": ["Rome", "02:00:00.000"]}},
+        {"row": {"columns": ["Rome", None], "tombstone": True}},
+        {"finalMessage": "Limit Reached"},
+    ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
 from jobs.server.http.answers import ARROW
+from tests.support.served_lake import ServedLake
 
 
 def product(times: int) -> str:
@@ -78,6 +80,54 @@ def test_explain_answers_with_the_lines_of_the_plan(client: TestClient, sql: str
 def test_explain_of_what_is_not_there(client: TestClient) -> None:
     assert ask(client, "EXPLAIN nothing")[1]["code"] == "sql.unknown_name"
     assert ask(client, "EXPLAIN by_town; EXPLAIN by_id")[0] == 400
+
+
+def test_the_answer_waits_for_what_at_least_names(client: TestClient, served: ServedLake) -> None:
+    rows = {"rows": [{"id": 9, "town": "Lima"}]}
+    body = {"sql": "SELECT t.trips FROM trips_to t LEFT JOIN by_town b ON t.town = b.town"}
+    with served.kernel() as kernel:
+        for count in range(1, 4):
+            position = client.post("/v1/streams/trips", json=rows).json()["position"]
+            behind = {**body, "at_least": {"trips_to": position, "by_town": 0}}
+            early = client.post("/v1/query", json={**behind, "wait_ms": 10})
+            assert (early.status_code, early.json()["code"], "retry-after" in early.headers) == (
+                *(503, "serve.not_yet"),
+                True,
+            )
+            served.ingest("trips")
+            with ThreadPoolExecutor(1) as beside:
+                waiting = beside.submit(client.post, "/v1/query", json=behind)
+                served.refresh(kernel)
+                found = waiting.result().json()
+            assert found["rows"] == [{"trips": count}]
+            below = {**body, "at_least": {"trips": found["versions"]["trips_to"] - 1}}
+            assert client.post("/v1/query", json=below).status_code == 200
+
+
+def test_a_cut_that_went_back_is_no_answer_to_at_least(client: TestClient, served: ServedLake) -> None:
+    body = {"sql": "SELECT b.visits FROM by_town b JOIN by_id i ON b.town = i.town", "wait_ms": 10}
+    with served.kernel() as kernel:
+        served.append("visits", [{"id": 1, "town": "Oslo", "n": 1}])
+        served.refresh(kernel, {"by_town"})
+        head = client.get("/v1/views/by_town").json()["version"]
+        assert client.post("/v1/query", json=body).json()["versions"]["by_town"] < head
+        assert client.post("/v1/query", json={**body, "at_least": {"by_town": head}}).status_code == 503
+        served.refresh(kernel)
+        found = client.post("/v1/query", json={**body, "at_least": {"by_town": head}}).json()
+    assert found["versions"]["by_town"] == head
+
+
+@pytest.mark.parametrize(
+    "given", [{"at_least": 1}, {"at_least": {"by_town": None}}, {"at_least": {"by_town": "soon"}}, {"wait_ms": -1}]
+)
+def test_an_at_least_that_is_none_is_refused(client: TestClient, given: dict[str, object]) -> None:
+    body = {"sql": "SELECT town FROM by_town", **given}
+    assert client.post("/v1/query", json=body).status_code == 400
+
+
+def test_at_least_of_a_table_that_the_query_does_not_read_is_refused(client: TestClient) -> None:
+    body = {"sql": "SELECT town FROM by_town", "at_least": {"places": 0}}
+    assert client.post("/v1/query", json=body).status_code == 400
 
 
 def test_bodies_that_are_no_query(client: TestClient) -> None:

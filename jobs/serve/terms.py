@@ -1,0 +1,26 @@
+"""The terms of a pull query: what it may take, and what its answer must reflect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from jobs.serve.at_least import Least
+from jobs.serve.limits import NO_LIMITS, Limits
+
+
+@dataclass(frozen=True)
+class Terms:
+    """On what terms a query is answered.
+
+    Attributes:
+        at_least: {table: the least of it that the answer must reflect}.
+    """
+
+    limits: Limits = NO_LIMITS
+    at_least: Mapping[str, Least] = field(default_factory=dict)
+
+
+FREELY: Final = Terms()
+"""As on the command line: it takes what it needs, and answers by the newest cut."""

@@ -1,0 +1,83 @@
+"""A server over the lake of one case, which the runner feeds and refreshes by the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from jobs.ivm.refresh.context import RunContext
+from jobs.model import tables
+from jobs.model.settings import Settings, load_settings
+from jobs.run.refresh_views import refresh_all
+from jobs.run.schedule import maintained
+from jobs.serve.at_least import Least
+from jobs.serve.limits import Limits
+from jobs.server.access.options import ServerOptions
+from jobs.server.access.tokens import Token
+from jobs.server.app import application
+from jobs.server.queries.pool import Queries
+from jobs.server.queries.worker import Answered, Asked, Form, answered
+from jobs.server.state.server import Server
+from state_store.kernel.kernel import Kernel
+from state_store.layout import Lake
+from tests.conformance.decode_inputs import InputDecoder
+from tests.conformance.program import PIPELINE, Program
+from tests.support.event_commits import commit_events
+
+_LIMITS = Limits(seconds=30.0)
+
+
+class _Here(Queries):
+    """Answers queries in this process: to start one for each case would take longer than all else together."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, _LIMITS, 0)
+        self._own = settings
+
+    def ask(self, text: str, token: Token, *, form: Form, at_least: dict[str, Least] | None = None) -> Answered:
+        return answered(Asked(text, _LIMITS, token, form, at_least or {}), self._own)
+
+
+@dataclass
+class FedServer:
+    """A client of the server, and the way to feed its lake."""
+
+    client: TestClient
+    program: Program
+    inputs: InputDecoder
+    kernel: Kernel
+
+    @property
+    def server(self) -> Server:
+        """The server itself."""
+        found: Server = self.client.app.state.server  # type: ignore[attr-defined]
+        return found
+
+    def feed(self, records: Sequence[dict[str, Any]]) -> None:
+        """Take in records, and refresh all views: one epoch."""
+        fed = self.inputs.rows(records)
+        lake, catalog = self.program.lake, self.program.catalog
+        for source in self.program.sources:
+            rows = fed.get(tables.event_log(source))
+            if rows:
+                commit_events(lake, source, rows)
+        context = RunContext(None, lake, f"{PIPELINE}/1", kernel=self.kernel)
+        failures = refresh_all(context, maintained(catalog.pipeline(PIPELINE), catalog), frozenset()).failures
+        for error in failures.values():
+            raise error
+
+
+@contextmanager
+def fed_server(program: Program, folder: Path, kernel: Kernel) -> Iterator[FedServer]:
+    """A server over the program's lake, for the duration of the block."""
+    assert isinstance(program.lake, Lake)
+    settings = load_settings(lake=program.lake.root)
+    app = application(settings, ServerOptions(folder, limits=_LIMITS, queries=0))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        client.app.state.server.queries = _Here(settings)  # type: ignore[attr-defined]
+        yield FedServer(client, program, InputDecoder(program), kernel)

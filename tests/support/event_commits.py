@@ -1,0 +1,45 @@
+"""Commits of events to event logs, as ingest makes them: rows that are decoded already, of one partition."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.catalog.relations import event_log, relation_of
+from jobs.model.definitions import Source
+from jobs.model.stage_columns import spec_of_input
+from state_store.commits import CommitRecord
+from state_store.delta.commit import Rows
+from state_store.delta.staging import stage_rows
+from state_store.delta.stored_table import StoredTable
+from state_store.digest import Digest, digest_of_table
+from state_store.layout import Lake
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def log_table(lake: Lake, source: Source) -> StoredTable:
+    """The event log of a stream or keyed source."""
+    log = event_log(source) if source.kind == "table" else relation_of(source)
+    return StoredTable(lake.table(log.name), spec_of_input(log))
+
+
+def commit_events(lake: Lake, source: Source, rows: Sequence[Mapping[str, Any]]) -> None:
+    """One commit of rows with their meta columns, in the order of their offsets."""
+    table = log_table(lake, source)
+    head = table.ensure(CommitRecord(epoch=0))
+    log = event_log(source) if source.kind == "table" else relation_of(source)
+    given = pa.Table.from_pylist(list(rows), pa.schema([(name, kind.arrow()) for name, kind in log.columns]))
+    latest = max(row["_stream_time"] for row in rows)
+    record = CommitRecord(
+        epoch=head.record.epoch + 1,
+        mode="ingest",
+        inserted=len(rows),
+        digest=str(Digest.parse(head.record.digest) + digest_of_table(given.to_batches())),
+        offsets={source.topic: {"0": rows[-1]["_offset"] + 1}},
+        stream_times={source.topic: {"0": (latest - _EPOCH) // dt.timedelta(microseconds=1)}},
+    )
+    table.commit(head, record, Rows(stage_rows(given, table.path, record.epoch, table.spec.indexed)))
