@@ -13,13 +13,13 @@ FIRST_QUERY = """
 import sys
 from pathlib import Path
 from jobs.model.settings import load_settings
-from jobs.serve.limits import NO_LIMITS
+from jobs.serve.terms import FREELY
 from jobs.server.access.tokens import EVERYTHING
 from jobs.server.queries.worker import Asked, answered, load
 settings = load_settings(lake=Path(sys.argv[1]))
 load()
 loaded = set(sys.modules)
-answered(Asked("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", NO_LIMITS, EVERYTHING, "objects", {}), settings)
+answered(Asked("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", FREELY, EVERYTHING, "objects"), settings)
 print(*sorted(set(sys.modules) - loaded))
 """
 
