@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -90,6 +89,8 @@ class PipelineStream:
     """{topic: its id} from the start of the query on: what its commits name."""
     watch: Callable[[MicroBatch], None] = logged
     """Told of each micro-batch when it is committed and its views are fresh."""
+    _tasks: RefreshTasks | None = None
+    """Of the present definitions; None until their first refresh in tasks."""
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -142,13 +143,18 @@ class PipelineStream:
         stopped = frozenset(self.failures)
         # Without a session the kernel of this process is faster than a JVM starts.
         in_tasks = self.settings.engine != "spark" and self.settings.kernel == "tasks" and self.session.started
-        done = self._tasks.refresh(stopped) if in_tasks else refresh_all(self.context, self.levels, stopped)
+        done = self._in_tasks().refresh(stopped) if in_tasks else refresh_all(self.context, self.levels, stopped)
         for result in done.stages:
             self.tallies.add(result.table, result.inserted, result.deleted, result.seconds)
         for view, error in done.failures.items():
             log.error("view '%s' stopped: %s", view, error)
             self.failures[view] = error
         self.refreshed = began
+
+    def _in_tasks(self) -> RefreshTasks:
+        if self._tasks is None:
+            self._tasks = RefreshTasks(self.session(), self.context, self.settings, self.levels)
+        return self._tasks
 
     def take_replacements(self) -> None:
         """Swap in the next definitions of views that are ready, and go on with those."""
@@ -164,11 +170,7 @@ class PipelineStream:
         self.levels = maintained(self.definitions, catalog)
         functions = Library(catalog.functions.values(), self.settings.functions.modules)
         self.context = replace(self.context, functions=functions)
-        self.__dict__.pop("_tasks", None)  # of the former definitions
-
-    @cached_property
-    def _tasks(self) -> RefreshTasks:
-        return RefreshTasks(self.session(), self.context, self.settings, self.levels)
+        self._tasks = None
 
     def _micro_batch(self, rows: DataFrame, number: int, small: SmallBatches | None) -> None:
         with self._one_at_a_time:

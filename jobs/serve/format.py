@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-# One encoder: `json.dumps` makes one for each call with an option, which took a third of a look-up's answer.
+# One encoder: `json.dumps` makes one for each call with an option.
 _TO_JSON: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
