@@ -124,7 +124,7 @@ class PipelineStream:
                     return
                 self.lock.check()
                 heads = self._foreign_heads()
-                if heads != foreign or replacements.begun(self.lake):
+                if heads != foreign or replacements.begun_in(self.pipeline, self.lake):
                     foreign = heads
                     with self._one_at_a_time:
                         self.refresh()
