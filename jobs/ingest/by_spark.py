@@ -59,8 +59,8 @@ class SparkIntake(Intake):
         running = f.unix_micros("_running_time")
         if before:
             running = f.greatest(running, _per_partition(before))
-        struct = f"s{self._target.place}"
-        visible = [f.col(f"{struct}.`{column.name}`").alias(column.name) for column in self._source.columns]
+        struct = f.col(f"s{self._target.place}")
+        visible = [struct.getField(column.name).alias(column.name) for column in self._source.columns]
         meta: list[Column] = [f.col("_partition"), f.col("_offset"), f.col("_timestamp")]
         meta += [f.timestamp_micros(running).alias("_stream_time"), f.col("_headers")]
         if self._source.kind == "table":
