@@ -47,8 +47,8 @@ class SparkIntake(Intake):
     """One source's part of a micro-batch, as a frame."""
 
     def __init__(self, target: Target, micro_batch: DataFrame) -> None:
-        self._rows = micro_batch.where(f"_source = '{_quoted(target.source.name)}' AND _range IS NULL")
         super().__init__(target)
+        self._rows = micro_batch.where(f"_source = '{_quoted(target.source.name)}' AND _range IS NULL")
 
     def _table(self, spec: TableSpec) -> Table:
         return Table(self._rows.sparkSession, self._target.lake.table(spec.name), spec)
