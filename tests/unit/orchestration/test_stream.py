@@ -37,7 +37,7 @@ lake, what = Lake(Path(sys.argv[1])), sys.argv[2]
 starts = Path(sys.argv[1]) / 'starts'
 number = len(starts.read_text().split()) + 1 if starts.exists() else 1
 with starts.open('a') as file: file.write(f'{os.getpid()} ')
-stop = []
+stop, topics = [], ['t']
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
 started = int(time.time() * 1000)
 def table(name, version, rows):
@@ -48,7 +48,8 @@ def beat(version, ended=False, error=None):
     path = lake.run('packages'); path.parent.mkdir(parents=True, exist_ok=True)
     now = int(time.time() * 1000)
     content = dict(format=1, pipeline='packages', mode='continuous', process=process(os.getpid()).as_json(),
-        started=started, at=now, refreshed=now, busy_since=None, micro_batches=version, lag={'t': version}, failures={},
+        started=started, at=now, refreshed=now, busy_since=None, micro_batches=version,
+        lag=dict.fromkeys(topics, version), failures={},
         tables=[table('checkins', version, 3), table('locations', 1, 2)], ended=ended, error=error)
     new = path.with_suffix('.new'); new.write_text(json.dumps(content)); new.replace(path)
 beat(1)
@@ -59,6 +60,7 @@ while not stop:
     time.sleep(0.05); version = min(version + 1, 4); beat(version)
 beat(version, ended=True)
 """
+WITH_A_NEW_TOPIC = "topics.append('later')\n" + GOES_ON
 DIES_ONCE = "if number == 1: os.kill(os.getpid(), signal.SIGKILL)\n" + GOES_ON
 REFUSES = """
 beat(1, True, dict(code='source.topic_missing', action='stop', message='no topic', where=None, hint='create it'))
@@ -148,6 +150,14 @@ def test_progress_reaches_the_asset_pages_while_it_runs(bench: Bench) -> None:
     run = bench.instance.get_run_by_id(result.run_id)
     assert run is not None
     assert run.tags[KEEPER_TAG].startswith(f"{os.getpid()} ")
+
+
+def test_a_topic_that_dagster_does_not_know_yet_is_left_out(bench: Bench) -> None:
+    """A source that was added since the code location was loaded: the stream has it from its next start on."""
+    bench.stop_when(1)
+    result = bench.run(WITH_A_NEW_TOPIC)
+    assert result.success
+    assert len({event.asset_key for event in result.get_asset_observation_events()}) == 1
 
 
 def test_a_stream_that_dies_is_started_again_by_the_same_run(bench: Bench) -> None:
