@@ -66,6 +66,11 @@ REFUSES = """
 beat(1, True, dict(code='source.topic_missing', action='stop', message='no topic', where=None, hint='create it'))
 sys.exit(1)
 """
+ANOTHER_S_BEAT = """
+path = lake.run('packages'); beat(1, ended=True); content = json.loads(path.read_text())
+content['process']['started'] = '1'; path.write_text(json.dumps(content))
+sys.exit(3)
+"""
 SAYS_NOTHING = "time.sleep(600)"
 ALWAYS_DIES = "os.kill(os.getpid(), signal.SIGKILL)"
 
@@ -158,6 +163,13 @@ def test_a_topic_that_dagster_does_not_know_yet_is_left_out(bench: Bench) -> Non
     result = bench.run(WITH_A_NEW_TOPIC)
     assert result.success
     assert len({event.asset_key for event in result.get_asset_observation_events()}) == 1
+
+
+def test_the_last_beat_of_another_process_of_that_pid_is_not_the_stream_s(bench: Bench) -> None:
+    """As in a container that was started again: its pids begin where they began before."""
+    result = bench.run(ANOTHER_S_BEAT)
+    assert "ended with exit code 3" in failure(result)
+    assert len(starts(bench.lake)) == 5
 
 
 def test_a_stream_that_dies_is_started_again_by_the_same_run(bench: Bench) -> None:
