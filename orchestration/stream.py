@@ -124,7 +124,11 @@ class Watch:
         beat = read_beat(self.lake, self.pipeline)
         if beat is None or beat.mode != "continuous" or beat.ended or not beat.process.is_alive:
             return None
-        if os.getsid(beat.process.pid) != beat.process.pid:
+        try:
+            leads = os.getsid(beat.process.pid) == beat.process.pid
+        except ProcessLookupError:  # it has ended since
+            return None
+        if not leads:
             raise dg.Failure(
                 f"'{self.pipeline}' is streamed by process {beat.process.pid}, which a terminal started: stop it "
                 "there, and launch this job again"

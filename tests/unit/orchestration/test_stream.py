@@ -246,6 +246,24 @@ def test_a_run_that_is_marked_as_ended_ends_its_stream(bench: Bench) -> None:
     assert not any(alive(pid) for pid in starts(bench.lake))
 
 
+def test_a_stream_that_ends_while_it_is_looked_at_is_started_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = subprocess.Popen(command(bench.lake, GOES_ON), start_new_session=True)
+    wait_until(lambda: bench.beat() is not None, "it did not beat")
+    session_of = os.getsid
+
+    def ended_before(pid: int) -> int:
+        first.kill()
+        first.wait()
+        return session_of(pid)
+
+    monkeypatch.setattr(os, "getsid", ended_before)
+    bench.stop_when(2)
+    assert bench.run(GOES_ON).success
+    assert len(starts(bench.lake)) == 2
+
+
 KEEPS = """
 import sys
 import dagster as dg
