@@ -147,11 +147,18 @@ class Watch:
         return child
 
     def _watch(self, group: Group) -> Iterator[Event]:
-        """Look until the leader of the group has ended. Raises Failure: it is silent, or not wanted any more."""
+        """Look until the leader of the group has ended, or has said so and stays.
+
+        Raises:
+            Failure: it is silent, or not wanted any more.
+        """
         since, reported, asked = time.monotonic(), 0.0, 0.0
         while self._lives(group):
             beat = self._last_beat()
-            self._check_silence(beat, time.monotonic() - since)
+            if beat is None or not beat.ended:
+                self._check_silence(beat, time.monotonic() - since)
+            elif beat.silent_seconds(now_ms()) > self.pace.grace:
+                break  # its last word stands; what is left of it does not go by itself
             if time.monotonic() - asked >= self.pace.ask:
                 asked = time.monotonic()
                 self._check_wanted()

@@ -71,6 +71,7 @@ path = lake.run('packages'); beat(1, ended=True); content = json.loads(path.read
 content['process']['started'] = '1'; path.write_text(json.dumps(content))
 sys.exit(3)
 """
+STAYS_AFTER_ITS_END = REFUSES.replace("sys.exit(1)", "time.sleep(600)")
 SAYS_NOTHING = "time.sleep(600)"
 ALWAYS_DIES = "os.kill(os.getpid(), signal.SIGKILL)"
 
@@ -196,6 +197,14 @@ def test_an_error_that_only_a_person_mends_fails_the_run_at_once_with_its_hint(b
     result = bench.run(REFUSES)
     assert failure(result) == "[source.topic_missing] no topic\nhint: create it"
     assert len(starts(bench.lake)) == 1
+
+
+def test_a_stream_that_ended_and_stays_is_ended_for_its_own_reason(bench: Bench) -> None:
+    """As one whose JVM does not end. It says nothing any more, but that is not why the run fails."""
+    result = bench.run(STAYS_AFTER_ITS_END)
+    assert failure(result) == "[source.topic_missing] no topic\nhint: create it"
+    assert len(starts(bench.lake)) == 1
+    assert not any(alive(pid) for pid in starts(bench.lake))
 
 
 def test_a_silent_stream_is_ended_and_the_run_says_so(bench: Bench) -> None:
