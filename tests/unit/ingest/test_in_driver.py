@@ -13,20 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.ingest import in_driver
 from jobs.ingest.event_logs import Ingested, Target
+from jobs.ingest.formats import registry
+from jobs.ingest.formats.registry import open_registry
 from jobs.ingest.in_driver import SmallBatches
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from jobs.ingest.offsets import committed_offsets
+from jobs.ingest.produce import insert_rows
 from jobs.ingest.source import Reading
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
 from jobs.model.errors import OffsetsVanished
-from jobs.model.settings import IngestSettings, load_settings
+from jobs.model.settings import IngestSettings, Settings, load_settings
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
@@ -153,6 +157,28 @@ def test_a_row_has_all_of_its_record(lake: Lake, kernel: Kernel) -> None:
     assert head.record.offsets == {"events": {"1": 2}}
     assert head.record.topics == {"events": "an id"}
     assert head.record.stream_times == {"events": {"1": 6_000_000}}
+
+
+def test_the_registry_is_reached_by_one_client(lake: Lake, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make one for a registry over HTTP takes 40 ms, most of it for certificates."""
+    avro = replace(
+        EVENTS, key_format="AVRO", value_format="AVRO", columns=(Column("id", t.INT, key=True), EVENTS.columns[1])
+    )
+    configured = load_settings(lake=lake.root)
+    insert_rows(avro, [{"id": 1, "price": "1.50"}, {"id": 2, "price": "2.50"}], configured, lake)
+    made: list[Lake] = []
+
+    def opened(of: Settings, at: Lake) -> SchemaRegistryClient:
+        made.append(at)
+        return open_registry(of, at)
+
+    monkeypatch.setattr(registry, "open_registry", opened)
+    small = SmallBatches(Reading.after({}, configured, lake, [avro], IDS), lake.checkpoint("p"), kernel)
+    for number in (0, 1):
+        bounds = {"events": {"0": number}}, {"events": {"0": number + 1}}
+        small.ingest(bounds, Target.of_all([avro], lake, "p/1", IDS))
+    assert [row["id"] for row in rows(lake, "events")] == [1, 2]
+    assert made == [lake]
 
 
 def take_all(root: Path, ends: dict[str, int]) -> None:
