@@ -34,7 +34,7 @@ from jobs.model.settings import IngestSettings, Settings, load_settings
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
-from tests.support.examples import examples
+from tests.support.examples import AT_LENGTH, examples
 from tests.support.warm_process import exit_code
 
 EVENTS = Source(
@@ -52,6 +52,9 @@ USERS = replace(
 )
 SOURCES = [EVENTS, USERS]
 IDS = {"events": "an id"}
+BETWEEN_COMMITS = ["before-log-commit", "before-log-entry:2", "after-log-commit"]
+if AT_LENGTH:
+    BETWEEN_COMMITS += ["after-staging", "after-log-entry:2", "before-log-commit:2"]
 
 
 @pytest.fixture(scope="module")
@@ -188,9 +191,7 @@ def take_all(root: Path, ends: dict[str, int]) -> None:
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize(
-    "place", ["after-staging", "before-log-commit", "before-log-entry:2", "after-log-entry:2", "after-log-commit"]
-)
+@pytest.mark.parametrize("place", BETWEEN_COMMITS)
 def test_a_driver_killed_between_its_commits_loses_and_doubles_nothing(lake: Lake, kernel: Kernel, place: str) -> None:
     ends = produced(lake, [(True, 0, 0), (False, 0, 0), (True, 0, 0)])
     assert exit_code(take_all, lake.root, ends, failpoint=place) == -signal.SIGKILL
