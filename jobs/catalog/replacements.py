@@ -84,6 +84,11 @@ def begun(lake: Lake) -> list[Replacement]:
     return [each for each in found if each is not None and each.refused is None]
 
 
+def begun_in(pipeline: str, lake: Lake) -> list[Replacement]:
+    """Those for the views of a pipeline."""
+    return [each for each in begun(lake) if each.definition.pipeline == pipeline]
+
+
 def refuse(replacement: Replacement, why: str, lake: Lake) -> None:
     """Give an intent up, before its swap; the reason stands until whoever put it has read it."""
     put(replace(replacement, epoch=None, refused=why), lake)

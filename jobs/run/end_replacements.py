@@ -48,7 +48,7 @@ def end_replacements(context: RunContext, pipeline: str) -> list[Swapped]:
 
     One that cannot be ended is given up, and the view stays as it was.
     """
-    begun = [each for each in replacements.begun(context.lake) if each.definition.pipeline == pipeline]
+    begun = replacements.begun_in(pipeline, context.lake)
     return [done for each in begun if (done := _ended(context, each)) is not None]
 
 

@@ -21,7 +21,7 @@ from state_store.kernel.rows import TableRows
 from state_store.kernel.settle import BATCH_ROWS, Settled, Tally, conformed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import duckdb
 
@@ -85,10 +85,9 @@ class KernelTable(StoredTable):
         """
         head = self.next(record)
         tally = Tally()
-        groups = [pa.Table.from_batches([conformed(batch, self._schema)]) for batch in rows.to_batches(BATCH_ROWS)]
-        for group in groups:
-            tally.insert(group, self.spec.visible)
-        return self._add(head, record, self._staged(iter(groups), record), tally)
+        # Rows may come in many pieces, and each batch becomes a row group.
+        batches = rows.combine_chunks().to_batches(BATCH_ROWS)
+        return self._add(head, record, self._staged(self._counted(batches, tally), record), tally)
 
     def append_if_any(self, text: str, record: CommitRecord) -> Head | None:
         """Insert the rows that a SELECT gives, in one commit; without rows no commit is made: None.
@@ -163,7 +162,10 @@ class KernelTable(StoredTable):
         return self.commit(head, counted, Rows(staged, instead=instead))
 
     def _given(self, text: str, tally: Tally) -> Iterator[pa.Table]:
-        for batch in self._connection.sql(text).to_arrow_reader(BATCH_ROWS):
+        return self._counted(self._connection.sql(text).to_arrow_reader(BATCH_ROWS), tally)
+
+    def _counted(self, batches: Iterable[pa.RecordBatch], tally: Tally) -> Iterator[pa.Table]:
+        for batch in batches:
             rows = pa.Table.from_batches([conformed(batch, self._schema)])
             tally.insert(rows, self.spec.visible)
             yield rows
