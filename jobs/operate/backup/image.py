@@ -135,8 +135,8 @@ def _of_table(subject: Subject, version: int) -> Iterator[ImageFile]:
 
 
 def _stated(path: LakePath, first: int, newest: int) -> dict[str, str | None]:
-    """{data file: the checksum that its `add` action states}."""
+    """{data file, or file that lists changes: the checksum that the log states}."""
     bodies: list[Mapping[str, Any]] = [*read_snapshot(path, first).files.values()]
     for actions in log.read_entries(path, first, newest):
-        bodies += [action["add"] for action in actions if "add" in action]
+        bodies += [action[kind] for action in actions for kind in ("add", "cdc") if kind in action]
     return {unquote(body["path"]): stated_checksum(body) for body in bodies}
