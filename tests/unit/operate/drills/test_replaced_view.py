@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.settings import Settings
+from jobs.model.settings import Settings, load_settings
 from jobs.operate.backup.execute import execute_backup
 from jobs.operate.backup.plan import plan_backup
 from jobs.operate.drills.plan import Drill
 from jobs.operate.drills.run import run_drill
+from jobs.operate.maintenance.execute import execute_maintenance
+from jobs.operate.maintenance.plan import plan_maintenance
 from jobs.operate.verify.opened import opened
 from jobs.operate.verify.reach import reach
 from jobs.operate.verify.subjects import subjects
+from jobs.operate.verify.verify import verify
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
 from state_store.delta import log
 from state_store.delta.log_upkeep import make_checkpoint
-from state_store.errors import CorruptState
+from state_store.errors import CorruptState, VersionGone
 from state_store.layout import Lake
 from state_store.tablespec import RECOVERY_HORIZON_MS
 from tests.support.replaced_lake import NEXT, PIPELINE, events, made
 from tests.unit.operate.verify.damage import flip, rewritten
 
 
-@pytest.fixture
-def replaced(settings: Settings) -> int:
-    """The version of the swap of `by_shop`; another epoch came before it, and two after."""
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake in which `by_shop` was replaced; an epoch came before the swap, and two after."""
+    settings = load_settings(lake=tmp_path_factory.mktemp("replaced") / "lake")
     lake = made(settings)
     more = [{"shop": shop, "item": "x", "qty": 9} for shop in "abc"]
     for epoch, event in enumerate(more, 1):
@@ -36,9 +41,16 @@ def replaced(settings: Settings) -> int:
         drain(settings, PIPELINE)
         if epoch == 1:
             list(Interpreter(settings, PIPELINE).run(NEXT))
-    swap = log.newest_version(lake.table("by_shop"))
-    assert swap is not None
-    return swap - 2
+    return Path(str(settings.lake))
+
+
+@pytest.fixture
+def replaced(template: Path, lake: Lake) -> int:
+    """The version of the swap, in a copy of the lake."""
+    shutil.copytree(template, lake.root, dirs_exist_ok=True)
+    newest = log.newest_version(lake.table("by_shop"))
+    assert newest is not None
+    return newest - 2
 
 
 @pytest.mark.parametrize("scenario", ["changelog", "point-in-time", "feed-gap"])
@@ -86,3 +98,21 @@ def test_a_backup_does_not_copy_a_broken_file_of_listed_changes(
     flip(file.path)
     with pytest.raises(CorruptState, match="is not as it was written"):
         execute_backup(settings, plan_backup(settings, tmp_path / "backup"))
+
+
+def test_a_replacement_between_plan_and_copy_is_not_backed_up_half(
+    replaced: int, settings: Settings, lake: Lake, tmp_path: Path
+) -> None:
+    plan = plan_backup(settings, tmp_path / "backup")
+    list(Interpreter(settings, PIPELINE).run(NEXT.replace("qty > 1", "qty > 2")))
+    with pytest.raises(VersionGone, match="changed while the lake was copied"):
+        execute_backup(settings, plan)
+
+
+def test_a_clean_up_long_after_the_swap_leaves_a_table_that_verifies(
+    replaced: int, settings: Settings, lake: Lake
+) -> None:
+    later = log.now_ms() + 2 * RECOVERY_HORIZON_MS
+    execute_maintenance(settings, plan_maintenance(settings, ["by_shop"], now=later))
+    assert [each for each in verify(settings, ["by_shop"], deep=True) if each.ok is False] == []
+    drain(settings, PIPELINE)
