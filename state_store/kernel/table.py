@@ -154,10 +154,12 @@ class KernelTable(StoredTable):
         if said and Digest.parse(said) != tally.digest:
             staged.discard()
             raise CorruptState(f"the rows for '{self.spec.name}' have the digest {tally.digest}, not {said}")
-        batches = self._connection.sql(changes).to_arrow_reader(BATCH_ROWS)
-        feed = change_schema(self._schema)
-        named = (listed_changes(batch, feed, listed) for batch in batches)
-        instead = Instead(schema_json(self.spec.stored), stage_files(_by_file(named), feed, self.path, record.epoch))
+        try:
+            differing = self._listed(changes, listed, record)
+        except BaseException:
+            staged.discard()
+            raise
+        instead = Instead(schema_json(self.spec.stored), differing)
         counted = replace(record, inserted=listed.inserted, deleted=listed.deleted, digest=str(tally.digest))
         return self.commit(head, counted, Rows(staged, instead=instead))
 
@@ -169,6 +171,14 @@ class KernelTable(StoredTable):
             rows = pa.Table.from_batches([conformed(batch, self._schema)])
             tally.insert(rows, self.spec.visible)
             yield rows
+
+    def _listed(self, changes: str, counts: Counts, record: CommitRecord) -> Staged:
+        """Files that list the changes of a SELECT, counted on the way; one without rows where there are none."""
+        feed = change_schema(self._schema)
+        batches = self._connection.sql(changes).to_arrow_reader(BATCH_ROWS)
+        files = _by_file(listed_changes(batch, feed, counts) for batch in batches)
+        first: Iterator[pa.Table] = next(files, iter(()))
+        return stage_files(chain([first], files), feed, self.path, record.epoch)
 
     def _staged(self, rows: Iterator[pa.Table], record: CommitRecord) -> Staged:
         return stage_files(_by_file(rows), self._schema, self.path, record.epoch, self.spec.indexed)
