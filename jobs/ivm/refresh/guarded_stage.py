@@ -39,6 +39,9 @@ from jobs.sql.trees import any_of, conjuncts
 
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)
 
+BREAKS = "breaks "
+"""The reason of a row that breaks an expectation begins so; any other is of a row on which an expression fails."""
+
 Change = Callable[[exp.Expression], exp.Expression]
 BodyStage = MapStage | AggregateStage | AnalyticStage
 
@@ -162,7 +165,7 @@ def _reason(core: Core, table: str) -> exp.Expression:
     """Why a row is kept out: the first expectation that it breaks, or else all expressions that can fail."""
     other = exp.Literal.string(f"fails in {table}: {_said(core)}")
     broken = [
-        exp.If(this=failing(guard), true=exp.Literal.string(f"breaks {name_of(guard)} of {table}"))
+        exp.If(this=failing(guard), true=exp.Literal.string(f"{BREAKS}{name_of(guard)} of {table}"))
         for guard in guards_in(core.where)
     ]
     return exp.Case(ifs=broken, default=other) if broken else other

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -24,6 +28,15 @@ SHOP = f"""
 CREATE TABLE rides (id INT PRIMARY KEY, city VARCHAR, fare INT) WITH (KAFKA_TOPIC = 'rides', PARTITIONS = 1);
 CREATE TABLE fair WITH (EXPECT = '[{FARE}, {CITY}]') AS SELECT id, city, fare FROM rides WHERE fare <> 13;
 CREATE TABLE totals WITH (EXPECT = '[{TOTAL}]') AS SELECT city, SUM(fare) AS total FROM fair GROUP BY city;
+"""
+STRICTER = f"""CREATE OR REPLACE TABLE totals WITH (EXPECT = '[{TOTAL.replace("100", "50")}]')
+  AS SELECT city, SUM(fare) AS total FROM fair GROUP BY city;"""
+_CHILD = """
+import sys
+from pathlib import Path
+from jobs.model.settings import Settings
+from jobs.session.interpreter import Interpreter
+list(Interpreter(Settings(lake=Path(sys.argv[1])), "shop").run(sys.argv[2]))
 """
 BETWEEN, NOT_NULL = "expect_column_values_to_be_between__fare", "expect_column_values_to_not_be_null__city"
 
@@ -103,17 +116,25 @@ def test_nothing_is_kept_aside_before_a_row_breaks_an_expectation(rides: Rides) 
     assert rides.rows("fair", "id", "fare") == {(1, 10)}
 
 
-def replaced(rides: Rides, most: int) -> str:
-    expect = TOTAL.replace("100", str(most))
-    query = "SELECT city, SUM(fare) AS total FROM fair GROUP BY city"
-    return message(
-        Interpreter(rides.settings, "shop"), f"CREATE OR REPLACE TABLE totals WITH (EXPECT = '[{expect}]') AS {query};"
-    )
-
-
 def test_an_expectation_that_comes_later_replaces_the_view(rides: Rides) -> None:
-    rides.came((1, "a", 60), (2, "b", 5))
-    assert "replaced" in replaced(rides, 60)
-    rides.came((1, "a", 61))
+    rides.came((1, "a", 60), (2, "b", 5), (3, "c", 120))
+    assert rides.letters("totals", "rows_city").keys() == {"c"}
+    assert "replaced" in message(Interpreter(rides.settings, "shop"), STRICTER)
     assert rides.rows("totals", "city", "total") == {("b", 5)}
-    assert rides.letters("totals", "rows_city").keys() == {"a"}
+    assert rides.letters("totals", "rows_city") == dict.fromkeys(
+        "ac", "breaks expect_column_values_to_be_between__total of totals"
+    )
+    rides.came((1, "a", 50), (2, "b", 51))
+    assert rides.rows("totals", "city", "total") == {("a", 50)}
+    assert rides.letters("totals", "rows_city").keys() == {"b", "c"}
+
+
+@pytest.mark.parametrize("step", ["after-replacement-definition", "after-replacement-clean-up"])
+def test_a_replacement_that_is_killed_keeps_the_same_rows_aside(rides: Rides, step: str) -> None:
+    rides.came((1, "a", 60), (2, "b", 5), (3, "c", 120))
+    environment = os.environ | {"STRANDLINE_FAILPOINT": step}
+    command = [sys.executable, "-c", _CHILD, str(rides.lake.root), STRICTER]
+    assert subprocess.run(command, env=environment, check=False, timeout=120).returncode == -signal.SIGKILL
+    rides.came((4, "d", 1))
+    assert rides.rows("totals", "city", "total") == {("b", 5), ("d", 1)}
+    assert rides.letters("totals", "rows_city").keys() == {"a", "c"}
