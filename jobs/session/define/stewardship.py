@@ -4,6 +4,8 @@ EXPECT is a list in YAML (so JSON will do), each entry an expectation of Great E
 
     - expect_column_values_to_be_between: {column: fare, min_value: 0}
       severity: warn
+    - expect_column_values_to_not_be_null: {column: fare}
+      quarantine: true
 """
 
 from __future__ import annotations
