@@ -7,8 +7,7 @@ The front end writes such an expression so that it is NULL where SQL raises an e
     lenient(a + b)   TRY_ADD(a, b): NULL where it fails
 
 A view runs the strict form. Only when that fails does it run again without the failing rows, which go to its dead
-letters (`jobs.ivm.refresh.guarded_stage`). So rows that do not fail cost nothing, and a failing row never becomes a
-NULL.
+letters (`jobs.ivm.refresh.guarded_stage`). Rows that do not fail cost nothing, and one that fails never becomes NULL.
 
 An expression that is not evaluated does not fail: of `b <> 0 AND a / b > 1`, and of CASE, only the branches that are
 taken count.
@@ -21,11 +20,13 @@ from collections.abc import Callable, Iterable
 from sqlglot import exp
 
 from jobs.functions.registry import find
+from jobs.functions.scalars.guards import EXACT_MEETS, MEETS, is_guard
 from jobs.sql.trees import any_of
 
 _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 _DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXACT_MOD"}
 _WHOLE_DIVISION = "DIV"
+_EXACT = {_WHOLE_DIVISION: "EXACT_DIV", MEETS: EXACT_MEETS}
 # Functions whose result is cast to a type that may be too narrow for it: ROUND(1e308) is no BIGINT.
 _NARROWED = frozenset({"ROUND", "ROUND_OF_DECIMAL", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
 _ITEM_BY_ITEM = frozenset({"TRANSFORM", "FILTER"})
@@ -41,8 +42,8 @@ def strict(node: exp.Expression) -> exp.Expression:
             return exp.Cast(this=each.this, to=each.args["to"])
         if type(each) in _DIVISIONS:
             return exp.Anonymous(this=_DIVISIONS[type(each)], expressions=[each.this, each.args["expression"]])
-        if isinstance(each, exp.Anonymous) and each.name == _WHOLE_DIVISION:
-            return exp.Anonymous(this="EXACT_DIV", expressions=each.expressions)
+        if isinstance(each, exp.Anonymous) and each.name in _EXACT:
+            return exp.Anonymous(this=_EXACT[each.name], expressions=each.expressions)
         return each
 
     return _rebuilt(node.copy(), made)
@@ -77,7 +78,9 @@ def failing(node: exp.Expression) -> exp.Expression | None:
     if isinstance(node, exp.And | exp.Or):
         left, right = _child(node.left), _child(node.right)
         decided = exp.false() if isinstance(node, exp.And) else exp.true()
-        open_ = exp.Not(this=exp.Is(this=exp.Paren(this=lenient(left)), expression=decided))
+        open_: exp.Expression = exp.Not(this=exp.Is(this=exp.Paren(this=lenient(left)), expression=decided))
+        if is_guard(right):  # a row that the other terms leave out breaks nothing
+            open_ = exp.Anonymous(this="COALESCE", expressions=[lenient(left), exp.false()])
         return any_of([failing(left), _both(open_, failing(right))])
     if isinstance(node, exp.Case):
         return _case(node)

@@ -12,6 +12,7 @@ from jobs.functions.scalars.arrays import ARRAYS
 from jobs.functions.scalars.bytes import BYTES
 from jobs.functions.scalars.contract import Scalar
 from jobs.functions.scalars.digests import DIGESTS
+from jobs.functions.scalars.guards import GUARDS
 from jobs.functions.scalars.higher_order import HIGHER_ORDER
 from jobs.functions.scalars.json import JSON
 from jobs.functions.scalars.maps import MAPS
@@ -27,7 +28,8 @@ from jobs.functions.scalars.url import URLS
 
 _ALL = (
     *(*TEXT, *PATTERNS, *BYTES, *DIGESTS, *JSON, *URLS),
-    *(*NUMBERS, *TIMES, *TIME_SUMS, *TIME_PARTS, *ARRAYS, *MAPS, *HIGHER_ORDER, *OTHER, *CONVERSIONS, *FAILING),
+    *(*NUMBERS, *TIMES, *TIME_SUMS, *TIME_PARTS, *ARRAYS, *MAPS, *HIGHER_ORDER, *OTHER, *CONVERSIONS),
+    *(*FAILING, *GUARDS),
 )
 SCALARS: Mapping[str, Scalar] = {
     name: scalar for scalar in _ALL if not scalar.hidden for name in (scalar.name, *scalar.aliases)

@@ -7,7 +7,8 @@
 | FRESHNESS | `5 seconds` | how long an event may wait before the rows reflect it |
 | EXPECT | expectations, as YAML | what is checked of the rows (`jobs.operate.quality`) |
 
-No row depends on any of it, so it may change at any time, also beside a running stream.
+No row depends on any of it but expectations with quarantine, which are part of the view's query
+(`jobs.query.clauses.quarantine`). All else may change at any time, also beside a running stream.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ class Expectation:
     Attributes:
         severity: `warn` is shown, `error` makes the check fail.
         blocking: what stands after the view in the same Dagster run is not executed when it fails.
+        quarantine: rows that break it are in the view's dead letters, and never in the view.
     """
 
     type: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     severity: Severity = "error"
     blocking: bool = False
+    quarantine: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -65,6 +68,11 @@ class Stewardship:
     freshness_seconds: float | None = None
     expectations: tuple[Expectation, ...] = ()
 
+    @property
+    def quarantined(self) -> tuple[Expectation, ...]:
+        """The expectations that keep rows out."""
+        return tuple(each for each in self.expectations if each.quarantine)
+
     @classmethod
     def read(cls, options: Mapping[str, str]) -> Stewardship:
         """The values of options in the form that `jobs.session.define.stewardship` gives them."""
@@ -78,5 +86,5 @@ class Stewardship:
 
 
 def without_stewardship(options: Mapping[str, str]) -> dict[str, str]:
-    """The options on which rows may depend."""
+    """The options on which rows may depend; those that expectations keep out depend on the fingerprint."""
     return {name: value for name, value in options.items() if name not in STEWARDSHIP_OPTIONS}

@@ -13,9 +13,14 @@ from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.lock import locked
 from jobs.ivm.plan.plan import plan
+from jobs.ivm.refresh.context import Heads, Owner
+from jobs.ivm.refresh.guarded_stage import guarded
+from jobs.ivm.refresh.refresh import refresh_stage
 from jobs.model import tables
 from jobs.model.definitions import View
 from jobs.model.errors import RefreshFailed
+from jobs.model.stewardship import Stewardship
+from jobs.run.schedule import maintained
 from jobs.run.standby import catch_up, discard_former, discard_standby, standby_item
 from jobs.run.swap import swap
 from state_store.aside import set_aside
@@ -71,6 +76,7 @@ def _ended(context: RunContext, intent: Replacement) -> Swapped | None:
     failpoint("after-replacement-definition")
     # What did not compute under the former definition is not this one's.
     set_aside(context.lake, tables.dead_letters(intent.name))
+    _keep_aside(context, intent.definition)
     discard_former(intent.definition, context.lake)
     failpoint("after-replacement-clean-up")
     with locked(context.lake.catalog):
@@ -94,6 +100,19 @@ def _give_up(intent: Replacement, error: StrandlineError, lake: Lake) -> None:
         discard_standby(intent.definition, lake)
         replacements.refuse(found, error.message, lake)
     log.error("view '%s' keeps its definition: %s", intent.name, error)
+
+
+def _keep_aside(context: RunContext, definition: View) -> None:
+    """Compute the dead letters of a definition whose expectations keep rows out; from then on it runs guarded.
+
+    Once more after a kill: what the standby kept aside names the standby, and is gone with it.
+    """
+    if not Stewardship.read(definition.options).quarantined:
+        return
+    [item] = (item for level in maintained([definition], Catalog(context.lake)) for item in level)
+    _, letters = guarded(item.stages[-1], tables.dead_letters(definition.name))
+    assert letters is not None
+    refresh_stage(context, Heads(context.lake), letters, Owner(item.fingerprint))
 
 
 def _swapped(context: RunContext, intent: Replacement) -> Swapped:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.ivm.plan.plan import plan
+from jobs.ivm.refresh.guarded_stage import BREAKS, REASON
 from jobs.model import tables
 from jobs.model.definitions import View
 from jobs.model.errors import RefreshFailed
@@ -57,7 +58,7 @@ def catch_up(context: RunContext, item: Maintained) -> Head:
     if failures:
         raise next(iter(failures.values()))
     letters = (tables.dead_letters(stage.table) for stage in item.stages)
-    found = next((each for each in letters if reader.head(context.lake.table(each)) is not None), None)
+    found = next((each for each in letters if _has_failed_rows(each, context.lake)), None)
     if found is not None:
         raise RefreshFailed(
             f"an expression of the next definition fails on some rows; '{found}' has them",
@@ -68,6 +69,16 @@ def catch_up(context: RunContext, item: Maintained) -> Head:
         missing = ", ".join(repr(n) for n in item.inputs if reader.head(context.lake.table(n)) is None)
         raise RefreshFailed(f"the next definition reads {missing}, of which there is no table yet")
     return head
+
+
+def _has_failed_rows(letters: str, lake: Lake) -> bool:
+    """True if a table of dead letters has rows on which an expression fails: those that break an expectation belong
+    there, and the next definition says so."""
+    path = lake.table(letters)
+    if reader.head(path) is None:
+        return False
+    reasons = reader.read_rows(path, columns=[REASON]).column(REASON).to_pylist()
+    return not all(reason.startswith(BREAKS) for reason in reasons)
 
 
 def discard_standby(definition: View, lake: Lake) -> None:

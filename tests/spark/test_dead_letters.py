@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from jobs.functions.scalars.guards import meets
 from jobs.model import types as t
 from jobs.model.errors import RowFailed
-from jobs.model.stage import AggregateStage
+from jobs.model.stage import AggregateStage, MapStage
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
 from jobs.sql.from_text import parse_expression
@@ -85,3 +87,20 @@ def test_a_view_that_is_to_stop_stops_and_stores_nothing(bench: Bench) -> None:
         bench.refresh_under(stage(), "stop", "ratios__dead_letters")
     assert "ratios" in str(stopped.value.where)
     assert bench.versions("ratios") == 0
+
+
+def test_a_row_that_breaks_an_expectation_is_kept_aside_until_it_is_corrected(bench: Bench) -> None:
+    positive = parse_expression("s.v IS NULL OR s.v > 0")
+    rows_of_table = replace(core(TABLE, None, VISIBLE), where=meets(positive, "positive"), key=("id",))
+    sound = MapStage("sound", (rows_of_table,), ("id", "k", "v"), ("id",))
+    bench.refresh_under(sound, "dead_letter", "sound__dead_letters")
+    assert sorted(bench.rows(sound)) == [(1, "10", 2), (2, "x", 1)]
+    rows = reader.read_rows(bench.lake.table("sound__dead_letters")).to_pylist()
+    assert [row["reason"] for row in rows] == ["breaks positive of sound"]
+
+    bench.append(EVENTS, [event(1, "10", -2), event(3, "5", 4)])
+    bench.refresh(KEYED)
+    bench.refresh_under(sound, "dead_letter", "sound__dead_letters")
+    assert sorted(bench.rows(sound)) == [(2, "x", 1), (3, "5", 4)]
+    rows = reader.read_rows(bench.lake.table("sound__dead_letters")).to_pylist()
+    assert [json.loads(row["row"])["s_id"] for row in rows] == [1]

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from jobs.functions.scalars.guards import guards_in
 from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.inputs import is_plain, outputs_of
 from jobs.ivm.plan.map import keyed_columns, map_stage
@@ -31,8 +32,11 @@ _OVER = "rows"
 
 
 def fused(block: Block) -> Block:
-    """A filter or projection of a subquery with analytic functions, merged into that subquery with QUALIFY."""
-    if not is_plain(block) or block.expand or len(block.inputs) != 1:
+    """A filter or projection of a subquery with analytic functions, merged into that subquery with QUALIFY.
+
+    Not one with guards: a row that QUALIFY leaves out has no place among the dead letters.
+    """
+    if not is_plain(block) or block.expand or len(block.inputs) != 1 or guards_in(block.where):
         return block
     source = block.inputs[0].source
     if not isinstance(source, Block):

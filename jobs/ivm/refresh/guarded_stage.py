@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from jobs.functions.failing import can_fail, failing, lenient
 from jobs.functions.failing import strict as strict_expression
+from jobs.functions.scalars.guards import guards_in, is_guard, name_of
 from jobs.model import types as t
 from jobs.model.columns import FAILED_ROW_COLUMNS
 from jobs.model.stage import (
@@ -34,9 +35,12 @@ from jobs.model.stage import (
     storage_of_body,
 )
 from jobs.sql.dialect import sql_of
-from jobs.sql.trees import any_of
+from jobs.sql.trees import any_of, conjuncts
 
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)
+
+BREAKS = "breaks "
+"""The reason of a row that breaks an expectation begins so; any other is of a row on which an expression fails."""
 
 Change = Callable[[exp.Expression], exp.Expression]
 BodyStage = MapStage | AggregateStage | AnalyticStage
@@ -137,7 +141,7 @@ def _dead_letters(stage: BodyStage, letters: str) -> MapStage:
             for name in each.relation.told_apart_by
         ]
         columns = (
-            Output(REASON, exp.Literal.string(f"fails in {stage.table}: {_said(core)}"), t.VARCHAR),
+            Output(REASON, _reason(core, stage.table), t.VARCHAR),
             Output(ROW, _row(core), t.VARCHAR),
             *identity,
         )
@@ -157,11 +161,20 @@ def _padded(core: Core, names: dict[str, t.SqlType]) -> Core:
     )
 
 
+def _reason(core: Core, table: str) -> exp.Expression:
+    """Why a row is kept out: the first expectation that it breaks, or else all expressions that can fail."""
+    other = exp.Literal.string(f"fails in {table}: {_said(core)}")
+    broken = [
+        exp.If(this=failing(guard), true=exp.Literal.string(f"{BREAKS}{name_of(guard)} of {table}"))
+        for guard in guards_in(core.where)
+    ]
+    return exp.Case(ifs=broken, default=other) if broken else other
+
+
 def _said(core: Core) -> str:
-    """The expressions that can fail, in our language."""
+    """The expressions that can fail, in our language; guards have names of their own."""
     can = [each.expression for each in core.columns if can_fail(each.expression)]
-    if core.where is not None and can_fail(core.where):
-        can.append(core.where)
+    can += [term for term in conjuncts(core.where) if can_fail(term) and not is_guard(term)]
     return "; ".join(dict.fromkeys(sql_of(each) for each in can))
 
 

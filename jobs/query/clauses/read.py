@@ -17,10 +17,12 @@ from jobs.catalog.catalog import Catalog
 from jobs.functions.python.declared import attach
 from jobs.model.definitions import InsertQuery, Kind, View
 from jobs.model.errors import InvalidQuery
+from jobs.model.stewardship import Stewardship
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.block import check_order, read_block
 from jobs.query.clauses.from_clause import Context, read_with
 from jobs.query.clauses.logical import Query
+from jobs.query.clauses.quarantine import guarded_query
 from jobs.query.clauses.set_operations import read_set_operation
 from jobs.query.desugar.first_rows import first_rows, has_first_rows
 from jobs.query.desugar.joins_in_brackets import without_brackets
@@ -45,7 +47,7 @@ def read_query(tree: exp.Expr, catalog: Catalog, *, semantics: Semantics = "sql"
 
 
 def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
-    """The logical query of a definition, read again from its text.
+    """The logical query of a definition, read again from its text, without the rows that its expectations keep out.
 
     Raises:
         SqlError: an input has changed so that the query no longer fits.
@@ -54,7 +56,8 @@ def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
         return read_query(parse_query(definition.query), catalog, kind="stream")
     kind = None if definition.materialized else definition.kind
     semantics = definition.maintenance.semantics
-    return read_query(parse_query(definition.query), catalog, semantics=semantics, kind=kind)
+    query = read_query(parse_query(definition.query), catalog, semantics=semantics, kind=kind)
+    return guarded_query(query, Stewardship.read(definition.options).quarantined)
 
 
 def _read(tree: exp.Expr, context: Context) -> Query:

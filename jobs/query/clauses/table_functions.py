@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.model.stage import Output
-from jobs.query.clauses.expansions import TABLE_FUNCTIONS, items_of
+from jobs.query.expressions.expansions import TABLE_FUNCTIONS, items_of
 from jobs.query.expressions.scope import Infer, Typed, column
 from jobs.sql.dialect import sql_of
 

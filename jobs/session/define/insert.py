@@ -15,6 +15,7 @@ from jobs.query.clauses.keys import outputs_of
 from jobs.query.clauses.logical import Query
 from jobs.query.clauses.read import read_query
 from jobs.query.whole.fingerprint import fingerprint
+from jobs.session.define.quarantine import check_quarantine_of_target
 from jobs.session.define.replaced import reads_the_same
 from jobs.session.define.view import check_rules, inputs_of, makes_stream
 from jobs.sql.dialect import sql_of
@@ -99,6 +100,7 @@ def _target(statement: InsertSelect, catalog: Catalog) -> Source | View:
         raise InvalidQuery(f"'{found.name}' is a table: a query can insert into a stream only")
     if isinstance(found, View):
         _check_view(found)
+        check_quarantine_of_target(found)
     elif found.read_only:
         raise InvalidQuery(f"'{found.name}' is a SOURCE: it is read only")
     return found

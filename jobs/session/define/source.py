@@ -10,6 +10,7 @@ from jobs.model.types import BaseType
 from jobs.query.clauses.select_list import is_reserved
 from jobs.session.define.headers import check_header
 from jobs.session.define.options import source_options
+from jobs.session.define.quarantine import check_quarantine_of_source
 from jobs.session.define.stewardship import check_columns_of, split
 from jobs.sql.syntax import CreateSource, DeclaredColumn
 from state_store.layout import safe_name
@@ -37,6 +38,7 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         )
     stewardship, others = split(statement.options)
     check_columns_of(stewardship, columns)
+    check_quarantine_of_source(statement.name, stewardship)
     options = source_options(statement.name, columns, others)
     return Source(
         name=statement.name,

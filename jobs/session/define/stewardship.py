@@ -4,6 +4,8 @@ EXPECT is a list in YAML (so JSON will do), each entry an expectation of Great E
 
     - expect_column_values_to_be_between: {column: fare, min_value: 0}
       severity: warn
+    - expect_column_values_to_not_be_null: {column: fare}
+      quarantine: true
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, get_args
 import yaml
 
 from jobs.model.definitions import Column
-from jobs.model.errors import NotSupported, OptionRefused, UnknownName
+from jobs.model.errors import OptionRefused, UnknownName
 from jobs.model.stewardship import STEWARDSHIP_OPTIONS, Expectation, Severity
 from jobs.session.define.options import allowed, error
 from jobs.sql.syntax import Option
@@ -38,7 +40,6 @@ def checked(option: Option) -> str:
 
     Raises:
         OptionRefused: the value is not of the option's form.
-        NotSupported: an expectation asks for something that is not supported yet.
         UnknownName: Great Expectations has no such expectation.
     """
     return _READERS[option.name](option)
@@ -112,21 +113,17 @@ def _entry(entry: object, option: Option) -> dict[str, Any]:
     (kind,) = types
     _check_type(str(kind), option)
     arguments = entry[kind] or {}
-    severity, blocking = entry.get("severity", "error"), entry.get("blocking", False)
+    severity = entry.get("severity", "error")
+    follows = {name: entry.get(name, False) for name in ("blocking", "quarantine")}
     if not isinstance(arguments, dict) or not _is_json(arguments):
         raise error(OptionRefused, option, f"the arguments of '{kind}' are no mapping of plain values")
     if severity not in get_args(Severity):
         raise error(OptionRefused, option, f"'{severity}' is no severity", "use error or warn")
-    if not isinstance(blocking, bool):
-        raise error(OptionRefused, option, f"'{blocking}' is no value of blocking", "use true or false")
-    if entry.get("quarantine"):
-        raise error(
-            NotSupported,
-            option,
-            "quarantine is not supported yet: rows that fail an expectation are shown, not kept from readers",
-            "use blocking: true; or filter them in the view, with a second view for the others",
-        )
-    return {"type": kind, "arguments": arguments, "severity": severity, "blocking": blocking}
+    for name, value in follows.items():
+        if not isinstance(value, bool):
+            raise error(OptionRefused, option, f"'{value}' is no value of {name}", "use true or false")
+    kept_out = {"quarantine": True} if follows["quarantine"] else {}  # else what is stored stays as it was
+    return {"type": kind, "arguments": arguments, "severity": severity, "blocking": follows["blocking"], **kept_out}
 
 
 def _check_type(kind: str, option: Option) -> None:

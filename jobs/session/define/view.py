@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
+
 from jobs.catalog.catalog import Catalog
 from jobs.engines.engine import Dialect
 from jobs.ivm.plan.event_time import with_rowtime
@@ -15,14 +17,17 @@ from jobs.model.errors import InvalidQuery
 from jobs.model.relation import Relation
 from jobs.model.stage import Plan
 from jobs.model.stage_columns import relation_of
-from jobs.model.view_options import ViewOptions
+from jobs.model.stewardship import Stewardship
+from jobs.model.view_options import Semantics, ViewOptions
 from jobs.query.clauses.keys import grows_by_groups, outputs_of
 from jobs.query.clauses.logical import Block, From, Query, SetOperation, relations_of
+from jobs.query.clauses.quarantine import guarded_query
 from jobs.query.clauses.read import read_query
 from jobs.query.whole.fingerprint import fingerprint
 from jobs.query.whole.ksql_projection import check_projection
 from jobs.session.define.options import timestamp_column
 from jobs.session.define.partial import check_options, check_partial
+from jobs.session.define.quarantine import check_quarantine
 from jobs.session.define.shown_windows import with_bounds
 from jobs.session.define.source import check_name
 from jobs.session.define.stewardship import check_columns_of
@@ -43,12 +48,8 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     options = view_options(statement.options)
     check_options(statement.options)
     semantics = ViewOptions.read(options).semantics
-    query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind)
-    tree = with_bounds(statement.query, query)
-    query = query if tree is statement.query else read_query(tree, catalog, semantics=semantics, kind=statement.kind)
-    _check_kind(statement, query, catalog)
-    if statement.kind is not None:
-        check_projection(query, statement.kind)
+    tree, query = _read(statement, semantics, catalog)
+    query = guarded_query(query, Stewardship.read(options).quarantined)
     _note_rowtime(statement, query, options)
     maintenance = ViewOptions.read(options)
     made = plan_of_query(statement.name, query, semantics, maintenance.state, pipeline=pipeline)
@@ -77,9 +78,22 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         row_key=stored.key,
         identity=stored.identity,
     )
+    check_quarantine(view, catalog)
     if view.partial:
         check_partial(view, catalog)
     return view
+
+
+def _read(statement: CreateView, semantics: Semantics, catalog: Catalog) -> tuple[exp.Query, Query]:
+    """The tree of a view's query, with the bounds of its windows among the columns, and what it means."""
+    query = read_query(statement.query, catalog, semantics=semantics, kind=statement.kind)
+    tree = with_bounds(statement.query, query)
+    if tree is not statement.query:
+        query = read_query(tree, catalog, semantics=semantics, kind=statement.kind)
+    _check_kind(statement, query, catalog)
+    if statement.kind is not None:
+        check_projection(query, statement.kind)
+    return tree, query
 
 
 def check_rules(made: Plan) -> None:

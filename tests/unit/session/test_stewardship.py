@@ -104,9 +104,14 @@ def test_executing_the_file_reads_its_yaml_too(file: Path, settings: Settings) -
         ),
         ("v: {expect: [{expect_column_values_to_be_null: {column: nope}}]}", UnknownName, "unknown column 'nope'"),
         (
-            "v: {expect: [{expect_column_values_to_be_null: {column: id}, quarantine: true}]}",
+            "v: {expect: [{expect_column_values_to_be_unique: {column: id}, quarantine: true}]}",
             NotSupported,
-            "quarantine is not supported yet",
+            "quarantine is for expectations about single rows",
+        ),
+        (
+            "v: {expect: [{expect_column_values_to_be_null: {column: id}, quarantine: 1}]}",
+            OptionRefused,
+            "no value of quarantine",
         ),
         ("v: {expect: [{expect_column_to_exist: {column: id}, severity: loud}]}", OptionRefused, "no severity"),
         (

@@ -9,7 +9,7 @@ from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
 from jobs.model.relation import Relation
-from jobs.query.clauses.expansions import TABLE_FUNCTIONS, items_of
+from jobs.query.expressions.expansions import TABLE_FUNCTIONS, items_of
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope, Typed
 from jobs.sql.from_text import parse_expression
