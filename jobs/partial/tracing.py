@@ -53,7 +53,7 @@ def touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent
     found: list[Touched] = []
     moved = [name for name in plan.inputs if before.version(name) != after.version(name)]
     for name in moved:
-        changes = _changes(name, before, after, lake)
+        changes = _changes(plan, name, before, after, lake)
         if changes is None:
             return None
         leaves = [leaf for leaf, relation in enumerate(plan.leaves.relations) if relation.name == name]
@@ -107,12 +107,12 @@ def _tuples(route: Route, rows: Sequence[pa.Table]) -> frozenset[tuple[Any, ...]
     return frozenset(each for each in found if None not in each)
 
 
-def _changes(name: str, before: Cut, after: Cut, lake: Lake) -> pa.Table | None:
+def _changes(plan: PartialPlan, name: str, before: Cut, after: Cut, lake: Lake) -> pa.Table | None:
     """The changed rows of a table; None when they are not known: their versions are gone, or the table is."""
     old, new = before.version(name), after.version(name)
     if new is None or (old is not None and new < old):
         return None
     try:
-        return reader.read_changes(lake.table(name), old, new)
+        return reader.read_changes(lake.table(name), old, new, state=plan.reads_hidden(name))
     except (VersionGone, TableMissing):
         return None

@@ -124,6 +124,18 @@ def test_a_row_that_moves_to_another_key_drops_both(served: ServedLake) -> None:
     assert [counted(view, "x"), counted(view, "y")] == [2, 1]
 
 
+def test_a_change_of_hidden_columns_alone_drops_its_key(settings: Settings) -> None:
+    """An event that repeats a row of a keyed source changes nothing of it that is seen but the time of the row."""
+    served = shop(settings, "newest")
+    view = None
+    for _ in range(2):
+        served.append("info", [{"product": "a", "category": "x", "price": 1}])
+        refresh(served)
+        view = view or opened(served, "newest")
+        view.advance()
+        assert view.read([("x",)]).rows == [[{"category": "x", "newest": served.last_event_time // 1000}]]
+
+
 def test_a_change_that_leads_to_no_key_drops_all(served: ServedLake) -> None:
     view = opened(served, "against_all")
     view.read([("a",), ("b",)])
