@@ -49,6 +49,13 @@ def touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent
         CorruptState: an input is broken.
         TimeLimit, TooLarge: it takes more than it may.
     """
+    try:
+        return _touched(plan, before, after, lake, spent)
+    except (VersionGone, TableMissing):
+        return None  # rows as they were before are gone, so nothing tells which keys they led to
+
+
+def _touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent) -> list[Touched] | None:
     trace = _Trace(plan, before, after, lake, spent)
     found: list[Touched] = []
     moved = [name for name in plan.inputs if before.version(name) != after.version(name)]
@@ -108,11 +115,11 @@ def _tuples(route: Route, rows: Sequence[pa.Table]) -> frozenset[tuple[Any, ...]
 
 
 def _changes(plan: PartialPlan, name: str, before: Cut, after: Cut, lake: Lake) -> pa.Table | None:
-    """The changed rows of a table; None when they are not known: their versions are gone, or the table is."""
+    """The changed rows of a table; None when it went back to an older version, or is gone.
+
+    Raises as `reader.read_changes`.
+    """
     old, new = before.version(name), after.version(name)
     if new is None or (old is not None and new < old):
         return None
-    try:
-        return reader.read_changes(lake.table(name), old, new, state=plan.reads_hidden(name))
-    except (VersionGone, TableMissing):
-        return None
+    return reader.read_changes(lake.table(name), old, new, state=plan.reads_hidden(name))
