@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
 from jobs.partial.lookups import keys_of, rows_of
-from jobs.serve.at_least import Least
+from jobs.serve.at_least import Least, no_versions
 from jobs.serve.lookup import Lookup
 from jobs.serve.pull import answer
 from jobs.serve.terms import Terms
@@ -103,10 +103,7 @@ async def _waited(request: Request, server: Server, relation: Relation) -> None:
         return
     wanted = Least.read(least)
     if not wanted.topic and server.partials.is_partial(relation.name):
-        raise RequestRefused(
-            f"'{relation.name}' is a partial view and has no versions of its own",
-            hint="at_least takes the position that an insert answered with",
-        )
+        raise no_versions(relation.name)
     await server.wait(relation, wanted, seconds(request))
 
 

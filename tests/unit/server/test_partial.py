@@ -108,6 +108,16 @@ def test_a_query_reads_the_keys_that_it_names(client: TestClient) -> None:
     assert (refused.status_code, refused.json()["code"]) == (400, "serve.key_required")
 
 
+@pytest.mark.parametrize("name", ["by_town", "visits"])
+def test_a_query_of_a_partial_view_waits_for_a_position(client: TestClient, served: ServedLake, name: str) -> None:
+    body = {"sql": "SELECT n FROM by_town WHERE town = 'Rome'", "wait_ms": 10}
+    assert client.post("/v1/query", json={**body, "at_least": {name: "visits@0:5"}}).status_code == 503
+    served.append("visits", [{"id": 9, "town": "Rome", "n": 10}])
+    assert client.post("/v1/query", json={**body, "at_least": {name: "visits@0:5"}}).json()["rows"] == [{"n": 15}]
+    refused = client.post("/v1/query", json={**body, "at_least": {"by_town": 1}})
+    assert (refused.status_code, "no versions of its own" in refused.json()["message"]) == (400, True)
+
+
 def test_views_and_lineage_say_that_it_is_partial(client: TestClient) -> None:
     listed = {each["name"]: each for each in client.get("/v1/views").json()["views"]}
     assert listed["by_town"]["state"] == "partial"
