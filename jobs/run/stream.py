@@ -114,9 +114,10 @@ class PipelineStream:
 
     def follow(self, stop: Event) -> None:
         """Go on until `stop` is set. Inputs of other pipelines wake the views by their new versions."""
+        # Before the refresh: what is committed while it runs is news.
+        foreign = self._foreign_heads()
         self.refresh()
         query = self._start(available_now=False) if self.sources else None
-        foreign = self._foreign_heads()
         try:
             while not stop.wait(_LOOKS_SECONDS):
                 if query is not None and not query.isActive:

@@ -154,16 +154,17 @@ def command_of(pid: int) -> str:
 @contextmanager
 def running(folder: Path, environment: dict[str, str]) -> Iterator[Dagster]:
     """`python -m orchestration.up`, ended by Ctrl-C."""
-    command = [sys.executable, "-m", "orchestration.up", "--port", str(free_port())]
+    ports = ["--port", str(free_port()), "--serve-port", str(free_port())]
+    command = [sys.executable, "-m", "orchestration.up", *ports]
     up = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
     )
     try:
         assert up.stdout is not None
-        line = up.stdout.readline()
-        url = re.search(r"http://127\.0\.0\.1:\d+", line)
-        assert url is not None, f"it did not come up: {line!r}"
-        yield Dagster(url.group(), up.pid)
+        lines = up.stdout.readline() + up.stdout.readline()
+        url = re.search(r"Dagster is up: (http://127\.0\.0\.1:\d+)", lines)
+        assert url is not None, f"it did not come up: {lines!r}"
+        yield Dagster(url.group(1), up.pid)
     finally:
         up.send_signal(signal.SIGINT)
         assert up.wait(PATIENCE_SECONDS) == 0

@@ -114,10 +114,8 @@ def _redefined(
     if gives_the_same_rows(existing, made):
         return replace(made, pipeline=existing.pipeline)
     if not statement.or_replace:
-        raise NameTaken(
-            f"'{made.name}' is defined already, differently",
-            hint=f"DESCRIBE {made.name} shows how; CREATE OR REPLACE puts this one in its place",
-        )
+        way = "or DROP it first" if isinstance(existing, Source) else "CREATE OR REPLACE puts this one in its place"
+        raise NameTaken(f"'{made.name}' is defined already, differently", hint=f"DESCRIBE {made.name} shows how; {way}")
     if isinstance(existing, View) and isinstance(made, View):
         check_replacement(existing, made, catalog)
         return made

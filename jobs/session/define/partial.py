@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused
 from jobs.model.relation import Relation
 from jobs.model.stewardship import STEWARDSHIP_OPTIONS
-from jobs.partial.plan import partial_plan
 from jobs.query.clauses.logical import Block, Query
 from jobs.query.clauses.read import query_of
 from jobs.session.define.options import error
@@ -66,6 +65,9 @@ def check_partial(view: View, catalog: Catalog) -> None:
             f"'{view.name}' cannot be partial: EMIT FINAL shows a window once the events of all keys are past it",
             hint="leave EMIT FINAL or STATE = 'partial' out",
         )
+    # Late: what reads tables need not be loaded for all other definitions.
+    from jobs.partial.plan import partial_plan
+
     partial_plan(view, catalog)
 
 

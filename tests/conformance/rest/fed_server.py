@@ -17,6 +17,7 @@ from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
 from jobs.serve.at_least import Least
 from jobs.serve.limits import Limits
+from jobs.serve.terms import Terms
 from jobs.server.access.options import ServerOptions
 from jobs.server.access.tokens import Token
 from jobs.server.app import application
@@ -40,7 +41,7 @@ class _Here(Queries):
         self._own = settings
 
     def ask(self, text: str, token: Token, *, form: Form, at_least: dict[str, Least] | None = None) -> Answered:
-        return answered(Asked(text, _LIMITS, token, form, at_least or {}), self._own)
+        return answered(Asked(text, Terms(_LIMITS, at_least or {}), token, form), self._own)
 
 
 @dataclass

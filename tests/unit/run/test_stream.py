@@ -45,3 +45,21 @@ def test_an_idle_run_notices_it_too(stream: PipelineStream, lake: Lake, monkeypa
     monkeypatch.setattr(stop, "wait", lambda _seconds: lake.lock("p").unlink())
     with pytest.raises(LockLost):
         stream.follow(stop)
+
+
+def test_a_commit_of_another_pipeline_during_the_first_refresh_is_news(
+    stream: PipelineStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, commits, refreshed = Event(), [1], []
+
+    def refresh(_self: PipelineStream) -> None:
+        refreshed.append(commits[-1])
+        if len(refreshed) == 1:
+            commits.append(2)
+
+    monkeypatch.setattr(PipelineStream, "refresh", refresh)
+    monkeypatch.setattr(PipelineStream, "_foreign_heads", lambda _self: {"theirs": commits[-1]})
+    monkeypatch.setattr(stop, "wait", lambda _seconds: len(refreshed) > 1 or looks.pop())
+    looks = [True, False, False]
+    stream.follow(stop)
+    assert refreshed == [1, 2]
