@@ -37,13 +37,14 @@ test: check ## everything that must pass
 	$(BIN)/python -m jobs.run.jars kafka dynamodb s3
 	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-spark test-duckdb
 
-# Side by side: one keeps a JVM busy, the other a core.
+# Side by side: one keeps a JVM busy, the other a core. Those of whole views go where both then end together.
 test-spark: $(STAMP)
-	$(BIN)/python -m pytest tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py
+	$(BIN)/python -m pytest tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py \
+	  tests/nexmark tests/outside
 
 test-duckdb: $(STAMP)
 	$(BIN)/python -m pytest tests/unit tests/properties/test_views.py tests/properties/test_views_on_delta.py \
-	  tests/conformance tests/nexmark tests/outside
+	  tests/conformance
 
 nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills; rules and store; Nexmark; a cluster; many epochs; flipped bits
 	STRANDLINE_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/test_views.py

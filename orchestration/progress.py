@@ -66,8 +66,10 @@ class Progress:
                 epochs = table.epoch - (last.epoch if last is not None else 0)
                 yield from self._materialized(_since(table, last), epochs, waiting)
         for topic, lag in beat.lag.items():
-            if lag is not None and lag != self._lag.get(topic, -1):
-                yield dg.AssetObservation(self._topics[topic], metadata={"lag": lag})
+            # A topic that was added after Dagster has loaded its definitions has no asset yet.
+            asset = self._topics.get(topic)
+            if asset is not None and lag is not None and lag != self._lag.get(topic, -1):
+                yield dg.AssetObservation(asset, metadata={"lag": lag})
         self._run = (beat.process.pid, beat.started)
         self._tables, self._lag = {each.name: each for each in beat.tables}, dict(beat.lag)
 

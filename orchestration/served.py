@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from jobs.model.settings import load_settings
 from jobs.server.access.tokens import make_token
+from state_store.disk_errors import disk_errors
+from state_store.failpoints import failpoint
+from state_store.files import sync_file, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -33,16 +36,29 @@ def token_file(home: Path) -> Path:
 
     Raises:
         CorruptState: the file of the hashes does not read back.
+        DiskFailed: the disk is full or broken.
     """
     folder = home / "server"
     tokens, file = folder / "tokens.json", folder / "token"
     if not (tokens.exists() and file.exists()):
-        text = make_token(tokens, _NAME, _SCOPES, None)
+        # The order for a kill: never a token whose hash is another's, nor a file without its token.
         file.unlink(missing_ok=True)
-        # Made unreadable for others before there is anything to read.
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
-            made.write(f"{text}\n")
+        text = make_token(tokens, _NAME, _SCOPES, None)
+        failpoint("before-token-file")
+        _write_private(file, f"{text}\n")
     return file
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Write a file in one step; nobody else can read it at any moment."""
+    temporary = file.with_name(f".{file.name}.tmp")
+    with disk_errors(file):
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as made:
+            failpoint("inside-token-file")
+            made.write(text)
+        sync_file(temporary)
+        os.replace(temporary, file)
+    sync_folder(file.parent)
 
 
 def link_assets(environment: MutableMapping[str, str], port: int) -> None:

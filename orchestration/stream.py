@@ -25,12 +25,14 @@ from orchestration.launch import GRACE_SECONDS
 from orchestration.processes import Group, ProcessGroup
 from state_store.delta.log import now_ms
 from state_store.errors import Action
+from state_store.process import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orchestration.progress import Event, Progress
     from state_store.layout import Lake
+    from state_store.process import Process
 
 POLL_SECONDS: Final = 0.5
 """Between two looks whether the stream lives: one read of /proc."""
@@ -82,6 +84,8 @@ class Watch:
     command: Sequence[str]
     pace: Pace = field(default_factory=Pace)
     _group: Group | None = field(default=None, init=False)
+    _leader: Process | None = field(default=None, init=False)
+    """The process that leads the group, by more than its pid: in a container that starts again pids come again."""
 
     def run(self) -> Iterator[Event]:
         """Keep the stream alive until it is stopped; yields its progress. The caller calls `end` afterwards, always.
@@ -94,7 +98,7 @@ class Watch:
             began = time.monotonic()
             self._group = group = self._found() or self._started()
             yield from self._watch(group)
-            beat = self._beat_of(group)
+            beat = self._last_beat()
             if beat is not None and beat.ended and beat.error is None:
                 self.context.log.info("the stream of '%s' was stopped; this run ends with it", self.pipeline)
                 return
@@ -120,12 +124,17 @@ class Watch:
         beat = read_beat(self.lake, self.pipeline)
         if beat is None or beat.mode != "continuous" or beat.ended or not beat.process.is_alive:
             return None
-        if os.getsid(beat.process.pid) != beat.process.pid:
+        try:
+            leads = os.getsid(beat.process.pid) == beat.process.pid
+        except ProcessLookupError:  # it has ended since
+            return None
+        if not leads:
             raise dg.Failure(
                 f"'{self.pipeline}' is streamed by process {beat.process.pid}, which a terminal started: stop it "
                 "there, and launch this job again"
             )
         self.context.log.info("found the stream of '%s': process %d", self.pipeline, beat.process.pid)
+        self._leader = beat.process
         return Group(beat.process.pid)
 
     def _started(self) -> ProcessGroup:
@@ -133,15 +142,23 @@ class Watch:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with self.output.open("a") as output:
             child = ProcessGroup(self.command, env=environment, stdout=output, stderr=output)
+        self._leader = process(child.pid)
         self.context.log.info("started process %d: %s (output: %s)", child.pid, " ".join(self.command), self.output)
         return child
 
     def _watch(self, group: Group) -> Iterator[Event]:
-        """Look until the leader of the group has ended. Raises Failure: it is silent, or not wanted any more."""
+        """Look until the leader of the group has ended, or has said so and stays.
+
+        Raises:
+            Failure: it is silent, or not wanted any more.
+        """
         since, reported, asked = time.monotonic(), 0.0, 0.0
         while self._lives(group):
-            beat = self._beat_of(group)
-            self._check_silence(beat, time.monotonic() - since)
+            beat = self._last_beat()
+            if beat is None or not beat.ended:
+                self._check_silence(beat, time.monotonic() - since)
+            elif beat.silent_seconds(now_ms()) > self.pace.grace:
+                break  # its last word stands; what is left of it does not go by itself
             if time.monotonic() - asked >= self.pace.ask:
                 asked = time.monotonic()
                 self._check_wanted()
@@ -149,7 +166,7 @@ class Watch:
                 reported = time.monotonic()
                 yield from self._report(beat)
             time.sleep(self.pace.poll)
-        beat = self._beat_of(group)
+        beat = self._last_beat()
         if beat is not None:
             yield from self._report(beat)
 
@@ -160,10 +177,10 @@ class Watch:
     def _lives(self, group: Group) -> bool:
         return group.pid in group.members()
 
-    def _beat_of(self, group: Group) -> Beat | None:
+    def _last_beat(self) -> Beat | None:
         """The last beat of this very stream."""
         beat = read_beat(self.lake, self.pipeline)
-        return beat if beat is not None and beat.process.pid == group.pid else None
+        return beat if beat is not None and beat.process == self._leader else None
 
     def _check_silence(self, beat: Beat | None, watched: float) -> None:
         silent = watched if beat is None else beat.silent_seconds(now_ms())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from jobs.catalog.as_json import from_json, to_json
 from jobs.model.definitions import View
 from state_store.delta import reader
-from state_store.errors import StrandlineError
+from state_store.errors import StorageDenied, StorageUnavailable, StrandlineError
 from state_store.failpoints import failpoint
 from state_store.files import make_folder, sync_folder
 from state_store.files import replace as replace_file
@@ -51,11 +51,17 @@ class Replacement:
         return self.definition.name
 
     def done(self, lake: Lake) -> bool:
-        """True if the table has the swap's commit: the definition is the view's."""
+        """True if the table has the swap's commit: the definition is the view's.
+
+        Raises:
+            StorageDenied, StorageUnavailable: the object store does not say.
+        """
         if self.epoch is None:
             return False
         try:
             head = reader.head(lake.table(self.name))
+        except (StorageDenied, StorageUnavailable):
+            raise  # the table may well have it
         except StrandlineError:
             return False  # a table that does not read says nothing; whoever ends the intent will hear why
         return head is not None and head.record.epoch >= self.epoch
@@ -84,6 +90,11 @@ def begun(lake: Lake) -> list[Replacement]:
     return [each for each in found if each is not None and each.refused is None]
 
 
+def begun_in(pipeline: str, lake: Lake) -> list[Replacement]:
+    """Those for the views of a pipeline."""
+    return [each for each in begun(lake) if each.definition.pipeline == pipeline]
+
+
 def refuse(replacement: Replacement, why: str, lake: Lake) -> None:
     """Give an intent up, before its swap; the reason stands until whoever put it has read it."""
     put(replace(replacement, epoch=None, refused=why), lake)
@@ -96,14 +107,23 @@ def end(name: str, lake: Lake) -> None:
 
 
 def _read(path: LakePath) -> Replacement | None:
-    """The intent in a file. One that does not read back was never a view's: the swap comes after it was written."""
+    """The intent in a file. One that does not read back was never a view's: the swap comes after it was written.
+
+    Raises:
+        StorageDenied, StorageUnavailable: the object store does not say. An intent that is only out of sight must not
+            be taken for none: the epoch of its swap could then be another's.
+    """
     try:
-        document = json.loads(path.read_bytes())
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        document = json.loads(data)
         _, definition = from_json(json.dumps(document["next"], ensure_ascii=False).encode(), str(path))
         if document["format"] != FORMAT or not isinstance(definition, View):
             return None
         return Replacement(definition, document["epoch"], document["refused"])
-    except (OSError, ValueError, KeyError, TypeError, StrandlineError):
+    except (ValueError, KeyError, TypeError, StrandlineError):
         return None
 
 

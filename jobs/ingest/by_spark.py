@@ -47,8 +47,8 @@ class SparkIntake(Intake):
     """One source's part of a micro-batch, as a frame."""
 
     def __init__(self, target: Target, micro_batch: DataFrame) -> None:
-        self._rows = micro_batch.where(f"_source = '{_quoted(target.source.name)}' AND _range IS NULL")
         super().__init__(target)
+        self._rows = micro_batch.where(f"_source = '{_quoted(target.source.name)}' AND _range IS NULL")
 
     def _table(self, spec: TableSpec) -> Table:
         return Table(self._rows.sparkSession, self._target.lake.table(spec.name), spec)
@@ -59,8 +59,8 @@ class SparkIntake(Intake):
         running = f.unix_micros("_running_time")
         if before:
             running = f.greatest(running, _per_partition(before))
-        struct = f"s{self._target.place}"
-        visible = [f.col(f"{struct}.`{column.name}`").alias(column.name) for column in self._source.columns]
+        struct = f.col(f"s{self._target.place}")
+        visible = [struct.getField(column.name).alias(column.name) for column in self._source.columns]
         meta: list[Column] = [f.col("_partition"), f.col("_offset"), f.col("_timestamp")]
         meta += [f.timestamp_micros(running).alias("_stream_time"), f.col("_headers")]
         if self._source.kind == "table":

@@ -26,6 +26,7 @@ from jobs.ingest.formats.format import open_format
 from jobs.ingest.formats.timestamps import reader
 from jobs.ingest.headers import all_headers, one_header
 from jobs.ingest.ranges import NEVER, RANGE_TYPE, Tally
+from jobs.model import types as t
 from jobs.model.columns import HEADERS
 from jobs.model.definitions import ALL_HEADERS
 from jobs.model.types import BaseType
@@ -54,9 +55,9 @@ _LEAD = (
 
 def decoded_columns(sources: Sequence[Source]) -> list[tuple[str, str]]:
     """The columns above: name and Spark DDL type."""
-    members = [", ".join(f"`{column.name}`: {column.type.spark()}" for column in source.columns) for source in sources]
-    structs = [(f"s{place}", f"STRUCT<{fields}>") for place, fields in enumerate(members)]
-    return [*_LEAD, *structs, ("_range", RANGE_TYPE)]
+    structs = [t.struct(*((column.name, column.type) for column in source.columns)) for source in sources]
+    visible = [(f"s{place}", struct.spark()) for place, struct in enumerate(structs)]
+    return [*_LEAD, *visible, ("_range", RANGE_TYPE)]
 
 
 class Decoder:

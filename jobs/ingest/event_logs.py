@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.ingest.offsets import committed_offsets
 from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from state_store.commits import Head
     from state_store.delta.stored_table import StoredTable
     from state_store.layout import Lake
-
-__all__ = ["Ingested", "Intake", "Target", "committed_offsets", "dead_letter_spec", "log_spec"]
 
 Offsets = Mapping[str, int]
 """{partition: next offset}"""
@@ -100,7 +97,6 @@ class Intake(ABC):
     def __init__(self, target: Target) -> None:
         self._target = target
         self._source = target.source
-        self._log_head = self._ensured(self._table(log_spec(self._source)))
 
     @abstractmethod
     def _table(self, spec: TableSpec) -> StoredTable:
@@ -126,12 +122,13 @@ class Intake(ABC):
         Raises:
             VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
         """
-        committed = self._offsets(self._log_head)
+        before = self._ensured(self._table(log_spec(self._source)))
+        committed = self._offsets(before)
         commits = self._commit_dead_letters(ranges, committed)
-        record = self._record(self._log_head, ranges)
+        record = self._record(before, ranges)
         failpoint("before-log-commit")
         if any(r.good is not None and r.good >= committed.get(r.partition, 0) for r in ranges):
-            head = self._append_events(_new_from(ranges, committed), self._later_than(ranges), record)
+            head = self._append_events(_new_from(ranges, committed), self._later_than(before, ranges), record)
             commits.append(
                 Ingested(self._source.name, tables.event_log(self._source), head.version, head.record.inserted)
             )
@@ -158,10 +155,10 @@ class Intake(ABC):
     def _offsets(self, head: Head) -> dict[str, int]:
         return dict(head.record.offsets.get(self._source.topic, {}))
 
-    def _later_than(self, ranges: Sequence[Range]) -> Mapping[str, int]:
-        """The stream times of the last commit, where a record of the ranges may be below them."""
-        before = self._log_head.record.stream_times.get(self._source.topic, {})
-        return before if any(r.is_late(before[r.partition]) for r in ranges if r.partition in before) else {}
+    def _later_than(self, head: Head, ranges: Sequence[Range]) -> Mapping[str, int]:
+        """The stream times of the head, where a record of the ranges may be below them."""
+        times = head.record.stream_times.get(self._source.topic, {})
+        return times if any(r.is_late(times[r.partition]) for r in ranges if r.partition in times) else {}
 
     def _record(self, head: Head, ranges: Sequence[Range]) -> CommitRecord:
         """The next commit after `head`; offsets and stream times never decrease."""

@@ -71,6 +71,10 @@ class SmallBatches:
 
         Args:
             number: of the micro-batch; the first one of a query is 0.
+
+        Raises:
+            OffsetsVanished: retention removed records of it, which its size was to be estimated by.
+            SourceUnavailable: the brokers do not answer.
         """
         start = self._start if number == 0 else _noted(self._checkpoint, number - 1)
         end = _noted(self._checkpoint, number)
@@ -107,10 +111,10 @@ class DriverIntake(Intake):
     """One source's part of a micro-batch, as record batches (see `jobs.ingest.decode`)."""
 
     def __init__(self, target: Target, rows: list[pa.RecordBatch], kernel: Kernel, connection: Connection) -> None:
+        super().__init__(target)
         self._rows = pa.Table.from_batches(rows) if rows else None
         self._kernel = kernel
         self._connection = connection
-        super().__init__(target)
 
     def _table(self, spec: TableSpec) -> KernelTable:
         path = self._target.lake.table(spec.name)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from confluent_kafka.schema_registry import SchemaRegistryClient
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -157,6 +158,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Of a topic without leaders there is nothing to check; of others each is checked once, and after an election.
         self._terms: LeaderEpochs = {topic: {} for topic in self._topic_ids}
         self._log: Log | None = None
+        self._client: SchemaRegistryClient | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return {"topics": self._start}
@@ -228,10 +230,13 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for decoder in decoders:
             yield decoder.close(partition.partition, partition.end)
 
-    def _registry(self) -> Any:
+    def _registry(self) -> SchemaRegistryClient:
+        """The registry's client; ranges that are read side by side may each make one the first time."""
         from jobs.ingest.formats.registry import open_registry
 
-        return open_registry(self._settings, self._lake)
+        if self._client is None:
+            self._client = open_registry(self._settings, self._lake)
+        return self._client
 
     def _open(self) -> Log:
         # Not in the constructor: the reader is pickled to the workers, a client cannot be.

@@ -99,7 +99,8 @@ class SqlType:
             case BaseType.ARRAY | BaseType.MAP:
                 return f"{self.base}<{', '.join(a.spark() for a in self.args)}>"
             case BaseType.STRUCT:
-                return f"STRUCT<{', '.join(f'`{name}`: {inner.spark()}' for name, inner in self.fields)}>"
+                members = (f"`{name.replace('`', '``')}`: {inner.spark()}" for name, inner in self.fields)
+                return f"STRUCT<{', '.join(members)}>"
             case _:
                 return _SPARK[self.base]
 
@@ -113,8 +114,8 @@ class SqlType:
             case BaseType.MAP:
                 return f"MAP({self.args[0].duckdb()}, {self.args[1].duckdb()})"
             case BaseType.STRUCT:
-                members = ", ".join(f'"{name}" {inner.duckdb()}' for name, inner in self.fields)
-                return f"STRUCT({members})"
+                fields = ('"' + name.replace('"', '""') + f'" {inner.duckdb()}' for name, inner in self.fields)
+                return f"STRUCT({', '.join(fields)})"
             case _:
                 return _DUCKDB[self.base]
 

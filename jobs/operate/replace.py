@@ -58,7 +58,7 @@ def replace_view(settings: Settings, present: View, definition: View) -> None:
 
     Raises:
         RefreshFailed: its rows are not those of its SQL, or do not compute; or the view has another definition than
-            `present` by now. The view is as it was.
+            `present` by now, or is gone. The view is as it was.
         WriterBusy: the view is being replaced by another process, or a run has not taken the definition for minutes.
         StrandlineError: as of a refresh. The view is as it was.
     """
@@ -68,22 +68,29 @@ def replace_view(settings: Settings, present: View, definition: View) -> None:
         left = replacements.find(definition.name, lake)
         if left is not None and left.refused is None:
             _hand_over(settings, left, lock)  # of a process that was killed
-        catalog = Catalog(lake)
-        if catalog.get(definition.name) != present:
-            raise RefreshFailed(
-                f"'{definition.name}' got another definition meanwhile", hint="see what it is, and say it again"
-            )
+        catalog = _unchanged(present, lake)
         made = next_to(present, definition, catalog)
         discard_standby(made, lake)
         try:
             if reader.head(lake.table(made.name)) is not None:
                 _make_ready(settings, made, catalog, lock)
             with locked(lake.catalog):
+                _unchanged(present, lake)  # the build may have taken long
                 replacements.put(Replacement(made), lake)
         except BaseException:
             discard_standby(made, lake)
             raise
         _hand_over(settings, Replacement(made), lock)
+
+
+def _unchanged(present: View, lake: Lake) -> Catalog:
+    """The catalog, in which the view still is what the next definition was checked against. Raises RefreshFailed."""
+    catalog = Catalog(lake)
+    if catalog.find(present.name) != present:
+        raise RefreshFailed(
+            f"'{present.name}' was dropped or got another definition meanwhile", hint="see what it is, and say it again"
+        )
+    return catalog
 
 
 def _make_ready(settings: Settings, definition: View, catalog: Catalog, lock: HeldLock) -> None:

@@ -20,12 +20,13 @@ from jobs.run.standby import catch_up, discard_former, discard_standby, standby_
 from jobs.run.swap import swap
 from state_store.aside import set_aside
 from state_store.delta import reader
-from state_store.errors import StrandlineError
+from state_store.errors import LockLost, StrandlineError
 from state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
     from jobs.catalog.replacements import Replacement
     from jobs.ivm.refresh.context import RunContext
+    from state_store.layout import Lake
 
 log = logging.getLogger("strandline")
 
@@ -47,8 +48,12 @@ def end_replacements(context: RunContext, pipeline: str) -> list[Swapped]:
     """End what was begun of the replacements of a pipeline's views; its lock must be held.
 
     One that cannot be ended is given up, and the view stays as it was.
+
+    Raises:
+        LockLost: the lock is not held any more.
+        StrandlineError: a fault after the commit of a swap; what is left of it, the next call does.
     """
-    begun = [each for each in replacements.begun(context.lake) if each.definition.pipeline == pipeline]
+    begun = replacements.begun_in(pipeline, context.lake)
     return [done for each in begun if (done := _ended(context, each)) is not None]
 
 
@@ -57,11 +62,10 @@ def _ended(context: RunContext, intent: Replacement) -> Swapped | None:
     if not intent.done(context.lake):
         try:
             done = _swapped(context, intent)
+        except LockLost:
+            raise  # another process holds the pipeline now: the intent is its to end
         except StrandlineError as error:
-            log.error("view '%s' keeps its definition: %s", intent.name, error)
-            with locked(context.lake.catalog):
-                replacements.refuse(intent, error.message, context.lake)
-            discard_standby(intent.definition, context.lake)
+            _give_up(intent, error, context.lake)
             return None
     Catalog(context.lake).replace(intent.definition)
     failpoint("after-replacement-definition")
@@ -72,6 +76,24 @@ def _ended(context: RunContext, intent: Replacement) -> Swapped | None:
     with locked(context.lake.catalog):
         replacements.end(intent.name, context.lake)
     return done
+
+
+def _give_up(intent: Replacement, error: StrandlineError, lake: Lake) -> None:
+    """Give an intent up that cannot be ended.
+
+    Raises:
+        StrandlineError: `error`, when it came after the commit of the swap, which stands: the next run ends the rest.
+    """
+    with locked(lake.catalog):
+        found = replacements.find(intent.name, lake)
+        if found is None or found.definition != intent.definition:
+            return  # taken back: the standby may be another one's by now
+        if found.done(lake):
+            raise error
+        # First the standby: who reads the refusal may make the next one ready at once.
+        discard_standby(intent.definition, lake)
+        replacements.refuse(found, error.message, lake)
+    log.error("view '%s' keeps its definition: %s", intent.name, error)
 
 
 def _swapped(context: RunContext, intent: Replacement) -> Swapped:

@@ -21,11 +21,11 @@ from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
 from jobs.ingest import by_spark, source
-from jobs.ingest.event_logs import Target, committed_offsets
+from jobs.ingest.event_logs import Target
 from jobs.ingest.identity import current_ids
 from jobs.ingest.in_driver import SmallBatches
 from jobs.ingest.logs.open import open_log
-from jobs.ingest.offsets import start_offsets
+from jobs.ingest.offsets import committed_offsets, start_offsets
 from jobs.model import tables
 from jobs.model.definitions import Definition, Source
 from jobs.model.report import MicroBatch
@@ -125,7 +125,7 @@ class PipelineStream:
                     return
                 self.lock.check()
                 heads = self._foreign_heads()
-                if heads != foreign or replacements.begun(self.lake):
+                if heads != foreign or replacements.begun_in(self.pipeline, self.lake):
                     foreign = heads
                     with self._one_at_a_time:
                         self.refresh()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from jobs.engines.engine import engine_of
 from jobs.ivm.rules.stored import spec_of, state_type, stored_columns
+from jobs.model.errors import RefreshFailed
 from jobs.model.stage_columns import hidden_columns, visible_columns
 from state_store.columns import STATE, WEIGHT
 from state_store.commits import REBUILD
@@ -44,7 +45,10 @@ def swap(context: RunContext, former: Stage, standby: Stage, view: Head, ready: 
     Raises:
         CommitConflict: another writer committed to the view first.
         CorruptState, VersionGone: the rows of one of them do not read.
+        RefreshFailed: DuckDB has not the memory or the disk for it.
     """
+    import duckdb
+
     lake = context.lake
     record = replace(
         ready.record,
@@ -62,15 +66,20 @@ def swap(context: RunContext, former: Stage, standby: Stage, view: Head, ready: 
         before, rows = (t.read(head.version).text for t, head in zip(tables, (view, ready), strict=True))
         names = ", ".join(engine_of("duckdb").name(name) for name, _ in stored_columns(standby))
         target = KernelTable(connection, kernel.kept, lake.table(former.table), spec_of(standby), "next")
-        return target.replace_all(
-            f"SELECT {names} FROM ({rows})", difference(former, standby, before, rows), record, view
-        )
+        try:
+            return target.replace_all(
+                f"SELECT {names} FROM ({rows})", difference(former, standby, before, rows), record, view
+            )
+        except duckdb.Error as error:
+            said = str(error).partition("\n")[0]
+            raise RefreshFailed(f"the swap of '{former.table}' does not compute: {said}") from error
 
 
 def difference(former: Stage, standby: Stage, before: str, rows: str) -> str:
-    """SELECT of the rows by which the two differ: the columns of `standby`, and `__weight`.
+    """SELECT of the rows by which the two differ: the columns of `standby`, and `__weight`, +1 or −1.
 
-    What only rules keep in `__state` does not count: nobody can read it.
+    What only rules keep in `__state` does not count: nobody can read it. Rows of `former` may be alike once they have
+    NULL for a column that told them apart; each of them is a row of the difference.
 
     Args:
         before, rows: SELECTs of the stored columns of `former` and of `standby`.
@@ -82,10 +91,13 @@ def difference(former: Stage, standby: Stage, before: str, rows: str) -> str:
     shown = [engine.name(name) for name, _ in visible_columns(standby)]
     if state_type(standby) is not None:
         shown.append(f"any_value({STATE}) AS {STATE}")
-    return f"""SELECT {", ".join(shown)}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM (
-  SELECT {new}, 1 AS {WEIGHT} FROM ({rows})
-  UNION ALL SELECT {", ".join(_as_next(former, standby))}, -1 AS {WEIGHT} FROM ({before})
-) GROUP BY {", ".join(seen)} HAVING sum({WEIGHT}) <> 0"""
+    total = f"sum({WEIGHT})::BIGINT"
+    return f"""SELECT * EXCLUDE (__copy) FROM (
+  SELECT {", ".join(shown)}, sign({total})::BIGINT AS {WEIGHT}, unnest(range(abs({total}))) AS __copy FROM (
+    SELECT {new}, 1 AS {WEIGHT} FROM ({rows})
+    UNION ALL SELECT {", ".join(_as_next(former, standby))}, -1 AS {WEIGHT} FROM ({before})
+  ) GROUP BY {", ".join(seen)}
+)"""
 
 
 def _as_next(former: Stage, standby: Stage) -> list[str]:

@@ -63,6 +63,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
         CorruptState: the file of a definition that it needs is broken.
     """
     from jobs.session.define.analyze import define, gives_the_same_rows
+    from jobs.session.define.former_columns import check_added_columns
 
     definition = define(statement, catalog, pipeline)
     if isinstance(definition, Source):
@@ -83,6 +84,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
         return Change("replaced", definition)
     if isinstance(existing, View) and isinstance(definition, View):
         definition = replace(definition, pipeline=existing.pipeline)
+        check_added_columns(existing, definition, lake.table(definition.name))
         replace_view(existing, definition)
         catalog.reload()
         return Change("replaced", definition)

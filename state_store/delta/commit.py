@@ -63,6 +63,7 @@ class Instead:
     Attributes:
         schema_json: the new columns, as Delta's `schemaString`.
         changes: files that list the difference to the rows before: it, and nothing else, is the commit's change feed.
+            At least one, if only an empty one.
     """
 
     schema_json: str
@@ -213,7 +214,8 @@ def _retracted(path: LakePath, before: Snapshot, retracted: Mapping[str, BitMap6
 
 def _replaced(before: Snapshot, instead: Instead) -> list[Action]:
     """The actions by which all rows go, and the table, which stays the same one, has other columns."""
-    changes = [action["add"] for action in instead.changes.flushed()]
+    # Without a file that lists changes the feed would be all rows that go and all that come.
+    changes = [action["add"] for action in instead.changes.flushed(also_empty=True)]
     listed = ("path", "partitionValues", "size", "tags")
     return [
         {"metaData": {**before.metadata, "schemaString": instead.schema_json}},

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 CHANGE_TYPE: Final = "_change_type"
 """Delta's column that says of a listed change whether the row came or went."""
-_INSERTIONS = ("insert", "update_postimage")
+INSERTIONS: Final = ("insert", "update_postimage")
+"""What it says of rows that came."""
 
 
 def changelog_schema(visible: pa.Schema) -> pa.Schema:
@@ -64,9 +65,10 @@ def changes_of(table: LakePath, commit: Commit, visible: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=changelog_schema(visible))
 
 
-def _listed(table: LakePath, file: LakePath, visible: pa.Schema) -> pa.Table:
-    rows = data_of(table, file).to_table(schema=visible.append(pa.field(CHANGE_TYPE, pa.string())))
-    inserted = pc.is_in(rows[CHANGE_TYPE], value_set=pa.array(_INSERTIONS))
+def _listed(table: LakePath, file: DataFile, visible: pa.Schema) -> pa.Table:
+    found = data_of(table, file.path, file.checksum)
+    rows = found.to_table(schema=visible.append(pa.field(CHANGE_TYPE, pa.string())))
+    inserted = pc.is_in(rows[CHANGE_TYPE], value_set=pa.array(INSERTIONS))
     weights = pc.if_else(inserted, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
     return rows.drop_columns([CHANGE_TYPE]).append_column(WEIGHT, weights)
 

@@ -61,7 +61,7 @@ class Commit:
     record: CommitRecord | None
     added: tuple[DataFile, ...]
     removed: tuple[DataFile, ...]
-    change_files: tuple[LakePath, ...]
+    change_files: tuple[DataFile, ...]
 
     @property
     def only_adds(self) -> bool:
@@ -232,7 +232,7 @@ def _commit(path: LakePath, version: int, actions: list[Action], record: CommitR
         record=record,
         added=tuple(files["add"]),
         removed=tuple(files["remove"]),
-        change_files=tuple(file.path for file in files["cdc"]),
+        change_files=tuple(files["cdc"]),
     )
 
 

@@ -58,15 +58,18 @@ class Staged:
     indexed: tuple[str, ...] = ()
     totals: Mapping[str, Any] = field(default_factory=dict)
 
-    def flushed(self) -> list[Action]:
-        """Flush the files and their folder to disk; the actions that add them. A file without rows is left out.
+    def flushed(self, *, also_empty: bool = False) -> list[Action]:
+        """Flush the files and their folder to disk; the actions that add them.
 
         The name of the folder is flushed with the table's, by the commit.
+
+        Args:
+            also_empty: a file without rows says something too; otherwise it is left out.
         """
         actions: list[Action] = []
         for file in files_in(self.folder, ".parquet"):
             written = _written(file)
-            if written.footer.num_rows:
+            if written.footer.num_rows or also_empty:
                 sync_file(file)
                 actions.append({"add": self._added(file, written)})
         sync_folder(self.folder)

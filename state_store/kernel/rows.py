@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from state_store.columns import FILE, POSITION, VERSION, WEIGHT
+from state_store.columns import FILE, POSITION, STATE, VERSION, WEIGHT
 from state_store.delta import feed
 from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.log import inside
@@ -152,13 +152,23 @@ class TableRows:
         return f"SELECT {self._columns()}, {marks} FROM ({rows})"
 
     def _columns(self) -> str:
-        return ", ".join(map(quoted, self._schema.names))
+        """The stored columns. Of `__state` only the fields of this schema: what else it keeps, another definition may
+        keep in another type, and commits before and after that are read together."""
+        return ", ".join(
+            f"struct_pack({_fields(each.type)}) AS {STATE}" if each.name == STATE else quoted(each.name)
+            for each in self._schema
+        )
 
     def _register(self, part: str, rows: pa.Table) -> str:
         """The quoted name of a relation of these rows."""
         name = f"{self._name}_{part}"
         self._connection.register(name, rows)
         return quoted(name)
+
+
+def _fields(state: pa.StructType) -> str:
+    names = (quoted(state.field(place).name) for place in range(state.num_fields))
+    return ", ".join(f"{name} := ({STATE}).{name}" for name in names)
 
 
 def quoted(name: str) -> str:

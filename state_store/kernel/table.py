@@ -21,7 +21,7 @@ from state_store.kernel.rows import TableRows
 from state_store.kernel.settle import BATCH_ROWS, Settled, Tally, conformed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import duckdb
 
@@ -85,10 +85,9 @@ class KernelTable(StoredTable):
         """
         head = self.next(record)
         tally = Tally()
-        groups = [pa.Table.from_batches([conformed(batch, self._schema)]) for batch in rows.to_batches(BATCH_ROWS)]
-        for group in groups:
-            tally.insert(group, self.spec.visible)
-        return self._add(head, record, self._staged(iter(groups), record), tally)
+        # Rows may come in many pieces, and each batch becomes a row group.
+        batches = rows.combine_chunks().to_batches(BATCH_ROWS)
+        return self._add(head, record, self._staged(self._counted(batches, tally), record), tally)
 
     def append_if_any(self, text: str, record: CommitRecord) -> Head | None:
         """Insert the rows that a SELECT gives, in one commit; without rows no commit is made: None.
@@ -155,18 +154,31 @@ class KernelTable(StoredTable):
         if said and Digest.parse(said) != tally.digest:
             staged.discard()
             raise CorruptState(f"the rows for '{self.spec.name}' have the digest {tally.digest}, not {said}")
-        batches = self._connection.sql(changes).to_arrow_reader(BATCH_ROWS)
-        feed = change_schema(self._schema)
-        named = (listed_changes(batch, feed, listed) for batch in batches)
-        instead = Instead(schema_json(self.spec.stored), stage_files(_by_file(named), feed, self.path, record.epoch))
+        try:
+            differing = self._listed(changes, listed, record)
+        except BaseException:
+            staged.discard()
+            raise
+        instead = Instead(schema_json(self.spec.stored), differing)
         counted = replace(record, inserted=listed.inserted, deleted=listed.deleted, digest=str(tally.digest))
         return self.commit(head, counted, Rows(staged, instead=instead))
 
     def _given(self, text: str, tally: Tally) -> Iterator[pa.Table]:
-        for batch in self._connection.sql(text).to_arrow_reader(BATCH_ROWS):
+        return self._counted(self._connection.sql(text).to_arrow_reader(BATCH_ROWS), tally)
+
+    def _counted(self, batches: Iterable[pa.RecordBatch], tally: Tally) -> Iterator[pa.Table]:
+        for batch in batches:
             rows = pa.Table.from_batches([conformed(batch, self._schema)])
             tally.insert(rows, self.spec.visible)
             yield rows
+
+    def _listed(self, changes: str, counts: Counts, record: CommitRecord) -> Staged:
+        """Files that list the changes of a SELECT, counted on the way; one without rows where there are none."""
+        feed = change_schema(self._schema)
+        batches = self._connection.sql(changes).to_arrow_reader(BATCH_ROWS)
+        files = _by_file(listed_changes(batch, feed, counts) for batch in batches)
+        first: Iterator[pa.Table] = next(files, iter(()))
+        return stage_files(chain([first], files), feed, self.path, record.epoch)
 
     def _staged(self, rows: Iterator[pa.Table], record: CommitRecord) -> Staged:
         return stage_files(_by_file(rows), self._schema, self.path, record.epoch, self.spec.indexed)

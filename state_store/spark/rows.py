@@ -6,22 +6,27 @@ the files in a millisecond. Rows deleted in a file are left out by a join with i
     rows (…, __file, __position)  ⟕  vectors (file, run, words)     run = position div 32,768; 512 words of 64 bits
 
 The changes of a commit follow from the same runs: a file that comes is its rows with weight +1, a file that goes its
-rows with −1, and one that gets another vector the rows by which the vectors differ.
+rows with −1, and one that gets another vector the rows by which the vectors differ. A commit that lists its changes in
+files of their own is read from those alone, as Delta's protocol says.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from state_store.delta.deletion_vectors import deleted_rows
+from state_store.delta.feed import CHANGE_TYPE, INSERTIONS
 from state_store.delta.staging import data_file, stated_checksum
 from state_store.paths import within
 from state_store.spark.verified import verify_files
@@ -29,8 +34,7 @@ from state_store.spark.verified import verify_files
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import Column, SparkSession
 
     from state_store.delta.log import Commit, DataFile
     from state_store.delta.snapshot import Snapshot
@@ -94,14 +98,33 @@ class TableFiles:
 
         Raises: as `rows`.
         """
+        made = list(commits)
+        found = [self._listed(commit) for commit in made if commit.change_files]
+        found += self._compared([commit for commit in made if not commit.change_files])
+        if not found:
+            marks = [F.lit(0).cast("bigint").alias(name) for name in (WEIGHT, VERSION)]
+            return self._none().select(*self._stored(), *marks)
+        return reduce(DataFrame.unionAll, found)
+
+    def _listed(self, commit: Commit) -> DataFrame:
+        """The changes of a commit that lists them."""
+        files = {self._name(file): file.checksum for file in commit.change_files}
+        verify_files(self._spark, self._path, files)
+        listed = self._spark.read.schema(StructType([*self._schema.fields, StructField(CHANGE_TYPE, StringType())]))
+        rows = listed.parquet(*(str(self._path / name) for name in files))
+        weight = F.when(F.col(CHANGE_TYPE).isin(*INSERTIONS), 1).otherwise(-1).cast("bigint")
+        version = F.lit(commit.version).cast("bigint")
+        return rows.select(*self._stored(), weight.alias(WEIGHT), version.alias(VERSION))
+
+    def _compared(self, commits: Sequence[Commit]) -> list[DataFrame]:
+        """The changes of commits that follow from the files before and after, in at most two parts."""
         stated: dict[str, str | None] = {}
         parts: list[_Part] = []
         for commit in commits:
             parts += self._parts(commit)
             stated |= {self._name(file): file.checksum for file in (*commit.removed, *commit.added)}
         if not parts:
-            marks = [F.lit(0).cast("bigint").alias(name) for name in (WEIGHT, VERSION)]
-            return self._none().select(*self._stored(), *marks)
+            return []
         rows, urls = self._scan({part.file: stated[part.file] for part in parts})
         named = [replace(part, file=urls[part.file]) for part in parts]
         some = [part for part in named if not part.but]
@@ -109,8 +132,7 @@ class TableFiles:
         if some:
             vectors = F.broadcast(self._vectors(some)).alias("__v")
             found.append(rows.alias("__r").join(vectors, _same_run()).where(_contained()))
-        selected = [each.select(*self._stored("__r."), f"__v.{WEIGHT}", f"__v.{VERSION}") for each in found]
-        return selected[0] if len(selected) == 1 else selected[0].unionAll(selected[1])
+        return [each.select(*self._stored("__r."), f"__v.{WEIGHT}", f"__v.{VERSION}") for each in found]
 
     def _all_but(self, rows: DataFrame, parts: Sequence[_Part]) -> DataFrame:
         """The rows of whole files but for some, with the marks of their parts."""

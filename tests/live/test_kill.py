@@ -1,8 +1,8 @@
 """A driver killed anywhere loses nothing and doubles nothing: real broker, real SIGKILL.
 
-100,000 events with unique ids, one in a thousand broken. The driver is killed before the event log's commit, after it,
+80,000 events with unique ids, one in a thousand broken. The driver is killed before the event log's commit, after it,
 inside a refresh by the kernel, and after the commit of one by Spark's plans; then the checkpoint is deleted, and in the
-last run workers die inside their tasks. Each run goes on where the lake says, in epochs of 12,500 so that every kill
+last run workers die inside their tasks. Each run goes on where the lake says, in epochs of 20,000 so that every kill
 falls into the middle of the work; the same kills by the kernel, many times over, are in tests/unit/run/test_kills.py.
 Then every projection must equal DuckDB's answer over the event log; log and dead letters together must be the topic.
 """
@@ -25,7 +25,7 @@ from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support.invariants import assert_correct
 
-EVENTS = 100_000
+EVENTS = 80_000
 BROKEN_EVERY = 1_000
 
 PIPELINE = """
@@ -35,9 +35,9 @@ CREATE TABLE by_region AS
   SELECT region, COUNT(*) AS n, SUM(amount) AS total, AVG(qty) AS mean FROM sales GROUP BY region;
 CREATE TABLE by_product AS
   SELECT product, LATEST_BY_OFFSET(id) AS last_id, MAX(price) AS top, MIN(qty) AS least FROM sales GROUP BY product;
-CREATE TABLE busy AS SELECT product, COUNT(*) AS n FROM sales GROUP BY product HAVING COUNT(*) > 470;
+CREATE TABLE busy AS SELECT product, COUNT(*) AS n FROM sales GROUP BY product HAVING COUNT(*) > 376;
 CREATE STREAM large AS SELECT id, region, amount FROM sales WHERE qty > 3;
-CREATE TABLE regions_of_size AS SELECT n > 4000 AS big, SUM(n) AS events FROM by_region GROUP BY n > 4000;
+CREATE TABLE regions_of_size AS SELECT n > 3200 AS big, SUM(n) AS events FROM by_region GROUP BY n > 3200;
 """
 
 # Where the driver is killed, and what refreshes the views meanwhile.
@@ -79,7 +79,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(kafka_broker: KafkaBroker, tm
     env = os.environ | {
         "STRANDLINE_LAKE": str(lake.root),
         "STRANDLINE_KAFKA__BOOTSTRAP_SERVERS": kafka_broker.bootstrap_servers,
-        "STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": "12500",
+        "STRANDLINE_INGEST__MAX_ROWS_PER_EPOCH": "20000",
         "STRANDLINE_SPARK__MASTER": "local[2]",
     }
     applied = _strandline(tmp_path, env, "apply", "shop.sql")

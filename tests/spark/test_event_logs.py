@@ -84,7 +84,7 @@ def test_a_backlog_is_cut_into_epochs(spark: SparkSession, settings: Settings, l
 
 def test_the_driver_stores_what_spark_does(spark: SparkSession, settings: Settings, lake: Lake) -> None:
     """Micro-batch by micro-batch, with broken records and a source that is at another offset."""
-    wide = replace(EVENTS, name="wide", value_format="KAFKA", columns=(EVENTS.columns[0], Column("text", t.VARCHAR)))
+    wide = replace(EVENTS, name="wide", value_format="KAFKA", columns=(EVENTS.columns[0], Column("a`b", t.VARCHAR)))
     fill(settings, lake, 7)
     LocalLog(lake).produce("events", [Record(None, b"{", 900, partition=n % 2) for n in range(4)])
     fill(settings, lake, 6, first=50)

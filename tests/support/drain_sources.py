@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.ingest import by_spark, source
-from jobs.ingest.event_logs import Ingested, Target, committed_offsets
+from jobs.ingest.event_logs import Ingested, Target
 from jobs.ingest.identity import current_ids
 from jobs.ingest.in_driver import SmallBatches
 from jobs.ingest.logs.open import open_log
+from jobs.ingest.offsets import committed_offsets
 from jobs.ingest.source import Reading
 from jobs.model.settings import IngestSettings, Settings
 from state_store.delta import reader

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.operate.backup import manifest as manifests
+from jobs.operate.backup.image import check_definitions
 from jobs.operate.backup.manifest import Manifest, Stored, TableState
 from state_store.delta import log
 from state_store.errors import CorruptState, VersionGone
@@ -56,7 +57,7 @@ def execute_backup(settings: Settings, plan: BackupPlan) -> BackupResult:
 
     Raises:
         CorruptState: a file of the lake is not as it was written. The backup before it still stands.
-        VersionGone: a clean-up has removed a file since the plan was made: plan again.
+        VersionGone: a clean-up has removed a file, or a view was replaced, since the plan was made: plan again.
         DiskFailed, StorageDenied, StorageUnavailable: the destination cannot be written.
     """
     began = time.monotonic()
@@ -74,6 +75,7 @@ def execute_backup(settings: Settings, plan: BackupPlan) -> BackupResult:
             replace(target, data)
             written.append(stored)
             failpoint("inside-backup")
+    check_definitions(plan.image, lake)
     made = _manifest(plan, lake, [*plan.known, *new])
     failpoint("before-backup-manifest")
     manifests.write(plan.destination, made)

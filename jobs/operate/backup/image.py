@@ -8,6 +8,8 @@ older than what it must fit: a table's inputs, the dead letters of a log, the to
 
 from __future__ import annotations
 
+import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -63,10 +65,12 @@ class Image:
     Attributes:
         heads: {table: its head}.
         files: those of tables first, definitions last: without them nobody takes a copy for a lake.
+        definitions: as of `definitions_of`, when the image was begun.
     """
 
     heads: Mapping[str, Head]
     files: tuple[ImageFile, ...]
+    definitions: Mapping[str, str]
 
 
 def lake_image(lake: Lake, only: Collection[str] | None = None) -> Image:
@@ -79,12 +83,40 @@ def lake_image(lake: Lake, only: Collection[str] | None = None) -> Image:
         CorruptState, ForeignWrite, VersionGone: a table is broken: verify it.
     """
     # Read first: a definition that comes later is not in the image, nor are its tables.
+    definitions = definitions_of(lake)
     about = [*_below(lake.root, "registry"), *_below(lake.root, "catalog")]
     found = [each for each in subjects((), Catalog(lake), lake) if each.definition is not None]
     chosen = [each for each in found if only is None or each.table in only]
     heads = _heads(chosen)
     files = [file for each in chosen if each.table in heads for file in _of_table(each, heads[each.table].version)]
-    return Image(heads, (*files, *_below(lake.root, "topics"), *about))
+    return Image(heads, (*files, *_below(lake.root, "topics"), *about), definitions)
+
+
+def definitions_of(lake: Lake) -> dict[str, str]:
+    """{file of a definition, or of the intent to replace one, relative to the lake: the CRC-32 of its content}."""
+    found = {}
+    for file in _below(lake.root, "catalog"):
+        if file.name.endswith(".json"):
+            with suppress(FileNotFoundError):  # dropped, or at its end, since it was listed
+                found[file.name] = f"{zlib.crc32(file.path(lake).read_bytes()):08x}"
+    return found
+
+
+def check_definitions(image: Image, lake: Lake) -> None:
+    """Check, once the files were copied, that no definition has changed since the image was begun.
+
+    One that was replaced is not that of the rows in the image. Others may have been added.
+
+    Raises:
+        VersionGone: one has changed.
+    """
+    now = definitions_of(lake)
+    ours = {**dict.fromkeys((name for name in now if name.startswith("catalog/replacing/")), ""), **image.definitions}
+    changed = next((name for name, found in ours.items() if now.get(name) != found), None)
+    if changed is not None:
+        raise VersionGone(
+            f"'{changed}' was changed while the lake was copied", where=str(lake.root / changed), hint="copy it again"
+        )
 
 
 def _below(root: LakePath, folder: str) -> Iterator[ImageFile]:
@@ -135,8 +167,8 @@ def _of_table(subject: Subject, version: int) -> Iterator[ImageFile]:
 
 
 def _stated(path: LakePath, first: int, newest: int) -> dict[str, str | None]:
-    """{data file: the checksum that its `add` action states}."""
+    """{data file, or file that lists changes: the checksum that the log states}."""
     bodies: list[Mapping[str, Any]] = [*read_snapshot(path, first).files.values()]
     for actions in log.read_entries(path, first, newest):
-        bodies += [action["add"] for action in actions if "add" in action]
+        bodies += [action[kind] for action in actions for kind in ("add", "cdc") if kind in action]
     return {unquote(body["path"]): stated_checksum(body) for body in bodies}

@@ -34,13 +34,15 @@ def rehearse(ground: Ground) -> Recovery:
     start = reach(table)
     if start.fault is not None:
         raise VersionGone(start.fault.what, where=start.fault.where)
-    rows = rebuilt(ground.path, start.version, table.version)
+    commits = readable(ground.path, start.version)
+    # The rows of a version before the view was replaced have not all columns of today.
+    base = -1 if start.version < 0 else commits[0].version
+    rows = rebuilt(ground.path, base, table.version)
     fault = _fault(ground.path, table.version, rows)
     seconds = time.monotonic() - began
-    commits = readable(ground.path, start.version)
     then = midway(commits).version if len(commits) > 1 else table.version
-    fault = fault or _fault(ground.path, then, rebuilt(ground.path, start.version, then))
-    played = f"versions {max(start.version, 0)} to {table.version} played, and those up to the time of version {then}"
+    fault = fault or _fault(ground.path, then, rebuilt(ground.path, base, then))
+    played = f"versions {max(base, 0)} to {table.version} played, and those up to the time of version {then}"
     return Recovery(seconds, rows.num_rows, played, fault)
 
 

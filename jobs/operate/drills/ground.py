@@ -17,7 +17,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
 from jobs.model.definitions import Source, View
 from jobs.model.errors import UnknownName
-from jobs.operate.backup.image import lake_image
+from jobs.operate.backup.image import check_definitions, lake_image
 from jobs.operate.drills.closure import closure
 from jobs.operate.verify.difference import difference
 from jobs.operate.verify.opened import opened
@@ -116,8 +116,10 @@ def copied(settings: Settings, view: str, folder: Path, backup: LakePath | None)
     catalog = Catalog(live)
     if catalog.find(view) is None:
         raise UnknownName.among("table or view", view, [each.name for each in catalog.definitions()])
-    for file in lake_image(live, closure(view, catalog)).files:
+    image = lake_image(live, closure(view, catalog))
+    for file in image.files:
         _copy(file, live, copy)
+    check_definitions(image, live)
     local = settings.model_copy(update={"lake": copy.root, "engine": "duckdb"})
     return Ground(local, folder, live, view, backup)
 

@@ -15,11 +15,22 @@ if TYPE_CHECKING:
 
 
 def readable(path: Path, base: int) -> list[Commit]:
-    """The commits from `base` (−1: the first) to the head. Raises VersionGone where one is missing."""
+    """The commits from `base` (−1: the first) to the head that hold rows of the present definition.
+
+    What was before a view was replaced has other columns, and is no state that the present definition goes on from.
+
+    Raises:
+        VersionGone: one is missing.
+    """
     newest = log.newest_version(path)
     if newest is None:
         raise log.missing(path)
-    return log.read_history(path, max(base, 0) - 1, newest)
+    commits = log.read_history(path, max(base, 0) - 1, newest)
+    said = [commit.record.fingerprint if commit.record is not None else "" for commit in commits]
+    present = next((each for each in reversed(said) if each), "")
+    # A table may be made without one: that of a stream, by a query into it.
+    former = max((place for place, each in enumerate(said) if each not in ("", present)), default=-1)
+    return commits[former + 1 :]
 
 
 def midway(commits: list[Commit]) -> Commit:

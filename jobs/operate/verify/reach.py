@@ -45,7 +45,10 @@ def reach(table: Opened) -> Reach:
         # A version's changes need the files that it removes, too.
         for file, at in _removals(table.path, version):
             removed.setdefault(file, at)
-        gone = next((file for file in _changed(table.path, version) if not file.exists()), None)
+        commit = log.read_commit(table.path, version)
+        # No version but its own needs a file that lists changes: nothing takes it out of the table, time does.
+        removed |= {file.path: commit.timestamp for file in commit.change_files}
+        gone = next((file for file in _changed(table.path, commit) if not file.exists()), None)
         if gone is not None and removed.get(gone, log.now_ms()) > log.now_ms() - RECOVERY_HORIZON_MS:
             what = f"a file that the changes of version {version} need is gone, within {RECOVERY_HORIZON_DAYS} days"
             return Reach(fault=failed(what, gone))
@@ -54,11 +57,10 @@ def reach(table: Opened) -> Reach:
     return Reach(base)
 
 
-def _changed(path: LakePath, version: int) -> Iterator[LakePath]:
+def _changed(path: LakePath, commit: log.Commit) -> Iterator[LakePath]:
     """The files that the changes of a commit are read from."""
-    commit = log.read_commit(path, version)
     if commit.change_files:
-        yield from commit.change_files
+        yield from (file.path for file in commit.change_files)
         return
     for file in (*commit.added, *commit.removed):
         yield file.path

@@ -13,11 +13,13 @@ from jobs.ivm.plan.plan import plan
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import spec_of
 from jobs.model.definitions import InsertQuery, View
-from jobs.model.errors import NameInUse, NotSupported, SqlError
+from jobs.model.errors import InvalidQuery, NameInUse, NotSupported, SqlError
 from jobs.query.clauses.read import query_of
 from jobs.query.whole.fingerprint import fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobs.catalog.catalog import Catalog
     from jobs.model.types import SqlType
 
@@ -53,9 +55,16 @@ def check_replacement(present: View, following: View, catalog: Catalog) -> None:
     """Check that one definition of a view can follow another in the same table.
 
     Raises:
+        InvalidQuery: the view would read itself, by way of what reads it.
         NotSupported: the table cannot hold the rows of both.
         NameInUse: what reads the view could not go on; with the difference, and everything that would break.
     """
+    circle = _way_to(present.name, following.inputs, catalog)
+    if circle is not None:
+        named = " -> ".join(f"'{name}'" for name in circle)
+        raise InvalidQuery(
+            f"'{present.name}' would read itself: {named}", hint="what reads a view cannot be read by it"
+        )
     diff = ColumnDiff.of(present, following)
     reason = _unfit(present, following, diff)
     if reason is not None:
@@ -84,6 +93,21 @@ def reads_the_same(existing: View | InsertQuery, wanted: str, catalog: Catalog) 
         return fingerprint(query_of(existing, catalog), semantics) == wanted
     except SqlError:
         return False
+
+
+def _way_to(name: str, inputs: Sequence[str], catalog: Catalog) -> tuple[str, ...] | None:
+    """The way from these inputs to the definition of that name, which comes last; None when none leads there."""
+    todo: list[tuple[str, ...]] = [(each,) for each in inputs]
+    seen = set(inputs)
+    while todo:
+        way = todo.pop(0)
+        if way[-1] == name:
+            return way
+        found = [catalog.find(way[-1]), *catalog.whole_queries(way[-1])]
+        read = [each for d in found if isinstance(d, View | InsertQuery) for each in d.inputs]
+        todo += [(*way, each) for each in read if each not in seen]
+        seen.update(read)
+    return None
 
 
 def _unfit(present: View, following: View, diff: ColumnDiff) -> str | None:

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ingest import event_logs, in_driver
-from jobs.ingest.event_logs import Ingested, Target, committed_offsets
+from jobs.ingest import in_driver
+from jobs.ingest.event_logs import Ingested, Target
+from jobs.ingest.formats import registry
+from jobs.ingest.formats.registry import open_registry
 from jobs.ingest.in_driver import SmallBatches
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
+from jobs.ingest.offsets import committed_offsets
+from jobs.ingest.produce import insert_rows
 from jobs.ingest.source import Reading
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
 from jobs.model.errors import OffsetsVanished
-from jobs.model.settings import IngestSettings, load_settings
+from jobs.model.settings import IngestSettings, Settings, load_settings
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
-from tests.support.examples import examples
+from tests.support.examples import AT_LENGTH, examples
+from tests.support.warm_process import exit_code
 
 EVENTS = Source(
     name="events",
@@ -44,6 +52,9 @@ USERS = replace(
 )
 SOURCES = [EVENTS, USERS]
 IDS = {"events": "an id"}
+BETWEEN_COMMITS = ["before-log-commit", "before-log-entry:2", "after-log-commit"]
+if AT_LENGTH:
+    BETWEEN_COMMITS += ["after-staging", "after-log-entry:2", "before-log-commit:2"]
 
 
 @pytest.fixture(scope="module")
@@ -151,23 +162,75 @@ def test_a_row_has_all_of_its_record(lake: Lake, kernel: Kernel) -> None:
     assert head.record.stream_times == {"events": {"1": 6_000_000}}
 
 
-def test_a_death_between_dead_letters_and_log_is_made_good(
-    lake: Lake, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Died(Exception):
-        pass
+def test_the_registry_is_reached_by_one_client(lake: Lake, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make one for a registry over HTTP takes 40 ms, most of it for certificates."""
+    avro = replace(
+        EVENTS, key_format="AVRO", value_format="AVRO", columns=(Column("id", t.INT, key=True), EVENTS.columns[1])
+    )
+    configured = load_settings(lake=lake.root)
+    insert_rows(avro, [{"id": 1, "price": "1.50"}, {"id": 2, "price": "2.50"}], configured, lake)
+    made: list[Lake] = []
 
-    def die(_name: str) -> None:
-        raise Died
+    def opened(of: Settings, at: Lake) -> SchemaRegistryClient:
+        made.append(at)
+        return open_registry(of, at)
 
+    monkeypatch.setattr(registry, "open_registry", opened)
+    small = SmallBatches(Reading.after({}, configured, lake, [avro], IDS), lake.checkpoint("p"), kernel)
+    for number in (0, 1):
+        bounds = {"events": {"0": number}}, {"events": {"0": number + 1}}
+        small.ingest(bounds, Target.of_all([avro], lake, "p/1", IDS))
+    assert [row["id"] for row in rows(lake, "events")] == [1, 2]
+    assert made == [lake]
+
+
+def take_all(root: Path, ends: dict[str, int]) -> None:
+    """One micro-batch with all there is, as a process takes it in."""
+    with Kernel("256MB", 1) as kernel:
+        Query(Lake(root), kernel).take(ends)
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("place", BETWEEN_COMMITS)
+def test_a_driver_killed_between_its_commits_loses_and_doubles_nothing(lake: Lake, kernel: Kernel, place: str) -> None:
     ends = produced(lake, [(True, 0, 0), (False, 0, 0), (True, 0, 0)])
-    monkeypatch.setattr(event_logs, "failpoint", die)
-    with pytest.raises(Died):
-        Query(lake, kernel).take(ends)
-    monkeypatch.undo()
+    assert exit_code(take_all, lake.root, ends, failpoint=place) == -signal.SIGKILL
     Query(lake, kernel).take(ends)
-    assert [row["_offset"] for row in rows(lake, "events__dead_letters")] == [0, 2]
-    assert [row["_offset"] for row in rows(lake, "events")] == [1]
+    for log in ("events", "users__log"):
+        assert [row["_offset"] for row in rows(lake, log)] == [1]
+    for letters in ("events__dead_letters", "users__dead_letters"):
+        assert [row["_offset"] for row in rows(lake, letters)] == [0, 2]
+
+
+def test_columns_of_every_type_are_stored_as_they_came(lake: Lake, kernel: Kernel) -> None:
+    inner = t.struct(("day", t.DATE), ("a`b", t.map_of(t.VARCHAR, t.array(t.INT))))
+    wanted: dict[str, tuple[t.SqlType, object, object]] = {
+        "x`y": (t.INT, 1, 1),
+        "yes": (t.BOOLEAN, True, True),
+        "real": (t.DOUBLE, 0.5, 0.5),
+        "exact": (t.decimal(38, 10), "1.5", Decimal("1.5000000000")),
+        "bytes": (t.BYTES, "AAE=", b"\0\1"),
+        "day": (t.DATE, 1, date(1970, 1, 2)),
+        "time": (t.TIME, 7, 7),
+        "moment": (t.TIMESTAMP, 1000, datetime.fromtimestamp(1, UTC)),
+        "map": (t.map_of(t.VARCHAR, inner), {"k": None}, [("k", None)]),
+        "nested": (
+            t.array(inner),
+            [{"day": 0, "a`b": {"k": [1, None]}}],
+            [{"day": date(1970, 1, 1), "a`b": [("k", [1, None])]}],
+        ),
+    }
+    source = replace(EVENTS, columns=tuple(Column(name, found) for name, (found, *_) in wanted.items()))
+    log = LocalLog(lake)
+    log.ensure_topic("events", 1)
+    sent = {name: value for name, (_, value, _) in wanted.items()}
+    log.produce("events", [Record(None, json.dumps(body).encode(), 1, partition=0) for body in (sent, {})])
+    reading = Reading.after({}, load_settings(lake=lake.root), lake, [source], IDS)
+    start, end = {"events": {"0": 0}}, {"events": {"0": 2}}
+    SmallBatches(reading, lake.checkpoint("p"), kernel).ingest((start, end), Target.of_all([source], lake, "p/1", IDS))
+    first, second = rows(lake, "events")
+    assert {name: first[name] for name in wanted} == {name: stored for name, (_, _, stored) in wanted.items()}
+    assert {second[name] for name in wanted} == {None}
 
 
 @pytest.mark.parametrize(

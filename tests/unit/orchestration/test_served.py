@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from jobs.server.access.tokens import Tokens
 from orchestration.served import link_assets, server_command, token_file
 from orchestration.services import Service
+from tests.support.warm_process import exit_code
 from tests.unit.orchestration.child_drains import alive, wait_until
 
 
@@ -29,6 +32,18 @@ def test_the_token_is_made_once_and_nobody_else_reads_it(tmp_path: Path) -> None
     assert text.strip() not in (tmp_path / "server" / "tokens.json").read_text()
     file.unlink()
     assert token_file(tmp_path).read_text() != text, "a token that is lost is replaced"
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("place", ["before-token-file", "inside-token-file"])
+@pytest.mark.parametrize("lost", ["tokens.json", "token"])
+def test_a_kill_leaves_no_token_that_the_server_refuses(tmp_path: Path, place: str, lost: str) -> None:
+    token_file(tmp_path)
+    (tmp_path / "server" / lost).unlink()
+    assert exit_code(token_file, tmp_path, failpoint=place) == -signal.SIGKILL
+    file = token_file(tmp_path)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    Tokens(tmp_path / "server" / "tokens.json").find(f"Bearer {file.read_text().strip()}")
 
 
 def test_assets_link_to_it_unless_the_settings_name_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ lake, what = Lake(Path(sys.argv[1])), sys.argv[2]
 starts = Path(sys.argv[1]) / 'starts'
 number = len(starts.read_text().split()) + 1 if starts.exists() else 1
 with starts.open('a') as file: file.write(f'{os.getpid()} ')
-stop = []
+stop, topics = [], ['t']
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
 started = int(time.time() * 1000)
 def table(name, version, rows):
@@ -48,7 +48,8 @@ def beat(version, ended=False, error=None):
     path = lake.run('packages'); path.parent.mkdir(parents=True, exist_ok=True)
     now = int(time.time() * 1000)
     content = dict(format=1, pipeline='packages', mode='continuous', process=process(os.getpid()).as_json(),
-        started=started, at=now, refreshed=now, busy_since=None, micro_batches=version, lag={'t': version}, failures={},
+        started=started, at=now, refreshed=now, busy_since=None, micro_batches=version,
+        lag=dict.fromkeys(topics, version), failures={},
         tables=[table('checkins', version, 3), table('locations', 1, 2)], ended=ended, error=error)
     new = path.with_suffix('.new'); new.write_text(json.dumps(content)); new.replace(path)
 beat(1)
@@ -59,11 +60,18 @@ while not stop:
     time.sleep(0.05); version = min(version + 1, 4); beat(version)
 beat(version, ended=True)
 """
+WITH_A_NEW_TOPIC = "topics.append('later')\n" + GOES_ON
 DIES_ONCE = "if number == 1: os.kill(os.getpid(), signal.SIGKILL)\n" + GOES_ON
 REFUSES = """
 beat(1, True, dict(code='source.topic_missing', action='stop', message='no topic', where=None, hint='create it'))
 sys.exit(1)
 """
+ANOTHER_S_BEAT = """
+path = lake.run('packages'); beat(1, ended=True); content = json.loads(path.read_text())
+content['process']['started'] = '1'; path.write_text(json.dumps(content))
+sys.exit(3)
+"""
+STAYS_AFTER_ITS_END = REFUSES.replace("sys.exit(1)", "time.sleep(600)")
 SAYS_NOTHING = "time.sleep(600)"
 ALWAYS_DIES = "os.kill(os.getpid(), signal.SIGKILL)"
 
@@ -150,6 +158,21 @@ def test_progress_reaches_the_asset_pages_while_it_runs(bench: Bench) -> None:
     assert run.tags[KEEPER_TAG].startswith(f"{os.getpid()} ")
 
 
+def test_a_topic_that_dagster_does_not_know_yet_is_left_out(bench: Bench) -> None:
+    """A source that was added since the code location was loaded: the stream has it from its next start on."""
+    bench.stop_when(1)
+    result = bench.run(WITH_A_NEW_TOPIC)
+    assert result.success
+    assert len({event.asset_key for event in result.get_asset_observation_events()}) == 1
+
+
+def test_the_last_beat_of_another_process_of_that_pid_is_not_the_stream_s(bench: Bench) -> None:
+    """As in a container that was started again: its pids begin where they began before."""
+    result = bench.run(ANOTHER_S_BEAT)
+    assert "ended with exit code 3" in failure(result)
+    assert len(starts(bench.lake)) == 5
+
+
 def test_a_stream_that_dies_is_started_again_by_the_same_run(bench: Bench) -> None:
     bench.stop_when(2)
     assert bench.run(DIES_ONCE).success
@@ -174,6 +197,14 @@ def test_an_error_that_only_a_person_mends_fails_the_run_at_once_with_its_hint(b
     result = bench.run(REFUSES)
     assert failure(result) == "[source.topic_missing] no topic\nhint: create it"
     assert len(starts(bench.lake)) == 1
+
+
+def test_a_stream_that_ended_and_stays_is_ended_for_its_own_reason(bench: Bench) -> None:
+    """As one whose JVM does not end. It says nothing any more, but that is not why the run fails."""
+    result = bench.run(STAYS_AFTER_ITS_END)
+    assert failure(result) == "[source.topic_missing] no topic\nhint: create it"
+    assert len(starts(bench.lake)) == 1
+    assert not any(alive(pid) for pid in starts(bench.lake))
 
 
 def test_a_silent_stream_is_ended_and_the_run_says_so(bench: Bench) -> None:
@@ -222,6 +253,24 @@ def test_a_run_that_is_marked_as_ended_ends_its_stream(bench: Bench) -> None:
     threading.Thread(target=mark, daemon=True).start()
     bench.run(GOES_ON)
     assert not any(alive(pid) for pid in starts(bench.lake))
+
+
+def test_a_stream_that_ends_while_it_is_looked_at_is_started_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = subprocess.Popen(command(bench.lake, GOES_ON), start_new_session=True)
+    wait_until(lambda: bench.beat() is not None, "it did not beat")
+    session_of = os.getsid
+
+    def ended_before(pid: int) -> int:
+        first.kill()
+        first.wait()
+        return session_of(pid)
+
+    monkeypatch.setattr(os, "getsid", ended_before)
+    bench.stop_when(2)
+    assert bench.run(GOES_ON).success
+    assert len(starts(bench.lake)) == 2
 
 
 KEEPS = """

@@ -1,4 +1,4 @@
-"""A pipeline at work stops when the file of its lock is taken from under it: nothing is read, nothing committed."""
+"""A pipeline at work: it stops when the file of its lock is taken from under it, and wakes for what is its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from threading import Event
 
 import pytest
 
+from jobs.catalog import replacements
+from jobs.catalog.replacements import Replacement
 from jobs.ivm.refresh.context import RunContext
+from jobs.model import types as t
+from jobs.model.definitions import Column, View
 from jobs.model.settings import Settings
 from jobs.run.session import Session
 from jobs.run.stream import PipelineStream
@@ -38,6 +42,31 @@ def test_no_step_goes_on_without_the_lock(
     lake.lock("p").unlink()
     with pytest.raises(LockLost):
         step(stream)
+
+
+def test_a_replacement_in_another_pipeline_wakes_nobody(
+    stream: PipelineStream, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may stand for long: whoever began it was killed, and its pipeline has not run since."""
+    view = View(
+        name="other",
+        kind="table",
+        columns=(Column("id", t.BIGINT, key=True),),
+        query="SELECT id FROM events",
+        inputs=("events",),
+        pipeline="another",
+        sql="CREATE TABLE other AS SELECT id FROM events;",
+        fingerprint="f1",
+    )
+    replacements.put(Replacement(view), lake)
+    assert len(replacements.begun(lake)) == 1
+    looks = iter([False, False, True])
+    stop = Event()
+    monkeypatch.setattr(stop, "wait", lambda _seconds: next(looks))
+    refreshes: list[PipelineStream] = []
+    monkeypatch.setattr(PipelineStream, "refresh", lambda stream: refreshes.append(stream))
+    stream.follow(stop)
+    assert len(refreshes) == 1, "the one that every run begins with"
 
 
 def test_an_idle_run_notices_it_too(stream: PipelineStream, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

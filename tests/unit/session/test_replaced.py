@@ -9,7 +9,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import View
-from jobs.model.errors import NameInUse, NotSupported, RefreshFailed
+from jobs.model.errors import InvalidQuery, NameInUse, NotSupported, RefreshFailed
 from jobs.model.settings import Settings, load_settings
 from jobs.operate import replace as operate_replace
 from jobs.operate.verify.findings import failed
@@ -103,6 +103,34 @@ def test_what_would_break_a_reader_is_refused_with_the_difference(session: Inter
     with pytest.raises(NotSupported, match="only ever added"):
         list(session.run("CREATE OR REPLACE MATERIALIZED VIEW by_shop AS SELECT shop, qty AS n FROM sales"))
     assert rows(lake, "by_shop") == BEFORE
+
+
+def test_a_view_cannot_come_to_read_itself(session: Interpreter, settings: Settings, lake: Lake) -> None:
+    over = "CREATE OR REPLACE TABLE by_shop AS SELECT shop, COUNT(*) AS n, SUM(n) AS total FROM {} GROUP BY shop"
+    for read, way in (("large", "'large' -> 'by_shop'"), ("by_shop", "would read itself: 'by_shop'")):
+        with pytest.raises(InvalidQuery, match=way):
+            list(session.run(over.format(read)))
+    drain(settings, PIPELINE)
+    assert rows(lake, "by_shop") == BEFORE
+
+
+def test_a_column_that_went_cannot_come_again(session: Interpreter, settings: Settings, lake: Lake) -> None:
+    """The feed is read in the columns of today: it would say the values of then, and never that they went."""
+    list(session.run("CREATE OR REPLACE TABLE by_shop AS SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop"))
+    drain(settings, PIPELINE)
+    with pytest.raises(NotSupported, match="had a column 'total' before"):
+        list(session.run(BY_SHOP.replace("CREATE", "CREATE OR REPLACE")))
+    assert [each for each in verify(settings, ["by_shop"], deep=True) if each.ok is False] == []
+    assert rows(lake, "by_shop") == [row[:2] for row in BEFORE]
+
+
+def test_a_view_may_come_to_read_one_that_was_made_after_it(session: Interpreter, lake: Lake) -> None:
+    list(session.run("CREATE TABLE later AS SELECT shop, COUNT(*) AS n, SUM(qty) AS total FROM sales GROUP BY shop"))
+    drain(session.settings, PIPELINE)
+    list(session.run("CREATE OR REPLACE TABLE by_shop AS SELECT shop, n, total FROM later"))
+    assert rows(lake, "by_shop") == BEFORE
+    list(session.run("DROP TABLE later CASCADE"))
+    assert Catalog(lake).names() == ("sales",)
 
 
 def test_a_column_that_nobody_reads_may_go(session: Interpreter, settings: Settings, lake: Lake) -> None:

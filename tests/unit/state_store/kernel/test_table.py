@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -140,6 +142,18 @@ def test_a_log_grows_and_gives_each_commit_back(kernel: Kernel, folder: LakePath
         changed = connection.sql(f"SELECT count(*), min(id), sum(__weight) FROM ({table.changes(2, 3)})").fetchall()
         assert changed == [(2, 500_000, 2)]
         assert reader.read_rows(table.path).num_rows == 500_002
+
+
+def test_rows_that_come_in_pieces_are_one_row_group(kernel: Kernel, tmp_path: Path) -> None:
+    """As the records of many partitions come: each row group costs a reader as much as its first thousand rows."""
+    with kernel.connection() as connection:
+        table = KernelTable(connection, Kept.nothing(tmp_path / "copies"), tmp_path / "log", LOG, "log")
+        table.ensure(CommitRecord(epoch=0))
+        piece = pa.table({"id": [1], "note": ["n"], "at": pa.array([0], pa.timestamp("us", "UTC"))})
+        table.append(pa.concat_tables([piece] * 20), CommitRecord(epoch=1))
+        (file,) = tmp_path.glob("log/epoch-*/*.parquet")
+        written = pq.read_metadata(file)
+        assert (written.num_rows, written.num_row_groups) == (20, 1)
 
 
 _KEYS = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, "a", "b", "ü", ""]))

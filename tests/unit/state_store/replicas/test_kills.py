@@ -61,8 +61,8 @@ def check(made: Replicated, backend: Backend) -> Phase:
 @pytest.mark.parametrize("kind", ["keyed", "counted"])
 def test_a_follower_killed_anywhere_goes_on(lasting: Backend, kind: str, tmp_path: Path) -> None:
     """Each kill meets what the one before has left; between them the table goes on."""
-    if lasting.name == "dynamodb" and kind == "counted":
-        pytest.skip("counts are above the backend, and a request for each of many pieces takes a minute")
+    if lasting.name != "rocksdb" and kind == "counted":
+        pytest.skip("counts are above the backend")
     made = Replicated(tmp_path, kind, per_epoch=30)
     made.epochs(3)
     failpoints = [*FAILPOINTS, *(DYNAMODB_ONLY if lasting.name == "dynamodb" else ())]
@@ -87,7 +87,7 @@ def test_a_follower_killed_at_random_goes_on(lasting: Backend, tmp_path: Path) -
     made = Replicated(tmp_path, "counted", per_epoch=30)
     made.epochs(3)
     draw = random.Random(11)
-    kills = 3 if lasting.name == "dynamodb" else 8
+    kills = 3 if lasting.name == "dynamodb" else 5
     for number in range(kills):
         made.epochs(2, seed=number + 1)
         process = started(tmp_path, "counted", lasting, rounds=1000)

@@ -1,0 +1,200 @@
+"""What goes wrong while a replacement is ended: the view is as it was or as it is to be, and its pipeline runs on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from jobs.catalog import replacements
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.lock import locked
+from jobs.model.definitions import View
+from jobs.model.errors import RefreshFailed
+from jobs.model.settings import Settings, load_settings
+from jobs.operate import replace as operate_replace
+from jobs.operate.verify.verify import verify
+from jobs.run import end_replacements, swap
+from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
+from state_store.columns import WEIGHT
+from state_store.delta import log, reader
+from state_store.errors import CorruptState, DiskFailed, StorageUnavailable
+from state_store.layout import Lake
+from tests.support.invariants import assert_correct
+from tests.support.replaced_lake import AFTER, BEFORE, BY_SHOP, NEXT, PIPELINE, events, made, rows
+from tests.unit.operate.verify.damage import flip
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replaced") / "lake"
+    made(load_settings(lake=folder))
+    return folder
+
+
+@pytest.fixture
+def lake(template: Path, lake: Lake) -> Lake:
+    shutil.copytree(template, lake.root, dirs_exist_ok=True)
+    return lake
+
+
+@pytest.fixture
+def session(settings: Settings, lake: Lake) -> Interpreter:
+    return Interpreter(settings, PIPELINE)
+
+
+def test_a_fault_after_the_commit_of_the_swap_does_not_undo_it(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*given: Any) -> None:
+        swap.swap(*given)
+        raise DiskFailed("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(end_replacements, "swap", failing)
+        with pytest.raises(DiskFailed):
+            list(session.run(NEXT))
+    assert rows(lake, "by_shop") == AFTER
+    events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
+    drain(settings, PIPELINE)
+    assert rows(lake, "by_shop") == [("a", 1, 5, 5), ("b", 2, 11, 9)]
+    assert replacements.find("by_shop", lake) is None
+    assert_correct(lake, PIPELINE)
+
+
+def test_a_swap_that_duckdb_cannot_compute_leaves_the_view(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> str:
+        raise duckdb.OutOfMemoryException("Out of Memory Error: it does not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(swap, "difference", failing)
+        with pytest.raises(RefreshFailed, match="the swap of 'by_shop' does not compute: Out of Memory"):
+            list(session.run(NEXT))
+    drain(settings, PIPELINE)
+    assert rows(lake, "by_shop") == BEFORE
+    assert sorted(path.name for path in lake.tables.iterdir()) == ["by_shop", "large", "most", "sales"]
+    assert_correct(lake, PIPELINE)
+
+
+def test_an_intent_that_is_taken_back_at_the_last_moment_is_not_put_again(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = end_replacements.catch_up
+
+    def taken_back(*given: Any) -> Any:
+        with locked(lake.catalog):
+            replacements.end("by_shop", lake)
+        return ready(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(end_replacements, "catch_up", taken_back)
+        list(session.run(NEXT))
+    assert replacements.find("by_shop", lake) is None
+    assert rows(lake, "by_shop") == BEFORE
+
+
+def test_a_view_that_is_dropped_while_its_next_definition_is_made_ready_stays_dropped(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = operate_replace._make_ready
+
+    def dropped(*given: Any) -> None:
+        ready(*given)
+        list(Interpreter(settings, PIPELINE).run("DROP TABLE by_shop CASCADE"))
+
+    monkeypatch.setattr(operate_replace, "_make_ready", dropped)
+    with pytest.raises(RefreshFailed, match="was dropped"):
+        list(session.run(NEXT))
+    assert replacements.begun(lake) == []
+    assert sorted(path.name for path in lake.tables.iterdir()) == ["sales"]
+    list(Interpreter(settings, PIPELINE).run(BY_SHOP))
+    drain(settings, PIPELINE)
+    assert rows(lake, "by_shop") == BEFORE
+
+
+def test_rows_that_only_a_former_key_told_apart_are_all_in_the_difference(
+    session: Interpreter, settings: Settings, lake: Lake
+) -> None:
+    """Two shops with one row of the view each, alike but for the shop, which nobody selected."""
+    by_qty = "SELECT qty, COUNT(*) AS n FROM sales WHERE qty < 5 GROUP BY qty"
+    list(session.run(f"CREATE MATERIALIZED VIEW counts AS SELECT n FROM by_shop; CREATE TABLE by_qty AS {by_qty};"))
+    drain(settings, PIPELINE)
+    assert rows(lake, "counts") == [(1,), (1,), (2,)]
+    head = reader.head(lake.table("counts"))
+    assert head is not None
+    list(session.run("CREATE OR REPLACE MATERIALIZED VIEW counts AS SELECT n FROM by_qty"))
+    assert rows(lake, "counts") == [(1,), (2,)]
+    changes = reader.read_changes(lake.table("counts"), after=head.version).to_pylist()
+    assert sorted((row["n"], row[WEIGHT]) for row in changes) == [(1, -1)]
+    assert_correct(lake, PIPELINE)
+    assert [each for each in verify(settings, ["counts"], deep=True) if each.ok is False] == []
+
+
+def test_a_definition_with_the_same_rows_has_a_feed_that_says_nothing(session: Interpreter, lake: Lake) -> None:
+    """Without a file that lists changes, other readers of Delta would see all rows go and come."""
+    head = reader.head(lake.table("by_shop"))
+    assert head is not None
+    list(session.run(BY_SHOP.replace("CREATE", "CREATE OR REPLACE").replace("sales", "sales WHERE qty > 0")))
+    commit = log.read_commit(lake.table("by_shop"), head.version + 1)
+    assert commit.removed
+    [file] = commit.change_files
+    assert duckdb.sql(f"SELECT * FROM read_parquet('{file.path}')").fetchall() == []
+    assert reader.read_changes(lake.table("by_shop"), after=head.version).num_rows == 0
+    assert rows(lake, "by_shop") == BEFORE
+
+
+def test_a_broken_file_of_listed_changes_is_found(session: Interpreter, lake: Lake) -> None:
+    head = reader.head(lake.table("by_shop"))
+    assert head is not None
+    list(session.run(NEXT))
+    [file] = log.read_commit(lake.table("by_shop"), head.version + 1).change_files
+    assert isinstance(file.path, Path)
+    flip(file.path, at=-20)  # in the footer, which Parquet does not check
+    with pytest.raises(CorruptState, match="fails its checksum"):
+        reader.read_changes(lake.table("by_shop"), after=head.version)
+
+
+def test_an_intent_out_of_sight_is_not_taken_for_none(
+    session: Interpreter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that did not see it would go on with the former definition, after a swap perhaps."""
+    present = Catalog(lake).get("by_shop")
+    assert isinstance(present, View)
+    with locked(lake.catalog):
+        replacements.put(replacements.Replacement(present, epoch=1), lake)
+
+    def unseen(*_: object) -> bytes:
+        raise StorageUnavailable("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", unseen)
+        with pytest.raises(StorageUnavailable):
+            replacements.begun(lake)
+    monkeypatch.setattr(reader, "head", unseen)
+    with pytest.raises(StorageUnavailable):
+        Catalog(lake)
+
+
+def test_a_view_of_another_pipeline_that_is_behind_reads_across_the_swap(settings: Settings, lake: Lake) -> None:
+    """Its input keeps the key in `__state`, which has other fields before and after; the commits on both sides add."""
+    first = "CREATE MATERIALIZED VIEW counts AS SELECT COUNT(*) AS n, SUM(qty) AS total FROM sales GROUP BY shop"
+    then = "CREATE OR REPLACE MATERIALIZED VIEW counts AS SELECT MAX(item) AS last, COUNT(*) AS n, SUM(qty) AS total"
+    session = Interpreter(settings, PIPELINE)
+    list(session.run(first))
+    list(Interpreter(settings, "others").run("CREATE MATERIALIZED VIEW totals AS SELECT total FROM counts"))
+    drain(settings, PIPELINE)
+    drain(settings, "others")
+    events(lake, [{"shop": "d", "item": "x", "qty": 4}], first=4, epoch=1)
+    drain(settings, PIPELINE)
+    list(session.run(f"{then} FROM sales GROUP BY shop"))
+    events(lake, [{"shop": "e", "item": "x", "qty": 5}], first=5, epoch=2)
+    drain(settings, PIPELINE)
+    drain(settings, "others")
+    assert rows(lake, "totals") == [(1,), (2,), (4,), (5,), (6,)]
+    assert_correct(lake, "others")
