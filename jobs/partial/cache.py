@@ -52,8 +52,11 @@ class KeyCache:
         """Keep the rows of a key, unless they alone are above the budget."""
         self.drop([key])
         joined = b"".join(piece for row in rows for piece in (_LENGTH.pack(len(row)), row))
+        size = _size(key, joined)
+        if size > self._budget:
+            return
         self._entries[key] = joined
-        self.bytes += _size(key, joined)
+        self.bytes += size
         while self.bytes > self._budget:
             self._forget(next(iter(self._entries)))
             self.evictions += 1

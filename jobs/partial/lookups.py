@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.partial.asked import key_required
 
@@ -36,8 +36,13 @@ def _wanted(lookup: Lookup, plan: PartialPlan, found: KeyRows) -> Iterator[Row]:
     for values, rows in zip(lookup.keys or (), found.rows, strict=True):
         given = dict(zip(plan.relation.key, values, strict=False))
         for row in rows:
-            if all(row[name] == value for name, value in given.items()) and lookup.windows.holds(row):
+            if all(_same(row[name], value) for name, value in given.items()) and lookup.windows.holds(row):
                 yield row
+
+
+def _same(one: Any, other: Any) -> bool:
+    """True if GROUP BY takes them for one value: NaN is one, which Python's `==` denies."""
+    return bool(one == other or (one != one and other != other))
 
 
 def _key(values: KeyValues, plan: PartialPlan) -> Key:

@@ -55,6 +55,11 @@ class PartialPlan:
         """The tables that are read."""
         return tuple(self.columns)
 
+    def reads_hidden(self, table: str) -> bool:
+        """True if the SELECT reads columns of that table which its changelog does not show."""
+        relation = next(each for each in self.leaves.relations if each.name == table)
+        return any(name in self.columns[table] for name, _ in relation.hidden)
+
     @property
     def key_schema(self) -> pa.Schema:
         """The columns of `KEYS`."""

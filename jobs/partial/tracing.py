@@ -49,11 +49,18 @@ def touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent
         CorruptState: an input is broken.
         TimeLimit, TooLarge: it takes more than it may.
     """
+    try:
+        return _touched(plan, before, after, lake, spent)
+    except (VersionGone, TableMissing):
+        return None  # rows as they were before are gone, so nothing tells which keys they led to
+
+
+def _touched(plan: PartialPlan, before: Cut, after: Cut, lake: Lake, spent: Spent) -> list[Touched] | None:
     trace = _Trace(plan, before, after, lake, spent)
     found: list[Touched] = []
     moved = [name for name in plan.inputs if before.version(name) != after.version(name)]
     for name in moved:
-        changes = _changes(name, before, after, lake)
+        changes = _changes(plan, name, before, after, lake)
         if changes is None:
             return None
         leaves = [leaf for leaf, relation in enumerate(plan.leaves.relations) if relation.name == name]
@@ -107,12 +114,12 @@ def _tuples(route: Route, rows: Sequence[pa.Table]) -> frozenset[tuple[Any, ...]
     return frozenset(each for each in found if None not in each)
 
 
-def _changes(name: str, before: Cut, after: Cut, lake: Lake) -> pa.Table | None:
-    """The changed rows of a table; None when they are not known: their versions are gone, or the table is."""
+def _changes(plan: PartialPlan, name: str, before: Cut, after: Cut, lake: Lake) -> pa.Table | None:
+    """The changed rows of a table; None when it went back to an older version, or is gone.
+
+    Raises as `reader.read_changes`.
+    """
     old, new = before.version(name), after.version(name)
     if new is None or (old is not None and new < old):
         return None
-    try:
-        return reader.read_changes(lake.table(name), old, new)
-    except (VersionGone, TableMissing):
-        return None
+    return reader.read_changes(lake.table(name), old, new, state=plan.reads_hidden(name))

@@ -14,7 +14,7 @@ from jobs.model.serving_errors import NotYet, RequestRefused
 from jobs.serve.reflected import settled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from jobs.serve.cut import Cut
     from jobs.serve.reflected import Reflected
@@ -67,18 +67,33 @@ class Least:
         return all(reached.get(partition, 0) >= offset for partition, offset in self.offsets)
 
 
-def check_cut(cut: Cut, at_least: Mapping[str, Least], lake: Lake) -> None:
+def no_versions(view: str) -> RequestRefused:
+    """The error of a version of a partial view."""
+    return RequestRefused(
+        f"'{view}' is a partial view and has no versions of its own",
+        hint="at_least takes the position that an insert answered with",
+    )
+
+
+def check_cut(cut: Cut, at_least: Mapping[str, Least], lake: Lake, computed: Container[str] = ()) -> None:
     """Check that a cut reflects what is asked for.
 
     Args:
         at_least: {table of the query, or one below those: the least of it}.
+        computed: partial views of the query; the cut is that of the tables below them.
 
     Raises:
         NotYet: it does not.
-        RequestRefused: no table of the query is, or reads, one that is named.
+        RequestRefused: no table of the query is, or reads, one that is named; or it is a version of a partial view.
     """
     absent = any(standing is None for standing in cut.tables.values())
     for name, least in at_least.items():
+        if name in computed:
+            if not least.topic:
+                raise no_versions(name)
+            if not cut.reaches(least.topic, least.offsets):
+                raise NotYet.of(name)
+            continue
         readers = [each for each in cut.tables.values() if each is not None and name in each.versions]
         if not readers and not absent:
             raise RequestRefused(

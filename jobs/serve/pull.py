@@ -109,7 +109,7 @@ def answer(
         _put_in_order(resolved)
     text = _text(resolved, statement.limit)
     cut = computed[1] if computed is not None else _newest_stored(resolved, catalog, lake)
-    check_cut(cut, terms.at_least, lake)
+    check_cut(cut, terms.at_least, lake, computed[0] if computed is not None else ())
     snapshot = Snapshot(lake, cut, spent)
     with Duck(functions, spent) as duck:
         if computed is not None:

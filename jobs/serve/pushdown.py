@@ -84,12 +84,13 @@ def _comparison(node: exp.Expr, relation: Relation) -> tuple[str, list[Any]] | N
 
 def _constant(node: exp.Expr | None, base: BaseType) -> int | str | None:
     """The value of a literal of the column's own type; None for any other."""
-    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
-        positive = _constant(node.this, base)
-        return -positive if isinstance(positive, int) else None
-    if not isinstance(node, exp.Literal):
+    negated = isinstance(node, exp.Neg)
+    literal = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(literal, exp.Literal):
         return None
-    if node.is_string:
-        return node.name if base is BaseType.VARCHAR else None
-    within = base in _BITS and node.is_int and int(node.name) < 1 << (_BITS[base] - 1)
-    return int(node.name) if within else None
+    if literal.is_string:
+        return literal.name if base is BaseType.VARCHAR and not negated else None
+    if base not in _BITS or not literal.is_int:
+        return None
+    value, most = int(literal.name) * (-1 if negated else 1), 1 << (_BITS[base] - 1)
+    return value if -most <= value < most else None

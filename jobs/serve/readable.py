@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from jobs.catalog.relations import event_log, relation_of
 from jobs.model import tables
 from jobs.model.columns import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS
@@ -15,8 +17,6 @@ from jobs.sql.dialect import position_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from sqlglot import exp
 
     from jobs.catalog.catalog import Catalog
 
@@ -49,6 +49,17 @@ def readable_named(name: str, catalog: Catalog, *, line: int | None = None, colu
     if name not in known:
         raise UnknownName.among("stream, table or view", name, known, line=line, column=column)
     return known[name]
+
+
+def names_read(query: exp.Query, catalog: Catalog) -> list[str]:
+    """The names in FROM, for whoever checks what may be read; that of a WITH alone is none of them.
+
+    One of a WITH that a relation has as well counts: which of the two it means differs from place to place
+    (`WITH a AS (SELECT … FROM a)` reads the relation).
+    """
+    named = {table.name for table in query.find_all(exp.Table)}
+    subqueries = {each.alias for each in query.find_all(exp.CTE)}
+    return sorted(named - (subqueries - _known(catalog).keys()))
 
 
 def check_stored(names: Iterable[str], catalog: Catalog) -> None:

@@ -148,12 +148,13 @@ def read_rows(
     return scan(path, version, columns, predicate).read_all()
 
 
-def read_changes(path: LakePath, after: int | None = None, upto: int | None = None) -> pa.Table:
+def read_changes(path: LakePath, after: int | None = None, upto: int | None = None, *, state: bool = False) -> pa.Table:
     """The changes of the visible rows in the versions after `after`, up to and including `upto`.
 
     Args:
         after: a version; None or −1: from the beginning.
         upto: default: the newest version.
+        state: `__state` is one of the columns, where the table has it: a change of it alone is a change of the row.
 
     Returns:
         The visible columns, `_commit_version`, `_commit_timestamp` and `__weight`, consolidated: see `changelog`.
@@ -173,9 +174,10 @@ def read_changes(path: LakePath, after: int | None = None, upto: int | None = No
     first, last = (0 if after is None else after + 1), (newest if upto is None else upto)
     if last > newest:
         raise _not_yet(path, last, newest)
-    visible = schema(path, last)
-    parts = [feed.changes_of(path, commit, visible) for commit in log.read_history(path, first - 1, last)]
-    return changelog.consolidate(pa.concat_tables([feed.changelog_schema(visible).empty_table(), *parts]))
+    stored = _stored(_open(path, last))
+    columns = stored if state else _visible(stored)
+    parts = [feed.changes_of(path, commit, columns) for commit in log.read_history(path, first - 1, last)]
+    return changelog.consolidate(pa.concat_tables([feed.changelog_schema(columns).empty_table(), *parts]))
 
 
 def size_bytes(path: LakePath, version: int | None = None) -> int:

@@ -95,10 +95,16 @@ class Hub:
         """
         if self.subscribers >= self._most:
             raise Busy(f"there are {self._most} subscribers already")
+        # A client that is gone before its first event has joined no feed, and left none.
+        self._forget_unused()
         made = subscription(wish.statement, catalog, self._lake)
         feed = self._feed(made, wish.form, functions)
         place = wish.place or Place(feed.version, 0 if wish.snapshot and feed.version >= 0 else None, wish.snapshot)
-        _check(place, feed)
+        try:
+            _check(place, feed)
+        except ChangesGone:
+            self._forget_unused()
+            raise
         return made, self._events(wish, made, functions, place)
 
     def close(self) -> None:
@@ -117,6 +123,7 @@ class Hub:
         self, wish: Wish, made: Subscription, functions: Library, place: Place
     ) -> AsyncGenerator[Event | None]:
         if wish.limit == 0:
+            self._forget_unused()
             return
         # Looked for again: the last member of the feed that the place was checked with may have left since.
         feed = self._feed(made, wish.form, functions)
@@ -137,12 +144,14 @@ class Hub:
             self.dropped += member.dropped
             self.subscribers -= 1
             feed.leave(member)
-            self._forget(feed)
+            self._forget_unused()
 
-    def _forget(self, feed: Feed) -> None:
-        if not feed.members:
-            feed.close()
-            self._feeds = {name: each for name, each in self._feeds.items() if each is not feed}
+    def _forget_unused(self) -> None:
+        """End the feeds without members. Whoever joins one later makes it again."""
+        for feed in self.feeds():
+            if not feed.members:
+                feed.close()
+        self._feeds = {name: feed for name, feed in self._feeds.items() if feed.members}
 
 
 async def _sent(events: AsyncGenerator[Event | None]) -> AsyncIterator[bytes]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from jobs.server.access.tokens import Token, Verb
     from jobs.server.state.server import Server
 
+_BEFORE_KEY = 5
+"""Slashes in the path of a row before its key."""
 _WAIT_MS = 5_000
 """Some epochs of a view that keeps up."""
 MOST_ROWS = 100_000
@@ -96,7 +98,8 @@ def key_in_path(request: Request, relation: Relation) -> KeyValues:
     Raises:
         RequestRefused: there are more or fewer than the key has columns, or one is not of its type.
     """
-    raw = request.scope["raw_path"].partition(b"/rows/")[2].partition(b"?")[0]
+    # /v1/views/{view}/rows/…: the view itself may be called `rows`.
+    raw = request.scope["raw_path"].partition(b"?")[0].split(b"/", _BEFORE_KEY)[-1]
     try:
         texts = [unquote_to_bytes(part).decode() for part in raw.split(b"/")]
     except UnicodeDecodeError:

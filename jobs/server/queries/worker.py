@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal
 
-from sqlglot import exp
-
 from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
 from jobs.model import types as t
@@ -23,6 +21,7 @@ from jobs.partial.pull import answer
 from jobs.serve.cut import Cut
 from jobs.serve.format import json_line, to_json
 from jobs.serve.pull import Answer
+from jobs.serve.readable import names_read
 from jobs.serve.values import python_rows
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Explain, Select
@@ -108,7 +107,7 @@ def answered(asked: Asked, settings: Settings) -> Answered:
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
     statement = _asked(asked.text)
-    _check_allowed(statement, asked.token)
+    _check_allowed(statement, asked.token, catalog)
     if isinstance(statement, Explain):
         return _explained(statement, catalog, asked.form)
     functions = Library(catalog.functions.values(), settings.functions.modules)
@@ -141,14 +140,9 @@ def _asked(text: str) -> Select | Explain:
     )
 
 
-def _check_allowed(statement: Select | Explain, token: Token) -> None:
-    """Every name in FROM counts, also one that stands for a subquery: names are cheap to scope."""
-    if statement.query is None:
-        named, subqueries = {str(statement.name)}, set[str]()
-    else:
-        named = {table.name for table in statement.query.find_all(exp.Table)}
-        subqueries = {cte.alias for cte in statement.query.find_all(exp.CTE)}
-    for name in sorted(named - subqueries):
+def _check_allowed(statement: Select | Explain, token: Token, catalog: Catalog) -> None:
+    named = [str(statement.name)] if statement.query is None else names_read(statement.query, catalog)
+    for name in named:
         token.require("read", name)
 
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from fastapi import APIRouter, Request
-from sqlglot import exp
 from starlette.responses import Response, StreamingResponse
 
 from jobs.model.definitions import Source, View
 from jobs.model.serving_errors import RequestRefused
+from jobs.serve.readable import names_read
 from jobs.server.changes.hub import Wish
 from jobs.server.http.failures import failure
 from jobs.server.http.ksql_shape import given_name, schema, shown_name, shown_type
@@ -134,7 +134,7 @@ async def _pulled(request: Request, asked: _Asked) -> Answered:
 def _followed(request: Request, asked: _Asked) -> tuple[Sequence[str], Sequence[SqlType], AsyncGenerator[Event | None]]:
     """The columns of a push query, and its events."""
     server = server_of(request)
-    for name in _read(asked.statement):
+    for name in names_read(asked.statement.query, server.catalogued.catalog):
         allowed(request, "read", name)
     wish = Wish(asked.statement, "columns", snapshot=asked.earliest, limit=asked.statement.limit)
     made, events = server.hub.follow(wish, server.catalogued.catalog, server.library())
@@ -143,7 +143,7 @@ def _followed(request: Request, asked: _Asked) -> tuple[Sequence[str], Sequence[
 
 def _source(server: Server, statement: Select) -> Relation | None:
     """The one relation that the query reads; None for several."""
-    named = _read(statement)
+    named = names_read(statement.query, server.catalogued.catalog)
     return server.catalogued.relation(named[0]) if len(named) == 1 else None
 
 
@@ -151,12 +151,6 @@ def _key(server: Server, source: Relation) -> tuple[str, ...]:
     """The key as it was defined: that of the rows leaves out a column that a WHERE has made a constant."""
     found = server.catalogued.catalog.find(source.name)
     return tuple(found.key) if isinstance(found, Source | View) and source.storage == "keyed" else ()
-
-
-def _read(statement: Select) -> list[str]:
-    """The names in FROM but those that stand for a subquery."""
-    subqueries = {each.alias for each in statement.query.find_all(exp.CTE)}
-    return sorted({each.name for each in statement.query.find_all(exp.Table)} - subqueries)
 
 
 async def _array(header: bytes, events: AsyncGenerator[Event | None], limit: int | None) -> AsyncIterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel
@@ -57,7 +58,9 @@ async def query(request: Request) -> Response:
 
     found = await server.until(least, ask, most_seconds(body))
     about = About(None, instant(found.event_time), age_ms(found.committed), found.versions)
-    headers = {**about.headers(), "Strandline-Versions": ",".join(f"{n}={v}" for n, v in found.versions.items())}
+    # Headers are Latin-1, and names any text.
+    versions = ",".join(f"{quote(name, safe='')}={version}" for name, version in found.versions.items())
+    headers = {**about.headers(), "Strandline-Versions": versions}
     if arrow:
         return Response(found.body, 200, headers, ARROW)
     return joined_rows(found.body, about)

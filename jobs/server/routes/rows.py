@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
 from jobs.partial.lookups import keys_of, rows_of
-from jobs.serve.at_least import Least
+from jobs.serve.at_least import Least, no_versions
 from jobs.serve.lookup import Lookup
 from jobs.serve.pull import answer
 from jobs.serve.terms import Terms
-from jobs.serve.values import python_rows, shown_row
+from jobs.serve.values import shown_row
 from jobs.server.http.answers import About, arrow_rows, many_rows, one_row, wants_arrow
 from jobs.server.http.direct import DirectRoute
 from jobs.server.http.requests import (
@@ -34,6 +34,8 @@ from jobs.server.http.requests import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from jobs.model.relation import Relation
     from jobs.server.state.server import Server
 
@@ -103,10 +105,7 @@ async def _waited(request: Request, server: Server, relation: Relation) -> None:
         return
     wanted = Least.read(least)
     if not wanted.topic and server.partials.is_partial(relation.name):
-        raise RequestRefused(
-            f"'{relation.name}' is a partial view and has no versions of its own",
-            hint="at_least takes the position that an insert answered with",
-        )
+        raise no_versions(relation.name)
     await server.wait(relation, wanted, seconds(request))
 
 
@@ -122,9 +121,7 @@ async def _answered(
             if now is not None and server.may_answer(relation.name, now.version):
                 server.metrics.lookups.labels(relation.name, "replica").inc()
                 about = About.of(followed.standing(now.version))
-                types = dict(relation.columns)
-                shown = {name: types[name] for name in lookup.columns or types}
-                found = [shown_row(each, shown) for each in lookup.rows(now, relation.key)]
+                found = lookup.rows(now, relation.key)
                 return _response(request, relation, found, about, one=one)
     server.metrics.lookups.labels(relation.name, "table").inc()
     return await asyncio.to_thread(_from_table, request, server, relation, lookup, one)
@@ -139,10 +136,7 @@ async def _from_partial(request: Request, server: Server, relation: Relation, lo
     server.metrics.lookups.labels(relation.name, "upquery" if found is None else "kept").inc()
     if found is None:
         found = await asyncio.to_thread(view.read, keys)
-    types = dict(relation.columns)
-    shown = {name: types[name] for name in lookup.columns or types}
-    rows_found = [shown_row(each, shown) for each in rows_of(lookup, view.plan, found)]
-    return _response(request, relation, rows_found, About.of_cut(found.cut), one=one)
+    return _response(request, relation, rows_of(lookup, view.plan, found), About.of_cut(found.cut), one=one)
 
 
 def _from_table(request: Request, server: Server, relation: Relation, lookup: Lookup, one: bool) -> Response:
@@ -154,25 +148,26 @@ def _from_table(request: Request, server: Server, relation: Relation, lookup: Lo
     else:
         about = About.of(standing)
         server.may_answer(relation.name, standing.version)
-    rows_found = [dict(zip(found.names, each, strict=True)) for each in python_rows(found.table, found.types)]
-    return _response(request, relation, rows_found, about, one=one)
+    made = found.table.rename_columns(list(found.names)).to_pylist()
+    return _response(request, relation, made, about, one=one)
 
 
 def _response(
-    request: Request, relation: Relation, found: list[dict[str, Any]], about: About, *, one: bool
+    request: Request, relation: Relation, found: Sequence[Mapping[str, Any]], about: About, *, one: bool
 ) -> Response:
+    """The answer in the form that is wanted.
+
+    Args:
+        found: rows as Arrow's `to_pylist` gives them, maybe with more columns than are wanted.
+    """
+    types = dict(relation.columns)
+    shown = {name: types[name] for name in columns_of(request) or types}
     if wants_arrow(request.headers.get("accept")):
         import pyarrow as pa
 
-        shown = columns_of(request) or tuple(name for name, _ in relation.columns)
-        schema = pa.schema([(name, relation.type_of(name).arrow()) for name in shown])
-        return arrow_rows(pa.Table.from_pylist([_stored(each) for each in found], schema), about)
+        schema = pa.schema([(name, sql_type.arrow()) for name, sql_type in shown.items()])
+        return arrow_rows(pa.Table.from_pylist(found, schema), about)
+    made = [shown_row(each, shown) for each in found]
     if one:
-        return one_row(found[0] if found else None, about)
-    names = tuple(found[0]) if found else ()
-    return many_rows(names, [tuple(each.values()) for each in found], about)
-
-
-def _stored(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as Arrow takes it: MAP as a list of pairs."""
-    return {name: list(value.items()) if isinstance(value, dict) else value for name, value in row.items()}
+        return one_row(made[0] if made else None, about)
+    return many_rows(tuple(shown), [tuple(each.values()) for each in made], about)

@@ -32,7 +32,7 @@ class Catalogued:
         self._mark = _mark(lake)
         self._looked = time.monotonic()
         self._catalog = Catalog(lake)
-        self._relations: dict[str, Relation] = {}
+        self._relations: dict[str, tuple[Catalog, Relation]] = {}
 
     @property
     def catalog(self) -> Catalog:
@@ -46,7 +46,6 @@ class Catalogued:
         if mark != self._mark:
             with self._lock:
                 self._catalog = Catalog(self._lake)
-                self._relations = {}
                 self._mark = mark
         return self._catalog
 
@@ -58,9 +57,10 @@ class Catalogued:
         """
         catalog = self.catalog
         known = self._relations.get(name)
-        if known is None:
-            known = self._relations[name] = readable_named(name, catalog)
-        return known
+        if known is None or known[0] is not catalog:
+            # With its catalog: another thread may have read a newer one meanwhile.
+            known = self._relations[name] = (catalog, readable_named(name, catalog))
+        return known[1]
 
     def definition(self, name: str) -> Source | View:
         """The definition of a stream, table or view. Raises UnknownName."""

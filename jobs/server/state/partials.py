@@ -1,6 +1,7 @@
 """The partial views of a server: each opened when it is first read, and followed by a thread of its own.
 
 first read ──> opened at the newest cut ──> answers        told of a commit below ──> touched keys dropped, next cut
+                                                           dropped, or made anew  ──> let go, with what it keeps
 """
 
 from __future__ import annotations
@@ -33,12 +34,20 @@ class FollowedPartial:
     """One partial view and the thread that advances it.
 
     Args:
+        wanted: asked in that thread now and then; False ends it.
         moved: called in that thread with the view's name when readers see a newer cut.
     """
 
-    def __init__(self, definition: View, view: PartialView, moved: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        definition: View,
+        view: PartialView,
+        wanted: Callable[[FollowedPartial], bool],
+        moved: Callable[[str], None],
+    ) -> None:
         self.definition = definition
         self.view = view
+        self._wanted = wanted
         self._moved = moved
         self._wake, self._stop = Event(), Event()
         self._thread = Thread(target=self._run, name=f"partial {definition.name}", daemon=True)
@@ -48,16 +57,27 @@ class FollowedPartial:
         """There may be new versions of its inputs."""
         self._wake.set()
 
-    def close(self) -> None:
-        """End the thread."""
+    def stop(self) -> None:
+        """Let the thread end. Who reads the view at this moment still gets the rows of its cut."""
         self._stop.set()
         self._wake.set()
+
+    def close(self) -> None:
+        """End the thread."""
+        self.stop()
         self._thread.join()
+
+    @property
+    def ended(self) -> bool:
+        """True once the thread has ended."""
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.clear()
             try:
+                if not self._wanted(self):
+                    return
                 if self.view.advance():
                     self._moved(self.definition.name)
             except StrandlineError as error:
@@ -99,21 +119,21 @@ class Partials:
 
         Raises: as `jobs.partial.plan.partial_plan` and `PartialView.advance`.
         """
-        catalog = self._catalogued.catalog
-        definition = catalog.get(name)
-        assert isinstance(definition, View)
         with self._lock:
+            catalog = self._catalogued.catalog
+            definition = catalog.get(name)
+            assert isinstance(definition, View)
             found = self._followed.get(name)
             if found is not None and found.definition != definition:
-                found.close()
+                self._followed.pop(name).stop()
                 found = None
             if found is None:
                 plan = partial_plan(definition, catalog)
                 upqueries = Upqueries(plan, self._lake, self._library(), self._limits)
-                budget = definition.maintenance.cache_bytes
-                view = PartialView(plan, self._lake, upqueries, budget)
+                view = PartialView(plan, self._lake, upqueries, definition.maintenance.cache_bytes)
                 view.advance()
-                found = self._followed[name] = FollowedPartial(definition, view, self._moved)
+                found = FollowedPartial(definition, view, self._is_wanted, self._moved)
+                self._followed[name] = found
         return found.view
 
     def find(self, name: str) -> PartialView | None:
@@ -134,6 +154,16 @@ class Partials:
     def all(self) -> list[FollowedPartial]:
         """Those that were read."""
         return list(self._followed.values())
+
+    def _is_wanted(self, followed: FollowedPartial) -> bool:
+        """False if the view was dropped, or made anew; then it is no longer among those that were read."""
+        name = followed.definition.name
+        if self._catalogued.catalog.find(name) == followed.definition:
+            return True
+        with self._lock:
+            if self._followed.get(name) is followed:
+                del self._followed[name]
+        return False
 
     def close(self) -> None:
         """End all of them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -57,7 +58,7 @@ class Server:
         self._tokens = Tokens(options.tokens) if options.tokens is not None else None
         self._loop = asyncio.get_running_loop()
         self._moved = asyncio.Event()
-        self._waited: set[str] = set()
+        self._waited: Counter[str] = Counter()
         self._answered: dict[str, int] = {}
         self._lock = Lock()
 
@@ -78,7 +79,7 @@ class Server:
 
     def followed(self) -> set[str]:
         """The tables that somebody follows or waits for."""
-        return {*self.replicas.names(), *self.partials.tables(), *self.hub.tables(), *self._waited}
+        return {*self.replicas.names(), *self.partials.tables(), *self.hub.tables(), *list(self._waited)}
 
     def may_answer(self, view: str, version: int) -> bool:
         """False if a client may have had a newer version of the view; otherwise this is the newest now."""
@@ -121,17 +122,21 @@ class Server:
             NotYet: it still does when the time is over.
         """
         until = time.monotonic() + min(seconds, self.options.wait_seconds)
-        while True:
-            moved = self._moved
-            try:
-                return await asyncio.to_thread(attempt)
-            except NotYet:
-                left = until - time.monotonic()
-                if left <= 0:
-                    raise
-            self._waited.update(tables)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(moved.wait(), min(left, _LOOK_SECONDS))
+        waited = Counter(set(tables))
+        self._waited += waited
+        try:
+            while True:
+                moved = self._moved
+                try:
+                    return await asyncio.to_thread(attempt)
+                except NotYet:
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        raise
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(moved.wait(), min(left, _LOOK_SECONDS))
+        finally:
+            self._waited -= waited
 
     def _meets(self, relation: Relation, least: Least) -> bool:
         if self.partials.is_partial(relation.name):

@@ -40,10 +40,12 @@ QUERIES = {
         FROM info a JOIN info b ON a.category = b.category AND a.price < b.price GROUP BY a.category""",
     "against_all": """SELECT v.product, COUNT(*) AS n, MAX(t.most) AS most
         FROM visits v CROSS JOIN (SELECT MAX(length) AS most FROM visits) t GROUP BY v.product""",
+    "newest": "SELECT i.category, MAX(i.ROWTIME) AS newest FROM info i GROUP BY i.category",
     "two_keys": """SELECT i.category, v.length, COUNT(*) AS n
         FROM visits v JOIN info i ON v.product = i.product GROUP BY i.category, v.length""",
 }
-"""One of each kind of route: own, through a join, padded, anti, through a subquery, a union, a self-join, none, two."""
+"""One of each kind of route: own, through a join, padded, anti, through a subquery, a union, a self-join, none, two;
+and one that reads hidden columns."""
 
 
 def shop(settings: Settings, *names: str) -> ServedLake:

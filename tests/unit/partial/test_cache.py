@@ -40,6 +40,14 @@ def test_a_key_above_the_budget_is_not_kept() -> None:
     assert (len(cache), cache.bytes) == (0, 0)
 
 
+def test_a_key_above_the_budget_lets_no_other_go() -> None:
+    cache = KeyCache(one_entry([b"row"]))
+    cache.put(("a",), [b"row"])
+    cache.put(("b",), [b"r" * 1000])
+    assert cache.get(("a",)) == [b"row"]
+    assert (len(cache), cache.evictions) == (1, 0)
+
+
 def test_a_key_that_is_named_twice_is_dropped_once() -> None:
     cache = KeyCache(1 << 20)
     cache.put(("a",), [b"row"])

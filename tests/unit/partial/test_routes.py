@@ -34,6 +34,7 @@ ROUTES: dict[str, tuple[tuple[str, ...], dict[str, list[Route]]]] = {
         {"info": [Route(0, own=(("category", 0),)), Route(1, own=(("category", 0),))]},
     ),
     "against_all": (("product",), {"visits": [Route(0, own=(("product", 0),)), Route(1)]}),
+    "newest": (("category",), {"info": [Route(0, own=(("category", 0),))]}),
     "two_keys": (
         ("category", "length"),
         {"visits": [Route(0, own=(("length", 1),))], "info": [Route(1, own=(("category", 0),))]},

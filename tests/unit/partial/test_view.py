@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from jobs.functions.python.register import Library
 from jobs.model.settings import Settings
 from jobs.partial.upquery import Key, Upqueries
 from jobs.partial.view import PartialView
 from jobs.serve.limits import Spent
+from state_store.delta import log
+from state_store.delta.snapshot import read_snapshot
 from state_store.errors import VersionGone
 from tests.unit.partial.shop import opened, plan_of, shop
 
@@ -41,6 +45,19 @@ def refresh(served: ServedLake) -> None:
 def visit(served: ServedLake, product: str) -> None:
     served.append("visits", [{"id": 1, "product": product, "length": 7}])
     refresh(served)
+
+
+def clean(served: ServedLake, name: str) -> None:
+    """Remove every file of a table that its newest version does not need, as vacuum does once they are old enough."""
+    table = served.lake.table(name)
+    version = log.newest_version(table)
+    assert isinstance(table, Path)
+    assert version is not None
+    live = {log.inside(table, file) for file in read_snapshot(table, version).files}
+    gone = [file for file in table.rglob("part-*.parquet") if file not in live]
+    assert gone
+    for file in gone:
+        file.unlink()
 
 
 class HeldUpqueries(Upqueries):
@@ -122,6 +139,44 @@ def test_a_row_that_moves_to_another_key_drops_both(served: ServedLake) -> None:
     view.advance()
     assert view.counts.dropped == 2
     assert [counted(view, "x"), counted(view, "y")] == [2, 1]
+
+
+def test_a_change_of_hidden_columns_alone_drops_its_key(settings: Settings) -> None:
+    """An event that repeats a row of a keyed source changes nothing of it that is seen but the time of the row."""
+    served = shop(settings, "newest")
+    view = None
+    for _ in range(2):
+        served.append("info", [{"product": "a", "category": "x", "price": 1}])
+        refresh(served)
+        view = view or opened(served, "newest")
+        view.advance()
+        assert view.read([("x",)]).rows == [[{"category": "x", "newest": served.last_event_time // 1000}]]
+
+
+def test_a_version_that_is_gone_drops_all(served: ServedLake) -> None:
+    """A reader that slept while the files of its cut were cleaned up does not stand still for ever."""
+    view = opened(served, "joined")
+    view.read([("x",), ("none",)])
+    served.append("visits", [{"id": 1, "product": "a", "length": 7}])
+    served.append("info", [{"product": p, "category": "y", "price": 2} for p in "abc"])
+    refresh(served)
+    clean(served, "info")
+    assert view.advance()
+    assert view.counts.dropped == 2
+    assert [view.read([("x",)]).rows, counted(view, "y")] == [[[]], 4]
+
+
+def test_compaction_of_an_input_drops_nothing(served: ServedLake) -> None:
+    view = opened(served, "joined")
+    view.read([("x",), ("y",)])
+    visit(served, "unknown")
+    visits = served.lake.table("visits")
+    before = log.newest_version(visits)
+    DeltaTable(visits).optimize.compact()
+    view.advance()
+    assert view.cut is not None
+    assert view.cut.versions["visits"] == log.newest_version(visits) != before
+    assert view.counts.dropped == 0
 
 
 def test_a_change_that_leads_to_no_key_drops_all(served: ServedLake) -> None:

@@ -71,6 +71,14 @@ def test_what_is_no_request(client: TestClient) -> None:
     assert (grouped.status_code, grouped.json()["code"]) == (400, "sql.not_supported")
 
 
+def test_a_subscription_that_takes_nothing_leaves_no_feed(client: TestClient) -> None:
+    """Each feed is a thread and a DuckDB."""
+    body = {"ksql": "SELECT town FROM by_town WHERE visits = 77 EMIT CHANGES LIMIT 0;"}
+    assert client.post("/query", json=body).status_code == 200
+    assert client.get("/v1/views/by_town/changes?as_of=999&where=visits%20%3D%2078").status_code == 410
+    assert hub(client).feeds() == []
+
+
 EARLIEST = {"ksql.streams.auto.offset.reset": "earliest"}
 
 

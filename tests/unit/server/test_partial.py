@@ -11,7 +11,10 @@ from fastapi.testclient import TestClient
 from jobs.model.settings import load_settings
 from jobs.server.access.options import ServerOptions
 from jobs.server.app import application
+from jobs.server.state.partials import Partials
+from jobs.session.interpreter import Interpreter
 from tests.support.served_lake import ServedLake
+from tests.support.waiting import wait_until
 
 DEFINITIONS = """
     CREATE STREAM visits (id BIGINT KEY, town VARCHAR, n BIGINT) WITH (KAFKA_TOPIC = 'visits');
@@ -37,6 +40,11 @@ def client(served: ServedLake, tmp_path_factory: pytest.TempPathFactory) -> Iter
     app = application(served.settings, ServerOptions(tmp_path_factory.mktemp("server"), queries=1))
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
+
+
+def partials(client: TestClient) -> Partials:
+    found: Partials = client.app.state.server.partials  # type: ignore[attr-defined]
+    return found
 
 
 def counts(client: TestClient, view: str) -> dict[str, float]:
@@ -106,6 +114,42 @@ def test_a_query_reads_the_keys_that_it_names(client: TestClient) -> None:
     assert found.json()["rows"] == [{"n": 5}]
     refused = client.post("/v1/query", json={"sql": "SELECT SUM(n) FROM by_town"})
     assert (refused.status_code, refused.json()["code"]) == (400, "serve.key_required")
+
+
+@pytest.mark.parametrize("name", ["by_town", "visits"])
+def test_a_query_of_a_partial_view_waits_for_a_position(client: TestClient, served: ServedLake, name: str) -> None:
+    body = {"sql": "SELECT n FROM by_town WHERE town = 'Rome'", "wait_ms": 10}
+    assert client.post("/v1/query", json={**body, "at_least": {name: "visits@0:5"}}).status_code == 503
+    served.append("visits", [{"id": 9, "town": "Rome", "n": 10}])
+    assert client.post("/v1/query", json={**body, "at_least": {name: "visits@0:5"}}).json()["rows"] == [{"n": 15}]
+    refused = client.post("/v1/query", json={**body, "at_least": {"by_town": 1}})
+    assert (refused.status_code, "no versions of its own" in refused.json()["message"]) == (400, True)
+
+
+def test_a_view_that_is_dropped_is_followed_no_more(client: TestClient, served: ServedLake) -> None:
+    client.get("/v1/views/by_town/rows/Rome")
+    client.get("/v1/views/hourly/rows?key=Rome")
+    (followed,) = (each for each in partials(client).all() if each.definition.name == "by_town")
+    assert list(Interpreter(served.settings).run("DROP TABLE by_town;"))
+    served.append("visits", [{"id": 9, "town": "Rome", "n": 10}])
+    wait_until(lambda: followed.ended, "the thread of a dropped view goes on")
+    assert [each.definition.name for each in partials(client).all()] == ["hourly"]
+    assert client.get("/v1/views/by_town/rows/Rome").status_code == 404
+
+
+def test_a_view_that_is_made_anew_is_opened_anew(client: TestClient, served: ServedLake) -> None:
+    client.get("/v1/views/by_town/rows/Rome")
+    (before,) = partials(client).all()
+    again = """DROP TABLE by_town; CREATE TABLE by_town WITH (STATE = 'partial') AS
+        SELECT town, COUNT(*) + 10 AS visits, SUM(n) AS n FROM visits GROUP BY town;"""
+    assert list(Interpreter(served.settings).run(again))
+    wait_until(
+        lambda: client.get("/v1/views/by_town/rows/Rome").json()["row"] == {**ROME, "visits": 12},
+        "the old view is read",
+    )
+    (after,) = partials(client).all()
+    wait_until(lambda: before.ended, "the thread of the old view goes on")
+    assert not after.ended
 
 
 def test_views_and_lineage_say_that_it_is_partial(client: TestClient) -> None:

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from jobs.server.http.answers import ARROW
 from tests.support.served_lake import ServedLake
+from tests.support.waiting import wait_until
 
 
 def product(times: int) -> str:
@@ -115,6 +116,16 @@ def test_a_cut_that_went_back_is_no_answer_to_at_least(client: TestClient, serve
         served.refresh(kernel)
         found = client.post("/v1/query", json={**body, "at_least": {"by_town": head}}).json()
     assert found["versions"]["by_town"] == head
+
+
+def test_tables_are_followed_while_somebody_waits_for_them(client: TestClient) -> None:
+    body = {"sql": "SELECT visits FROM hourly", "at_least": {"hourly": 999}, "wait_ms": 1500}
+    followed = client.app.state.server.followed  # type: ignore[attr-defined]
+    with ThreadPoolExecutor(1) as beside:
+        waiting = beside.submit(client.post, "/v1/query", json=body)
+        wait_until(lambda: "hourly" in followed(), "nobody follows what is waited for")
+        assert waiting.result().status_code == 503
+    assert "hourly" not in followed()
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,12 @@ def test_arrow_has_the_types_of_the_view(client: TestClient, by: str) -> None:
     assert table.schema.field("visits").type == pa.int64()
 
 
+def test_arrow_has_a_map_as_pairs_and_a_time_as_it_is_stored(client: TestClient, by: str) -> None:
+    found = client.get("/v1/views/places/rows?key=Rome&columns=opens,tags", headers={"accept": ARROW})
+    table = pa.ipc.open_stream(found.content).read_all()
+    assert table.to_pylist() == [{"opens": 34_500_250, "tags": [("hot", 1)]}]
+
+
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [

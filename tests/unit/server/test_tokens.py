@@ -97,6 +97,30 @@ def test_no_bad_expired_and_other_tokens_are_refused(
     assert status(guarded, method, path, body, good) == 401
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH by_id AS (SELECT id FROM by_id) SELECT id FROM by_id",
+        "WITH a AS (SELECT id FROM by_id), by_id AS (SELECT town FROM by_town) SELECT id FROM a",
+        "SELECT y.id FROM (WITH by_id AS (SELECT town FROM by_town) SELECT town FROM by_id) x CROSS JOIN by_id y",
+    ],
+)
+def test_a_subquery_with_the_name_of_a_view_does_not_open_it(guarded: TestClient, file: Path, sql: str) -> None:
+    token = make_token(file, "narrow", ("read:by_town",), None)
+    for path, body in (
+        ("/v1/query", {"sql": sql}),
+        ("/v1/query", {"sql": f"EXPLAIN {sql}"}),
+        ("/query", {"ksql": sql}),
+    ):
+        assert status(guarded, "POST", path, body, token) == 403
+
+
+def test_a_subquery_with_a_name_of_its_own_needs_no_scope(guarded: TestClient, file: Path) -> None:
+    token = make_token(file, "narrow", ("read:by_town",), None)
+    sql = "WITH a AS (SELECT town FROM by_town) SELECT town FROM a"
+    assert status(guarded, "POST", "/v1/query", {"sql": sql}, token) == 200
+
+
 def test_open_routes_say_nothing_of_the_lake(guarded: TestClient) -> None:
     for path in OPEN:
         found = guarded.get(path.replace("{name}", "page.js"))

@@ -1,0 +1,38 @@
+"""The catalog of a server: definitions that change while somebody reads them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from jobs.model.relation import Relation
+from jobs.model.settings import Settings
+from jobs.serve.readable import readable_named
+from jobs.server.state import catalogued
+from jobs.server.state.catalogued import Catalogued
+from jobs.session.interpreter import Interpreter
+from state_store.layout import Lake
+
+STREAM = "CREATE OR REPLACE STREAM s (id BIGINT KEY, {column}) WITH (KAFKA_TOPIC = 't');"
+
+
+def test_a_relation_of_a_catalog_that_is_read_anew_meanwhile_is_not_kept(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list(Interpreter(settings).run(STREAM.format(column="a INT")))
+    found = Catalogued(Lake(settings.lake))
+
+    def slowly(name: str, catalog: Catalog) -> Relation:
+        """As a thread that another one overtakes: it defines the stream anew, and reads the catalog again."""
+        monkeypatch.undo()
+        made = readable_named(name, catalog)
+        assert list(Interpreter(settings).run(STREAM.format(column="b INT")))
+        time.sleep(0.05)
+        assert found.catalog is not catalog
+        return made
+
+    monkeypatch.setattr(catalogued, "readable_named", slowly)
+    assert "a" in dict(found.relation("s").columns)
+    assert "b" in dict(found.relation("s").columns)
