@@ -10,8 +10,9 @@ import pytest
 
 from infra.kafka.broker import KafkaBroker
 from jobs.ingest import by_spark, source
-from jobs.ingest.event_logs import Target, committed_offsets
+from jobs.ingest.event_logs import Target
 from jobs.ingest.logs.partitioner import partition_for
+from jobs.ingest.offsets import committed_offsets
 from jobs.ingest.produce import insert_rows
 from jobs.model import types as t
 from jobs.model.definitions import Column
