@@ -9,6 +9,7 @@ import pytest
 from jobs.ingest import event_logs
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
+from jobs.ingest.offsets import committed_offsets
 from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, fill
@@ -48,7 +49,7 @@ def test_only_broken_records_still_move_the_log_on(spark: SparkSession, settings
     log.produce("events", [Record(None, b"x", 1, partition=0)] * 3)
     (commit,) = drain(spark, settings, lake, [EVENTS])
     assert commit.dead_letters
-    assert event_logs.committed_offsets(EVENTS, lake)["0"] == 3
+    assert committed_offsets(EVENTS, lake)["0"] == 3
     assert drain(spark, settings, lake, [EVENTS]) == []
 
 
