@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.kafka.broker import KafkaBroker, write
-from jobs.ingest import event_logs
 from jobs.ingest.logs.kafka_log import KafkaLog
+from jobs.ingest.offsets import committed_offsets
 from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.live.kafka_events import events, offsets, stream, transactions
@@ -54,5 +54,5 @@ def test_transactions_arrive_exactly(
     transactions(kafka_broker, log, "exact", [False, True, False, True])
     drain(spark, kafka, lake, [stream("exact")])
     assert [row["id"] for row in rows_of(lake, "exact")] == [3, 4, 5, 9, 10, 11]
-    assert event_logs.committed_offsets(stream("exact"), lake) == {"0": 16}
+    assert committed_offsets(stream("exact"), lake) == {"0": 16}
     assert drain(spark, kafka, lake, [stream("exact")]) == []
