@@ -35,6 +35,7 @@ from pyroaring import BitMap64
 
 from state_store.commits import CommitRecord, Head
 from state_store.delta import commit, log
+from state_store.delta.create import create_table, new_table_id
 from state_store.delta.staging import Staged, stage_rows
 from state_store.tablespec import TableSpec
 
@@ -132,8 +133,8 @@ def _commit(table: Path, head: Head, places: _Places, number: int, clock: Clock)
 
 
 def _first(table: Path, rows: int) -> Head:
-    made = CommitRecord(0).identified(log.new_table_id())
-    assert log.create_table(table, Schema.from_arrow(SCHEMA).to_json(), SPEC.properties, made)
+    made = CommitRecord(0).identified(new_table_id())
+    assert create_table(table, Schema.from_arrow(SCHEMA).to_json(), SPEC.properties, made)
     record = replace(made, epoch=1)
     return commit.commit(table, Head(0, made), record, commit.Rows(stage_rows(_rows(list(range(rows))), table, 1)))
 
