@@ -6,6 +6,8 @@ STAMP := $(VENV)/.ready
 
 .PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-soak bench-replicas clean
 .DEFAULT_GOAL := help
+# Tests start hundreds of processes, and without it each compiles our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -40,17 +42,18 @@ test: check ## everything that must pass
 # Side by side: one keeps a JVM busy, the other a core. Those of whole views go where both then end together.
 test-spark: $(STAMP)
 	$(BIN)/python -m pytest tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py \
-	  tests/nexmark tests/outside
+	  tests/outside
 
 test-duckdb: $(STAMP)
 	$(BIN)/python -m pytest tests/unit tests/properties/test_views.py tests/properties/test_views_on_delta.py \
-	  tests/conformance
+	  tests/conformance tests/nexmark
 
+nightly: export STRANDLINE_SEED := anew
 nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills; rules and store; Nexmark; a cluster; many epochs; flipped bits
 	STRANDLINE_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/test_views.py
 	STRANDLINE_DELTA_EXAMPLES=2000 $(BIN)/python -m pytest tests/properties/test_views_on_delta.py
 	STRANDLINE_SPARK_EXAMPLES=500 STRANDLINE_KILLS=1 $(BIN)/python -m pytest tests/properties/test_views_on_spark.py
-	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py
+	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py
 	$(BIN)/python -m tests.campaigns.many_epochs --epochs 2000
 	$(BIN)/python -m tests.campaigns.bitflips --seed 1 --flips 10000
 

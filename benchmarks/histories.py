@@ -19,6 +19,7 @@ from deltalake import CommitProperties, write_deltalake
 from jobs.catalog.relations import event_log
 from jobs.ingest.event_logs import log_spec
 from jobs.ivm.refresh.context import RunContext
+from jobs.ivm.refresh.spark_sessions import SparkSessions
 from jobs.model.definitions import Source
 from jobs.model.settings import Settings, load_settings
 from jobs.model.stage_columns import spec_of_input
@@ -31,7 +32,7 @@ from state_store.commits import CommitRecord
 from state_store.delta.commit import Rows
 from state_store.delta.staging import stage_rows
 from state_store.delta.stored_table import StoredTable
-from state_store.digest import Digest, digest_of_table
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 
@@ -169,6 +170,7 @@ class Engines:
     """The engines of a benchmark, all of them warm."""
 
     spark: SparkSession
+    sessions: SparkSessions
     kernel: Kernel
 
     def refresh(self, history: History, level: list[Maintained], where: Where = "task") -> float:
@@ -192,7 +194,7 @@ class Engines:
                 settings = load_settings(lake=history.lake.root, engine="duckdb")
                 return RefreshTasks(self.spark, replace(bare, engine="duckdb"), settings, [level]).refresh(frozenset())
             case "spark":
-                return refresh_all(replace(bare, session=lambda: self.spark, engine="spark"), [level], frozenset())
+                return refresh_all(replace(bare, sessions=self.sessions, engine="spark"), [level], frozenset())
 
 
 @contextmanager
@@ -200,4 +202,4 @@ def engines(name: str) -> Iterator[Engines]:
     """A Spark session and a kernel, with the settings that a run would have."""
     settings = load_settings()
     with spark_session(settings.spark, name) as spark, Kernel(f"{settings.kernel_memory_mb}MB", 2) as kernel:
-        yield Engines(spark, kernel)
+        yield Engines(spark, SparkSessions(lambda: spark), kernel)

@@ -25,7 +25,7 @@ from state_store.delta import reader
 from state_store.delta.commit import Rows, commit
 from state_store.delta.create import create_table, new_table_id
 from state_store.delta.staging import stage_files
-from state_store.digest import Digest, digest_of_table
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.replicas.base.store import Store
 from state_store.replicas.follow import Follower
 from state_store.replicas.layout import Layout

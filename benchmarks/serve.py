@@ -2,22 +2,26 @@
 
     python -m benchmarks.serve [ROWS] [RATE] [SECONDS]
 
-The server has a process of its own. The load is open-loop: a request is due at its time whether or not the one before
-was answered, and its latency is counted from when it was due. So a stall is seen by all that were due while it lasted.
+The server has a process and a core of its own, the load (`benchmarks.http_load`) as well. The same load goes to an
+application that answers at once: so much is HTTP itself. The first lines say how fast the machine is.
 """
 
 from __future__ import annotations
 
-import asyncio
 import multiprocessing
 import os
+import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import duckdb
 import httpx
@@ -25,6 +29,8 @@ import pyarrow as pa
 import uvicorn
 from deltalake import DeltaTable, QueryBuilder
 
+from benchmarks.http_load import nothing, put_load
+from benchmarks.process_tree import processor_seconds
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import relation
 from jobs.model.settings import Settings, load_settings
@@ -33,25 +39,29 @@ from jobs.server.access.options import ServerOptions
 from jobs.server.app import application
 from jobs.session.interpreter import Interpreter
 from state_store.commits import CommitRecord
+from state_store.delta import reader
 from state_store.delta.commit import Rows
 from state_store.delta.staging import stage_rows
 from state_store.delta.stored_table import StoredTable
-from state_store.digest import Digest, digest_of_table
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.layout import Lake
+from state_store.replicas.follow import Follower
+from state_store.replicas.layout import Layout
+from state_store.replicas.memory.store import MemoryStore
+from state_store.replicas.replica import Replica
+from state_store.replicas.rocksdb.store import RocksStore
 
 PORT = 18_088
-CONNECTIONS = 32
 DEFINITIONS = """
     CREATE STREAM orders (id BIGINT KEY, customer VARCHAR, total DOUBLE, n BIGINT) WITH (KAFKA_TOPIC = 'orders');
     CREATE TABLE bench AS SELECT id, LATEST_BY_OFFSET(customer) AS customer, SUM(total) AS total, SUM(n) AS n
         FROM orders GROUP BY id;
 """
 GROUP_BY = "SELECT n % 100 AS g, COUNT(*) AS rows, SUM(total) AS total FROM bench GROUP BY n % 100"
-READS = 20_000
+READS, PASSES = 20_000, 5
 COMMITS = 50
 SLOW_READS = 20
-_LATE_SECONDS = -0.01
-"""A generator that is later than that is what is measured, not the server."""
+_ADDITIONS = 10_000_000
 
 
 def main() -> None:
@@ -60,23 +70,21 @@ def main() -> None:
     rows, rate, seconds = (given + [1_000_000, 3_000, 20][len(given) :])[:3]
     with tempfile.TemporaryDirectory() as folder:
         settings = load_settings(lake=Path(folder) / "lake")
-        _make(settings, rows)
+        make_view(settings, rows)
         print(f"{rows:,} rows, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        print(f"calibration: {_ADDITIONS:,} additions in {_seconds(_add_up):.2f} s")
         _others(Lake(settings.lake).table("bench"), rows)
-        server = multiprocessing.get_context("spawn").Process(target=_serve, args=(settings, Path(folder) / "server"))
-        server.start()
-        try:
+        with _process(_serve_nothing) as nothing:
+            _load("an application that answers at once", nothing, rows, rate, seconds)
+        with _process(_serve, settings, Path(folder) / "server") as server:
             _until_live()
             _queries()
             _pushed(settings, rows)
-            asyncio.run(_load(rows, rate, seconds))
-        finally:
-            server.terminate()
-            server.join()
+            _load("HTTP look-up by key", server, rows, rate, seconds)
         _in_process(settings, Path(folder) / "server", rows)
 
 
-def _make(settings: Settings, rows: int) -> None:
+def make_view(settings: Settings, rows: int) -> None:
     """The view's table, as one refresh would have left its visible columns."""
     assert list(Interpreter(settings).run(DEFINITIONS))
     keys = list(range(rows))
@@ -102,7 +110,31 @@ def _add(settings: Settings, keys: list[int]) -> None:
 
 def _serve(settings: Settings, folder: Path) -> None:
     app = application(settings, ServerOptions(folder, port=PORT))
-    uvicorn.run(app, port=PORT, access_log=False, log_level="warning")
+    uvicorn.run(app, port=PORT, access_log=False, log_level="warning", proxy_headers=False, server_header=False)
+
+
+def _serve_nothing() -> None:
+    uvicorn.run(nothing, port=PORT, access_log=False, log_level="warning", proxy_headers=False, server_header=False)
+
+
+@contextmanager
+def _process(target: Callable[..., None], *args: object) -> Iterator[BaseProcess]:
+    """A process that listens, for the duration of the block."""
+    process = multiprocessing.get_context("spawn").Process(target=target, args=args)
+    process.start()
+    try:
+        while not _is_open():
+            assert process.is_alive()
+            time.sleep(0.1)
+        yield process
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _is_open() -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", PORT)) == 0
 
 
 def _until_live() -> None:
@@ -148,61 +180,33 @@ def _pushed(settings: Settings, rows: int) -> None:
     _print("commit to event over HTTP", taken)
 
 
-async def _load(rows: int, rate: int, seconds: int) -> None:
-    """Latencies of look-ups that are due `rate` times a second."""
-    random = Random(3)
-    taken: list[float] = []
-    late = 0
-    queue: asyncio.Queue[float] = asyncio.Queue()
-
-    async def worker() -> None:
-        # By hand: HTTP clients for Python take more of a core than the server that is measured.
-        reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
-        while True:
-            due = await queue.get()
-            key = random.randrange(rows)
-            writer.write(f"GET /v1/views/bench/rows/{key} HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200")
-            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            await reader.readexactly(length)
-            taken.append(time.perf_counter() - due)
-            queue.task_done()
-
-    workers = [asyncio.create_task(worker()) for _ in range(CONNECTIONS)]
-    begun = time.perf_counter()
-    for number in range(rate * seconds):
-        due = begun + number / rate
-        wait = due - time.perf_counter()
-        if wait > 0:
-            await asyncio.sleep(wait)
-        late += wait < _LATE_SECONDS
-        queue.put_nowait(due)
-    await queue.join()
-    spent = time.perf_counter() - begun
-    for each in workers:
-        each.cancel()
-    share = late / (rate * seconds)
-    print(f"HTTP look-ups: {len(taken) / spent:,.0f} a second of {rate:,} asked for; generator late for {share:.1%}")
-    _print("HTTP look-up by key", taken)
+def _load(title: str, server: BaseProcess, rows: int, rate: int, seconds: int) -> None:
+    """A load on the first core, where the event loop of the server has nothing beside it but the rest of the server."""
+    assert server.pid is not None
+    os.sched_setaffinity(server.pid, {min(os.sched_getaffinity(0))})
+    used = processor_seconds(server.pid)
+    found = put_load(PORT, rate, seconds, rows)
+    each = (processor_seconds(server.pid) - used) / (rate * seconds) * 1e6
+    print(
+        f"{title}: {found.rate:,.0f} a second of {rate:,} asked for, p50 {found.p50:.2f} ms, p99 {found.p99:.2f} ms, "
+        f"{each:.0f} µs of processor each; the generator was busy for {found.busy:.0%}, late for {found.late:.1%}"
+    )
 
 
 def _in_process(settings: Settings, folder: Path, rows: int) -> None:
-    from state_store.delta import reader
-    from state_store.replicas.layout import Layout
-    from state_store.replicas.replica import Replica
-    from state_store.replicas.rocksdb.store import RocksStore
-
+    """Rows by key without HTTP: from RocksDB, as the server had it, and from memory."""
     table = Lake(settings.lake).table("bench")
-    replica = Replica("bench", RocksStore(folder / "replicas" / "bench"), Layout(reader.schema(table), ("id",)))
-    keys = Random(2).sample(range(rows), min(READS, rows))
-    with replica.reading() as now:
-        begun = time.perf_counter()
-        for key in keys:
-            now.get((key,))
-        spent = time.perf_counter() - begun
-    replica.close()
-    print(f"in process, RocksDB: {len(keys) / spent:,.0f} gets a second")
+    layout = Layout(reader.schema(table), ("id",))
+    keys = [(key,) for key in Random(2).sample(range(rows), min(READS, rows))]
+    for title, store in (("RocksDB", RocksStore(folder / "replicas" / "bench")), ("memory", MemoryStore())):
+        replica = Replica("bench", store, layout)
+        Follower(table, replica, "bench-in-process").catch_up()
+        stored = [layout.keys.of_values(key) for key in keys]
+        # The first pass brings the blocks into the cache; a later one may meet other work.
+        rate = len(keys) / min(_seconds(partial(_ask, replica.get, keys)) for _ in range(PASSES))
+        of_bytes = len(keys) / min(_seconds(partial(_ask, store.point, stored)) for _ in range(PASSES))
+        replica.close()
+        print(f"in process, {title}: {rate:,.0f} gets a second; of bytes, without key and row: {of_bytes:,.0f}")
 
 
 def _others(table: object, rows: int) -> None:
@@ -225,13 +229,25 @@ def _others(table: object, rows: int) -> None:
         _print("DuckDB over the files, look-up by key", _each(by_duckdb, SLOW_READS))
 
 
+def _ask(get: Callable[[Any], object], keys: Sequence[object]) -> None:
+    for key in keys:
+        get(key)
+
+
+def _add_up() -> None:
+    total = 0
+    for number in range(_ADDITIONS):
+        total += number
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
 def _each(call: Callable[[], None], times: int) -> list[float]:
-    taken = []
-    for _ in range(times):
-        begun = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - begun)
-    return taken
+    return [_seconds(call) for _ in range(times)]
 
 
 def _print(title: str, taken: list[float]) -> None:

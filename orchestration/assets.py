@@ -19,9 +19,15 @@ _FIRST_DELAY_SECONDS = 5
 
 
 def topics(translator: Translator, definitions: Iterable[Definition]) -> list[dg.AssetSpec]:
-    """The topics as external assets, each once: sources of several pipelines may read one topic."""
+    """The topics as external assets, each once: sources of several pipelines may read one topic, and a view that is
+    published fill it."""
     specs = (spec for definition in definitions for spec in translator.specs(definition))
-    return list({spec.key: spec for spec in specs if role_of(spec) is Role.TOPIC}.values())
+    found: dict[dg.AssetKey, dg.AssetSpec] = {}
+    for spec in specs:
+        # The spec of whoever fills it says where its records come from.
+        if role_of(spec) is Role.TOPIC and (spec.key not in found or spec.deps):
+            found[spec.key] = spec
+    return list(found.values())
 
 
 def pipeline_assets(

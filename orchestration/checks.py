@@ -5,6 +5,8 @@
 | `PIPELINE__vital_signs` | freshness, dead letters, late rows: from commits | after each drain, every hour |
 | `PIPELINE__expectations` | what EXPECT says, by Great Expectations | after each drain |
 | `PIPELINE__proofs` | equal to recomputation, changelog folds, digest, counts: all rows are read | every night |
+
+Vital signs also look how far each changelog topic is: an observation of the topic's asset, not a check.
 """
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
@@ -15,15 +17,19 @@ from typing import Any
 import dagster as dg
 
 from jobs.catalog.catalog import Catalog
+from jobs.expect.data_docs import write_docs
+from jobs.expect.validate import validate
+from jobs.expect.verdict import Verdict
 from jobs.ingest.logs.open import open_log
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.settings import Settings
-from jobs.model.stewardship import Stewardship
-from jobs.operate.quality.expectations import validate
+from jobs.model.stewardship import Expectation, Stewardship
 from jobs.operate.quality.freshness import Waiting
 from jobs.operate.quality.proofs import PROOFS, prove
-from jobs.operate.quality.verdict import Verdict
+from jobs.operate.quality.quarantine import with_quarantine
 from jobs.operate.quality.vital_signs import VITAL_SIGNS, VitalSigns
+from orchestration.changelog_topics import ChangelogTopics
+from orchestration.metadata import data_docs
 from orchestration.roles import identifier
 from orchestration.translator import Translator
 from state_store.delta.log import now_ms
@@ -83,6 +89,8 @@ def _vital_signs(
             key = translator.key_of(view.name)
             for name in _selected(context, key):
                 yield result_of(signs.check(view, name), key)
+        for event in ChangelogTopics(settings, views).events():
+            context.op_execution_context.log_event(event)
 
     return vital_signs
 
@@ -100,14 +108,25 @@ def _expectations(
             key = translator.key_of(each.name)
             selected = _selected(context, key)
             wanted = [one for one in Stewardship.read(each.options).expectations if identifier(one.name) in selected]
-            try:
-                version, verdicts = validate(Lake(settings.lake).table(each.name), wanted) if wanted else (0, [])
-            except StrandlineError as error:
-                version, verdicts = 0, [Verdict(one.name, False, str(error), one.severity) for one in wanted]
+            if not wanted:
+                continue
+            version, verdicts = _validated(Lake(settings.lake), each.name, wanted)
+            about = {"delta version": version, **data_docs(each.name, settings)}
             for verdict in verdicts:
-                yield result_of(verdict, key, {"delta version": version})
+                yield result_of(verdict, key, about)
 
     return expectations
+
+
+def _validated(lake: Lake, table: str, wanted: Sequence[Expectation]) -> tuple[int, list[Verdict]]:
+    """The version that was validated and what it came to, which is also written for people; 0 when it does not read."""
+    try:
+        version, validated = validate(lake.table(table), wanted)
+        verdicts = [with_quarantine(verdict, lake, table, one) for one, verdict in zip(wanted, validated, strict=True)]
+    except StrandlineError as error:
+        return 0, [Verdict(one.name, False, str(error), one.severity) for one in wanted]
+    write_docs(lake, table, version, [*zip(wanted, verdicts, strict=True)])
+    return version, verdicts
 
 
 def _expected(definition: Source | View, key: dg.AssetKey) -> Iterator[dg.AssetCheckSpec]:

@@ -12,11 +12,13 @@ from urllib.parse import quote
 import dagster as dg
 
 from orchestration.column_comments import column_comments
+from state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jobs.model.definitions import Source, View
+    from jobs.model.settings import Settings
     from jobs.model.types import SqlType
     from orchestration.lineage import Origin
 
@@ -26,6 +28,8 @@ VISIBLE_LINEAGE = "column lineage"
 
 SERVED = "rows and changes"
 """The link to the server's page."""
+DATA_DOCS = "data docs"
+"""The link to the page on a table's expectations."""
 
 # Repeated with every materialization, so that its history shows when a column was added or removed.
 DEFINED = (COLUMN_SCHEMA, COLUMN_LINEAGE, VISIBLE_LINEAGE)
@@ -113,3 +117,11 @@ def served(view: str, server_url: str | None) -> dict[str, dg.MetadataValue[Any]
     if server_url is None:
         return {}
     return {SERVED: dg.MetadataValue.url(f"{server_url.rstrip('/')}/?view={quote(view, safe='')}")}
+
+
+def data_docs(table: str, settings: Settings) -> dict[str, dg.MetadataValue[Any]]:
+    """Where the page on a table's expectations is: on the server, or its file, where no server is known."""
+    url = settings.server.url
+    if url is None:
+        return {DATA_DOCS: dg.MetadataValue.path(str(Lake(settings.lake).data_docs(table)))}
+    return {DATA_DOCS: dg.MetadataValue.url(f"{url.rstrip('/')}/v1/views/{quote(table, safe='')}/data-docs")}

@@ -76,5 +76,5 @@ def pipeline_of(
         checks,
         pipeline_drills(name, views, translator, settings),
         drain,
-        streaming(name, specs, topics, settings),
+        streaming(name, specs, topics, definitions, settings),
     )

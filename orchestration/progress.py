@@ -16,6 +16,7 @@ from jobs.ingest.logs.open import open_log
 from jobs.model import tables
 from jobs.operate.quality.freshness import Waiting
 from jobs.run.dagster_child import table_metadata
+from orchestration.changelog_topics import ChangelogTopics
 from orchestration.metadata import from_pipes, with_defined
 from orchestration.roles import Role, role_of, table_of
 from state_store.delta.log import now_ms
@@ -25,6 +26,7 @@ from state_store.layout import Lake
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from jobs.model.definitions import Definition
     from jobs.model.report import TableReport
     from jobs.model.settings import Settings
     from jobs.run.heartbeat import Beat
@@ -37,11 +39,19 @@ class Progress:
 
     Args:
         specs: the assets of the pipeline, and of its topics.
-        topics: {topic: its asset}.
+        topics: {topic that it reads: its asset}.
+        definitions: those of the pipeline.
     """
 
-    def __init__(self, settings: Settings, specs: Sequence[dg.AssetSpec], topics: Mapping[str, dg.AssetKey]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        specs: Sequence[dg.AssetSpec],
+        topics: Mapping[str, dg.AssetKey],
+        definitions: Sequence[Definition] = (),
+    ) -> None:
         self._settings, self._specs, self._topics = settings, specs, topics
+        self._published = ChangelogTopics(settings, definitions)
         self._run: tuple[int, int] | None = None
         self._tables: dict[str, TableReport] = {}
         self._lag: dict[str, int | None] = {}
@@ -57,7 +67,8 @@ class Progress:
         return f"{what} ({beat.micro_batches} micro-batches so far; {waiting or 'no topics'}{busy}{stopped})"
 
     def events(self, beat: Beat) -> Iterator[Event]:
-        """The events since the last call: a materialization of each table that changed, and each topic's lag."""
+        """The events since the last call: a materialization of each table that changed, each topic's lag, and how far
+        each changelog topic is."""
         before = self._before(beat)
         waiting = self._waiting()
         for table in beat.tables:
@@ -70,6 +81,7 @@ class Progress:
             asset = self._topics.get(topic)
             if asset is not None and lag is not None and lag != self._lag.get(topic, -1):
                 yield dg.AssetObservation(asset, metadata={"lag": lag})
+        yield from self._published.events()
         self._run = (beat.process.pid, beat.started)
         self._tables, self._lag = {each.name: each for each in beat.tables}, dict(beat.lag)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 
+from jobs.model.definitions import Definition
 from jobs.model.settings import Settings
 from orchestration.keeper import KEEPER_TAG, Found, Start, Wait, decide
 from orchestration.processes import Group
@@ -35,20 +36,31 @@ class Streaming:
 
 
 def streaming(
-    pipeline: str, specs: Sequence[dg.AssetSpec], topics: dict[str, dg.AssetKey], settings: Settings, pace: Pace = _PACE
+    pipeline: str,
+    specs: Sequence[dg.AssetSpec],
+    topics: dict[str, dg.AssetKey],
+    definitions: Sequence[Definition],
+    settings: Settings,
+    pace: Pace = _PACE,
 ) -> Streaming:
     """The job that keeps a pipeline's stream alive, and the sensor that starts the job when no run does.
 
     Args:
         specs: the assets that the stream's progress is reported of.
-        topics: {topic: its asset}.
+        topics: {topic that it reads: its asset}.
+        definitions: those of the pipeline.
     """
-    job = _job(pipeline, specs, topics, settings, pace)
+    job = _job(pipeline, specs, topics, definitions, settings, pace)
     return Streaming(job, _keeper(pipeline, job, settings))
 
 
 def _job(
-    pipeline: str, specs: Sequence[dg.AssetSpec], topics: dict[str, dg.AssetKey], settings: Settings, pace: Pace
+    pipeline: str,
+    specs: Sequence[dg.AssetSpec],
+    topics: dict[str, dg.AssetKey],
+    definitions: Sequence[Definition],
+    settings: Settings,
+    pace: Pace,
 ) -> dg.JobDefinition:
     name = identifier(pipeline)
     shown = [spec for spec in specs if role_of(spec) is not Role.TOPIC]
@@ -65,7 +77,7 @@ def _job(
         assert me is not None
         context.instance.add_run_tags(context.run_id, {KEEPER_TAG: f"{me.pid} {me.started} {me.boot} {me.host}"})
         output = Path(context.instance.storage_directory()) / "streams" / f"{name}.log"
-        progress = Progress(settings, shown, topics)
+        progress = Progress(settings, shown, topics, definitions)
         watch = Watch(pipeline, Lake(settings.lake), output, progress, context, stream_command(pipeline), pace)
         context.resources.at_end.callback(watch.end)
         yield from watch.run()

@@ -5,6 +5,7 @@
     CREATE TABLE t (… PRIMARY KEY)   topics/T.topic ──> logs/t__log ──> tables/t;  dead_letters/t__dead_letters
     CREATE STREAM v AS SELECT        inputs ──> logs/v__log
     CREATE TABLE v AS SELECT         inputs ──> projections/v ──> changelogs/v__changelog
+    … WITH (KAFKA_TOPIC = 'T')       … ──> changelogs/v__changelog ──> topics/T.topic
     INSERT INTO s SELECT             inputs ──> logs/s__log (adds to the asset of s)
 
 Inputs are logs, tables and projections, also of other pipelines.
@@ -23,6 +24,8 @@ from jobs.model import types as t
 from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SqlError
+from jobs.publish.declared import published
+from orchestration.changelog_topics import changelog_topic
 from orchestration.lineage import Origin, lineage
 from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described, schema_of, served
 from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier
@@ -40,11 +43,7 @@ if TYPE_CHECKING:
 # nightly drain must pass as well as a continuous job.
 FRESHNESS = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=24), warn_window=timedelta(hours=12))
 
-_CHANGE_COLUMNS: tuple[tuple[str, SqlType], ...] = (
-    (WEIGHT, t.BIGINT),
-    (VERSION, t.BIGINT),
-    (TIMESTAMP, t.TIMESTAMP),
-)
+_CHANGE_COLUMNS: tuple[tuple[str, SqlType], ...] = ((WEIGHT, t.BIGINT), (VERSION, t.BIGINT), (TIMESTAMP, t.TIMESTAMP))
 
 
 class Translator:
@@ -82,15 +81,15 @@ class Translator:
     def specs(self, definition: Definition) -> list[dg.AssetSpec]:
         """The assets of a definition, in the order they are made. An InsertQuery has none of its own."""
         match definition:
-            case Source(kind="stream"):
-                return [self._topic(definition), self._log(definition), self._dead_letters(definition)]
             case Source():
-                table = self._table(definition)
-                return [self._topic(definition), self._log(definition), table, self._dead_letters(definition)]
+                topic = self._topic(definition)
+                table = [self._table(definition)] if definition.kind == "table" else []
+                return [topic, self._log(definition), *table, self._dead_letters(definition)]
             case View(kind="stream"):
                 return [self._derived_stream(definition)]
             case View():
-                return [self._projection(definition), self._changelog(definition)]
+                topics = [changelog_topic(definition, on_kafka=self._on_kafka)] if published(definition) else []
+                return [self._projection(definition), self._changelog(definition), *topics]
             case InsertQuery():
                 return []
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
 from state_store.errors import NegativeWeight
+from state_store.python_values import python_values
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -91,7 +92,7 @@ def _take(rows: pa.Table, places: list[int]) -> pa.Table:
 
 
 def _frozen_rows(changes: pa.Table, names: Sequence[str]) -> list[Hashable]:
-    columns = [[_frozen(value) for value in changes[name].to_pylist()] for name in names]
+    columns = [[_frozen(value) for value in python_values(changes[name], maps=None)] for name in names]
     return list(zip(*columns, strict=True)) if columns else [()] * changes.num_rows
 
 

@@ -8,6 +8,8 @@
 <lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server
 <lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
 <lake>/runs/<pipeline>.json       the heartbeat of its last run: a note for people and alerts
+<lake>/approvals/<name>.json      the version of a table up to which its blocking expectations hold
+<lake>/data_docs/<name>.html      what the expectations of a table came to, for people
 <lake>/drills/                    what recovery drills came to
 <lake>/locks/<name>.lock          one writer process per pipeline: a file lock, or a lease on an object store
 """
@@ -80,6 +82,12 @@ class Lake:
 
     def run(self, pipeline: str) -> LakePath:
         return self.root / "runs" / f"{safe_name(pipeline)}.json"
+
+    def approval(self, name: str) -> LakePath:
+        return self.root / "approvals" / f"{safe_name(name)}.json"
+
+    def data_docs(self, name: str) -> LakePath:
+        return self.root / "data_docs" / f"{safe_name(name)}.html"
 
     def lock(self, name: str) -> LakePath:
         return self.root / "locks" / f"{safe_name(name)}.lock"

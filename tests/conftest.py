@@ -13,22 +13,30 @@ from hypothesis import settings as hypothesis_settings
 from jobs.model.settings import Settings, SparkSettings, load_settings
 from state_store.layout import Lake
 from state_store.paths import LakePath
-from tests.support.examples import examples
+from tests.support.examples import ANEW, examples
 
 # A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.
-hypothesis_settings.register_profile("strandline", max_examples=examples(15), deadline=None, print_blob=True)
+hypothesis_settings.register_profile(
+    "strandline", max_examples=examples(15), deadline=None, print_blob=True, derandomize=not ANEW
+)
 hypothesis_settings.load_profile("strandline")
 
 # Linux keeps it in memory. A run leaves some 300 MB there, which the next but two removes.
 _IN_MEMORY = Path("/dev/shm")
 _NEEDED_BYTES = 4 << 30
+# The JVM's second compiler makes quick what runs for long. Nothing does here, and it took a fifth of the processor's
+# time.
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 def pytest_configure() -> None:
-    """Keep the tests' folders in memory where there is room: flushes to a disk take a tenth of the run.
+    """Spark's JVMs, those of child processes too, use their first compiler alone, and the tests' folders are kept in
+    memory where there is room: flushes to a disk take a tenth of the run.
 
     What flushes are for is tested without a disk (tests/support/power.py).
     """
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", _FIRST_COMPILER)
     if _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _NEEDED_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
@@ -37,14 +45,16 @@ def pytest_configure() -> None:
 def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
     """The one session: a JVM takes 10–15 s to start.
 
-    Its plans run over a few rows, and compiling them would cost more than running them; drains by the real driver
-    (tests/golden, tests/live) run compiled plans.
+    Its plans run over a few rows, and compiling them would cost more than running them; what runs in processes of its
+    own (tests/live) runs compiled plans.
     """
     from jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-tests") as session:
-        session.conf.set("spark.sql.codegen.wholeStage", "false")
-        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        for name, value in _INTERPRETED.items():
+            session.conf.set(name, value)
+            # What a refresh opens beside it begins with the context's settings.
+            session.sparkContext._jsc.sc().conf().set(name, value)
         yield session
 
 

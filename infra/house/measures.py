@@ -99,5 +99,10 @@ def functions_of(files: Iterable[File]) -> Sequence[Function]:
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     arguments = node.args
-    named = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-    return len([name for name in named if name not in ("self", "cls")])
+    named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return len([each for each in named if each.arg not in ("self", "cls") and not _is_typed_by_users(each)])
+
+
+def _is_typed_by_users(argument: ast.arg) -> bool:
+    """True for an option of a command: no code passes it, and a user names the few that he needs."""
+    return argument.annotation is not None and "typer.Option(" in ast.unparse(argument.annotation)

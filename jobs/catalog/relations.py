@@ -7,7 +7,7 @@ from dataclasses import replace
 from jobs.catalog.catalog import Catalog
 from jobs.model import tables
 from jobs.model import types as t
-from jobs.model.columns import META_COLUMNS, PLACE, TOMBSTONE
+from jobs.model.columns import DEAD_LETTER_COLUMNS, FAILED_ROW_COLUMNS, META_COLUMNS, PLACE, TOMBSTONE
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import UnknownName
 from jobs.model.relation import Relation
@@ -48,6 +48,13 @@ def relation_of(definition: Source | View) -> Relation:
     return Relation(definition.name, columns, "keyed", definition.key, PLACE)
 
 
+def visible_relation(definition: Source | View) -> Relation:
+    """The relation of a definition without hidden columns, and without its key unless all of it is visible."""
+    relation = relation_of(definition)
+    shown = {name for name, _ in relation.columns}
+    return replace(relation, key=relation.key if shown.issuperset(relation.key) else (), hidden=())
+
+
 def event_log(source: Source) -> Relation:
     """The event log below a keyed source: its columns, the meta columns, and whether the event was a tombstone.
 
@@ -55,3 +62,25 @@ def event_log(source: Source) -> Relation:
     """
     columns = tuple((c.name, c.type) for c in source.columns)
     return Relation(tables.event_log(source), (*columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN)), "append", source.key)
+
+
+def companion(name: str, catalog: Catalog) -> Relation | None:
+    """The relation of a table that comes with a definition: its dead letters, or the event log of a keyed source.
+
+    Dead letters have meta columns only, and are described as a keyed table, so that `*` shows them.
+
+    Returns:
+        None for any other name.
+
+    Raises:
+        CorruptState: the file of the definition is broken.
+    """
+    of = tables.definition_of(name)
+    found = catalog.find(of) if of != name else None
+    if found is None or isinstance(found, InsertQuery):
+        return None
+    if name == tables.dead_letters(of):
+        columns = DEAD_LETTER_COLUMNS if isinstance(found, Source) else FAILED_ROW_COLUMNS
+        return Relation(name, columns, "keyed")
+    logged = isinstance(found, Source) and found.kind == "table" and name == tables.event_log(found)
+    return event_log(found) if isinstance(found, Source) and logged else None

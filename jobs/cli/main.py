@@ -1,4 +1,4 @@
-"""The command `strandline`: apply, run, sql, rebuild, status, verify, and those of `operations` and `serving`.
+"""The command `strandline`: apply, run, sql, status, verify, and those of `operations`, `publishing` and `serving`.
 
 Standard output holds data; everything else goes to standard error. The exit codes are in `jobs.cli.exits`.
 """
@@ -16,6 +16,7 @@ import typer
 from jobs.cli.exits import BROKEN, INTERRUPTED, USER_ERROR, exit_codes, leave
 from jobs.cli.operations import add_operations
 from jobs.cli.output import Output, say
+from jobs.cli.publishing import add_publishing
 from jobs.cli.serving import add_serving
 from jobs.model.settings import load_settings
 
@@ -105,8 +106,10 @@ def run(
         pipeline = _applied(what, settings)
         report, code = _run(settings, pipeline, mode)
         say(_summary(report))
-        if code:
-            raise typer.Exit(code)
+        for wrong in report.held.values():
+            say(wrong)
+        if code or report.held:
+            raise typer.Exit(code or BROKEN)
 
 
 @app.command()
@@ -141,24 +144,6 @@ def sql(
 
 
 @app.command()
-def rebuild(name: Annotated[str, typer.Argument(metavar="NAME", help="a stream, table or view")]) -> None:
-    """Compute the rows of a definition anew, whatever is stored: after a foreign write, a lost file or a restore."""
-    from jobs.cli.stopping import stopped_by_signal
-
-    # Nothing in it looks at the stop: Ctrl-C lets it end within seconds, or abandons it.
-    with exit_codes(), stopped_by_signal():
-        from jobs.operate.rebuild import rebuild as rebuild_definition
-
-        done = rebuild_definition(load_settings(), name)
-        for stage in done.stages:
-            say(f"{stage.table}: rebuilt (+{stage.inserted} −{stage.deleted})")
-        for table in done.aside:
-            say(f"{table}: begun anew")
-        for other in done.elsewhere:
-            say(f"'{other}' of another pipeline reads what was begun anew; type: strandline rebuild {other}")
-
-
-@app.command()
 def status(json: Json = False) -> None:
     """Show the status of every pipeline: its tables' versions, rows and lag, its last run, and what is wrong."""
     from jobs.cli.watched import show_runs
@@ -186,6 +171,7 @@ def verify(
 
 
 add_operations(app)
+add_publishing(app)
 add_serving(app)
 
 

@@ -1,4 +1,4 @@
-"""The commands of operations: compact, backup, restore, drill. Each prints its plan with `--dry-run`."""
+"""The commands of operations. All but rebuild print their plan: `--dry-run`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object for each row
 
 def add_operations(app: typer.Typer) -> None:
     """Add the commands to the command `strandline`."""
-    for command in (compact, backup, restore, drill):
+    for command in (compact, backfill, backup, restore, drill, rebuild):
         app.command()(command)
 
 
@@ -50,6 +50,33 @@ def compact(
         show_maintenance(done, json=json)
         if not done.proved:
             raise typer.Exit(BROKEN)
+
+
+def backfill(
+    view: Annotated[str, typer.Argument(metavar="VIEW")],
+    begin: Annotated[str | None, typer.Option("--from", metavar="TIME", help="the first moment, in UTC")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="the first moment after")] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="the time of a row; default: the begin of its window")
+    ] = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Compute the rows of a range of time anew from history, prove them, and put what differs in place."""
+    with exit_codes():
+        from jobs.operate.backfill.execute import execute_backfill
+        from jobs.operate.backfill.period import period_of
+        from jobs.operate.backfill.plan import plan_backfill
+
+        settings = load_settings()
+        plan = plan_backfill(settings, view, period_of(begin, end), by)
+        if dry_run:
+            show_json([plan.as_json()]) if json else print(plan)
+            return
+        done = execute_backfill(settings, plan, say)
+        if json:
+            show_json([done.as_json()])
+        say(f"{done.view}: backfilled (+{done.inserted} −{done.deleted}) in {done.seconds:.1f} s")
 
 
 def backup(
@@ -125,6 +152,35 @@ def drill(
             record(Lake(settings.lake), results[-1:])
         if not show_drills(results, json=json):
             raise typer.Exit(BROKEN)
+
+
+def rebuild(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a stream, table or view")],
+    from_topic: Annotated[
+        bool, typer.Option("--from-topic", help="of a view: take its rows from its changelog topic, as they are there")
+    ] = False,
+) -> None:
+    """Compute the rows of a definition anew, whatever is stored: after a foreign write, a lost file or a restore."""
+    from jobs.cli.stopping import stopped_by_signal
+
+    # Nothing in it looks at the stop: Ctrl-C lets it end within seconds, or abandons it.
+    with exit_codes(), stopped_by_signal():
+        if from_topic:
+            from jobs.operate.from_topic import rebuild_from_topic
+
+            found = rebuild_from_topic(load_settings(), name)
+            say(f"{name}: {found.rows} rows of version {found.of_version} from the topic '{found.topic}'")
+            say(f"they can be read; before a run can go on from its inputs, type: strandline rebuild {name}")
+            return
+        from jobs.operate.rebuild import rebuild as rebuild_definition
+
+        done = rebuild_definition(load_settings(), name)
+        for stage in done.stages:
+            say(f"{stage.table}: rebuilt (+{stage.inserted} −{stage.deleted})")
+        for table in done.aside:
+            say(f"{table}: begun anew")
+        for other in done.elsewhere:
+            say(f"'{other}' of another pipeline reads what was begun anew; type: strandline rebuild {other}")
 
 
 def _path(settings: Settings, root: str) -> LakePath:

@@ -24,6 +24,9 @@ def serve(
     tokens: Annotated[Path | None, typer.Option(help="file of tokens; see `strandline token`")] = None,
     certificate: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
     key: Annotated[Path | None, typer.Option(help="of TLS, PEM")] = None,
+    postgres_port: Annotated[
+        int | None, typer.Option(help="PostgreSQL's clients connect here, on the same host")
+    ] = None,
     log_requests: Annotated[bool, typer.Option("--log-requests", help="a line of JSON for each request")] = False,
 ) -> None:
     """Answer pull and push queries and inserts over HTTP, until Ctrl-C or SIGTERM."""
@@ -34,8 +37,10 @@ def serve(
     if not host or not port.isdecimal():
         raise typer.BadParameter("--listen is HOST:PORT")
     with exit_codes():
-        options = ServerOptions(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key)
+        options = ServerOptions(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port)
         say(f"listening on http{'s' if certificate else ''}://{listen}")
+        if postgres_port is not None:
+            say(f"listening on postgresql://{host}:{postgres_port}")
         answer(load_settings(), options, log_requests=log_requests)
 
 

@@ -150,11 +150,7 @@ _GENERATORS: dict[str, type[SparkSqlGenerator] | type[DuckDbSqlGenerator]] = {
 
 
 def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> str:
-    """An expression, or a whole SELECT, as text for an engine.
-
-    Expressions of a stage or of a view's stored query mean the same to both engines. In a query straight from the
-    parser, types are not known yet: there `/` is the engine's own. Functions that are not ours are written as they are.
-    """
+    """An elaborated expression as text for an engine; functions that are not ours are written as they are."""
     return _GENERATORS[dialect].text(expression)
 
 

@@ -50,6 +50,9 @@ PARTITIONS_EACH = 65_536
 """Partitions for each of several queries that feed one stream, or branches of a UNION ALL: the n-th has those from
 n × 65,536 on, so that events have unique places in one order. Topics have fewer partitions by far."""
 
+ITEM = "__item"
+"""The number of an item, from 1, in a row that was repeated for the items of arrays (INT)."""
+
 TOMBSTONE = "_tombstone"
 """In the event log of a keyed source: the event deletes its key."""
 

@@ -21,7 +21,7 @@ StrandlineError
 │   ├── TopicReplaced             source.topic_replaced       stop
 │   ├── RecordsReplaced           source.records_replaced     stop
 │   └── EncodeFailed              source.encode_failed        stop
-└── PipelineError
+└── PipelineError                 two more in jobs.model.operating_errors
     ├── PipelineMissing           pipeline.missing            stop
     ├── RefreshFailed             pipeline.refresh_failed     stop
     ├── RowFailed                 pipeline.row_failed         stop

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,17 @@ class TableReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run of a pipeline: a drain, or a continuous run up to its stop."""
+    """One run of a pipeline: a drain, or a continuous run up to its stop.
+
+    Attributes:
+        held: {table: what is wrong with its newest rows, from which nothing is computed}.
+    """
 
     pipeline: str
     epochs: int
     seconds: float
     tables: tuple[TableReport, ...]
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ ServeError
 ├── NotYet                    serve.not_yet               retry
 ├── TimeLimit                 serve.time_limit            stop
 ├── TooLarge                  serve.too_large             stop
+├── Cancelled                 serve.cancelled             stop
 ├── Busy                      serve.busy                  retry
 ├── KeyReused                 serve.key_reused            stop
 ├── ChangesGone               serve.restart_from_snapshot restore
@@ -70,6 +71,12 @@ class TooLarge(ServeError):
     """A query needs more memory, or has a larger answer, than it may. Stop: ask for less."""
 
     code = "serve.too_large"
+
+
+class Cancelled(ServeError):
+    """A query was ended because its client asked for that. Stop: nothing is wrong."""
+
+    code = "serve.cancelled"
 
 
 class Busy(ServeError):

@@ -56,7 +56,7 @@ class KafkaSettings(_Section):
 
 
 class RegistrySettings(_Section):
-    """The schema registry of AVRO and JSON_SR. Without `url`, schemas are kept in the lake."""
+    """The schema registry of AVRO, JSON_SR and PROTOBUF. Without `url`, schemas are kept in the lake."""
 
     url: str | None = None
     username: str | None = None
@@ -188,6 +188,11 @@ class Settings(BaseSettings):
         if isinstance(path, Path) and path.exists() and not path.is_dir():
             raise ValueError(f"'{path}' is a file: a lake is a folder")
         return path
+
+    @property
+    def kernel_size(self) -> tuple[str, int]:
+        """Memory, as DuckDB writes it, and threads of a kernel that has its process for itself."""
+        return f"{self.kernel_memory_mb}MB", self.kernel_threads or os.cpu_count() or 2
 
     @classmethod
     def settings_customise_sources(

@@ -72,7 +72,7 @@ class Core:
     """Relations joined from left to right, filtered and projected: what a stage does before its top.
 
     Attributes:
-        inputs: at least one; the same relation may come twice under two aliases.
+        inputs: the same relation may come twice under two aliases. None: one row of constants, which never changes.
         where: over qualified columns and the names of `expand`.
         columns: what the core gives, in order; every name the top uses is among them.
         key: names among `columns` that identify a row of a keyed core. Empty for an append one, and for the one row
@@ -91,8 +91,11 @@ class Core:
     @property
     def storage(self) -> Literal["append", "keyed"]:
         """`append` when every change of an input is rows that are added: nothing that can change or go is read, nothing
-        is padded, and no row joins again because of a second match (semi)."""
-        grows = all(i.frozen or (i.relation.storage == "append" and i.join == "inner") for i in self.inputs)
+        is padded, and no row joins again because of a second match (semi). Constants have no place in an order of
+        events, and are known by key."""
+        grows = bool(self.inputs) and all(
+            i.frozen or (i.relation.storage == "append" and i.join == "inner") for i in self.inputs
+        )
         return "append" if grows else "keyed"
 
 

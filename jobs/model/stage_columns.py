@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from jobs.model.columns import PLACE, WINDOW_BOUNDS
+from sqlglot import exp
+
+from jobs.model.columns import ITEM, PLACE, WINDOW_BOUNDS
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Stage, storage_of_body
+from jobs.model.stage import AggregateStage, AnalyticStage, Core, LatestStage, MapStage, Output, Stage, storage_of_body
 from jobs.model.types import BIGINT, SqlType, struct
 from state_store.columns import STATE
 from state_store.tablespec import TableSpec
 
 Columns = tuple[tuple[str, SqlType], ...]
+_EVENT = ("_partition", "_offset")
 
 
 def storage_of(stage: Stage) -> Literal["append", "keyed"]:
@@ -68,15 +71,29 @@ def relation_of(stage: Stage) -> Relation:
     """The stage's table as another stage reads it."""
     if storage_of(stage) == "append":
         assert isinstance(stage, MapStage)
-        identity = ("_partition", "_offset") if all(_is_event(core) for core in stage.body) else ()
-        return Relation(stage.table, visible_columns(stage), "append", identity=identity)
+        return Relation(stage.table, visible_columns(stage), "append", identity=_identity(stage))
     return Relation(stage.table, visible_columns(stage), "keyed", key_names(stage), hidden_columns(stage))
 
 
-def _is_event(core: Core) -> bool:
-    """True if each row of an append core is one event, so that the event's place tells the rows apart."""
+def _identity(stage: MapStage) -> tuple[str, ...]:
+    """The columns that tell the rows of an append stage apart: the place of the one event that each is made of, and
+    the number of the item where an event is repeated for items; empty where not all of those are columns."""
+    if not all(_is_of_one_event(core) for core in stage.body):
+        return ()
+    if not any(core.expand for core in stage.body):
+        return _EVENT
+    items = [each.name for each in stage.body[0].columns if _is_number_of_item(each)]
+    return (*_EVENT, *items[:1]) if items and len(stage.body) == 1 else ()
+
+
+def _is_of_one_event(core: Core) -> bool:
     events = [each for each in core.inputs if each.join != "semi" and not each.frozen]
-    return not core.expand and len(events) == 1 and bool(events[0].relation.identity)
+    return len(events) == 1 and events[0].relation.identity == _EVENT
+
+
+def _is_number_of_item(column: Output) -> bool:
+    node = column.expression
+    return isinstance(node, exp.Column) and not node.table and node.name == ITEM
 
 
 def spec_of_input(relation: Relation) -> TableSpec:

@@ -31,7 +31,7 @@ class Expectation:
 
     Attributes:
         severity: `warn` is shown, `error` makes the check fail.
-        blocking: what stands after the view in the same Dagster run is not executed when it fails.
+        blocking: nothing is computed from a version of the view that breaks it (`jobs.expect.approvals`).
         quarantine: rows that break it are in the view's dead letters, and never in the view.
     """
 
@@ -72,6 +72,11 @@ class Stewardship:
     def quarantined(self) -> tuple[Expectation, ...]:
         """The expectations that keep rows out."""
         return tuple(each for each in self.expectations if each.quarantine)
+
+    @property
+    def blocking(self) -> tuple[Expectation, ...]:
+        """The expectations that keep what reads the view from a version that breaks them."""
+        return tuple(each for each in self.expectations if each.blocking and each.severity == "error")
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> Stewardship:

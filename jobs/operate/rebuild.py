@@ -17,6 +17,7 @@ from jobs.model import tables
 from jobs.model.definitions import Source, View
 from jobs.model.errors import NotSupported, OffsetsVanished, ViewsStopped
 from jobs.run.pipeline import opened, report_of
+from jobs.run.schedule import gated_in
 from state_store.aside import set_aside
 from state_store.errors import InputReplaced
 from state_store.layout import Lake
@@ -103,7 +104,7 @@ def _rebuilt(stream: PipelineStream, names: Set[str]) -> list[StageResult]:
     from jobs.ivm.refresh.context import Heads, Owner
     from jobs.ivm.refresh.rebuild_stage import rebuild_stage
 
-    heads = Heads(stream.lake)
+    heads = Heads(stream.lake, gated=gated_in(stream.levels))
     results: list[StageResult] = []
     for item in (item for level in stream.levels for item in level):
         if names.isdisjoint({item.name, item.target}):

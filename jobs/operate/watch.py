@@ -6,6 +6,7 @@
 | `killed` | a continuous run's process is gone, and nobody stopped it |
 | `failed` | a run ended with an error |
 | `stopped` | a view failed in the last run, and is not refreshed any more |
+| `held` | a table breaks a blocking expectation, and what reads it waits |
 | `stale` | a view is staler than its FRESHNESS |
 | `lease` | a reader's lease has ended, or ends within a day: what it needs may go then |
 | `broken` | a definition's file does not read back |
@@ -17,8 +18,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from jobs.catalog.catalog import Catalog
+from jobs.expect.approvals import read_approval
 from jobs.ingest.logs.open import open_log
-from jobs.model.definitions import View
+from jobs.model.definitions import Source, View
+from jobs.model.stewardship import Stewardship
 from jobs.operate.quality.freshness import Waiting
 from jobs.operate.quality.vital_signs import VitalSigns
 from jobs.run.heartbeat import read_beat
@@ -71,6 +74,7 @@ def alerts(settings: Settings, now_ms: int) -> list[Alert]:
     for pipeline in catalog.pipelines():
         beat = read_beat(lake, pipeline)
         found += _of_run(pipeline, beat, now_ms) if beat is not None else ()
+    found += _held(catalog, lake)
     found += _stale(catalog, settings, lake, now_ms)
     for folder in folders_in(lake.tables):
         table = name_of(folder.name)
@@ -90,6 +94,19 @@ def _of_run(pipeline: str, beat: Beat, now_ms: int) -> Iterator[Alert]:
         yield Alert("silent", pipeline, what, f"look whether it works; to end it: kill {beat.process.pid}")
     for table, why in beat.failures.items():
         yield Alert("stopped", table, why, f"type: strandline rebuild {table}")
+
+
+def _held(catalog: Catalog, lake: Lake) -> Iterator[Alert]:
+    for each in catalog.definitions():
+        if isinstance(each, View | Source) and Stewardship.read(each.options).blocking:
+            try:
+                approval = read_approval(lake, each.name)
+            except CorruptState as error:
+                yield Alert("held", each.name, error.message, error.hint or "")
+                continue
+            if approval.refused is not None:
+                hint = "correct what it is computed from, or the expectation"
+                yield Alert("held", each.name, f"what reads it waits: it breaks {approval.why}", hint)
 
 
 def _stale(catalog: Catalog, settings: Settings, lake: Lake, now_ms: int) -> Iterator[Alert]:

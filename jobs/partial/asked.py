@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
     from jobs.partial.plan import PartialPlan
     from jobs.partial.upquery import Key
-    from jobs.serve.resolve import Resolved
+    from jobs.query.logical.pull import PullQuery
     from state_store.delta.statistics import Predicate
 
 MOST_KEYS: Final = 10_000
@@ -29,7 +29,7 @@ class Asked:
     keys: list[Key]
 
 
-def asked(resolved: Resolved, predicate: Predicate | None, catalog: Catalog) -> Asked | None:
+def asked(pull: PullQuery, predicate: Predicate | None, catalog: Catalog) -> Asked | None:
     """The keys that a query asks of a partial view; None when it reads none.
 
     Args:
@@ -39,7 +39,8 @@ def asked(resolved: Resolved, predicate: Predicate | None, catalog: Catalog) -> 
         KeyRequired: the query joins the view, or its WHERE does not give all columns of its key.
         TooLarge: it names more keys than a query may.
     """
-    views = [found for name in resolved.relations if isinstance(found := catalog.find(name), View) and found.partial]
+    definitions = [catalog.find(relation.name) for relation in pull.relations]
+    views = [found for found in definitions if isinstance(found, View) and found.partial]
     if not views:
         return None
     plan = partial_plan(views[0], catalog)

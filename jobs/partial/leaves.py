@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from jobs.model.relation import Relation
-from jobs.query.clauses.keys import outputs_of
-from jobs.query.clauses.logical import Block, From, Query, SetOperation
+from jobs.query.logical.keys import outputs_of
+from jobs.query.logical.query import Block, From, Query, SetOperation
 from jobs.sql.trees import conjuncts
 
 if TYPE_CHECKING:

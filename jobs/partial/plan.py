@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from jobs.catalog.relations import visible_relation
 from jobs.engines.engine import engine_of
 from jobs.model.errors import InvalidQuery
 from jobs.partial.leaves import leaves_of
 from jobs.partial.routes import routes_of
-from jobs.query.clauses.logical import relations_of
 from jobs.query.clauses.read import query_of
+from jobs.query.logical.query import relations_of
 from jobs.query.recompute.select import recompute_sql
-from jobs.serve.readable import visible_relation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
+    from jobs.query.logical.pull import PullQuery
     from jobs.serve.cut import Cut
     from jobs.serve.limits import Spent
     from jobs.serve.pull import Answer
-    from jobs.serve.resolve import Resolved
     from jobs.serve.terms import Terms
     from jobs.sql.syntax import Select
     from state_store.delta.statistics import Predicate
@@ -47,14 +47,14 @@ class _Computing:
         self._functions = functions
 
     def tables(
-        self, resolved: Resolved, predicate: Predicate | None, spent: Spent
+        self, pull: PullQuery, predicate: Predicate | None, spent: Spent
     ) -> tuple[dict[str, pa.Table], Cut] | None:
         """The rows of the keys that a query asks of a partial view.
 
         Raises:
             KeyRequired, TooLarge: as of `jobs.partial.asked.asked`; otherwise as of `Upqueries.rows`.
         """
-        wanted = asked(resolved, predicate, self._catalog)
+        wanted = asked(pull, predicate, self._catalog)
         if wanted is None:
             return None
         cut = newest_cut(wanted.plan.inputs, self._lake)

@@ -73,8 +73,9 @@ def report_run(pipes: PipesContext, report: RunReport) -> None:
         role = selected[asset]["role"]
         table = tables.get(selected[asset]["table"])
         if table is not None:
+            metadata = table_metadata(table, role, report.held.get(table.name))
             pipes.report_asset_materialization(
-                asset_key=asset, metadata=table_metadata(table, role), data_version=data_version(table, role)
+                asset_key=asset, metadata=metadata, data_version=data_version(table, role)
             )
         else:
             pipes.report_asset_materialization(
@@ -85,10 +86,15 @@ def report_run(pipes: PipesContext, report: RunReport) -> None:
     )
 
 
-def table_metadata(table: TableReport, role: str) -> dict[str, int | float | str | PipesMetadataValue]:
+def table_metadata(
+    table: TableReport, role: str, held: str | None = None
+) -> dict[str, int | float | str | PipesMetadataValue]:
     """The metadata that Dagster shows of a table. Labels must not change: Dagster plots each label over time.
 
     A changelog is the same Delta table read as changes, so its rows and bytes are not repeated; it counts changes.
+
+    Args:
+        held: what is wrong with its newest rows, from which nothing is computed.
     """
     metadata: dict[str, int | float | str | PipesMetadataValue] = {
         "delta version": table.version,
@@ -107,6 +113,8 @@ def table_metadata(table: TableReport, role: str) -> dict[str, int | float | str
     else:
         metadata["dagster/row_count"] = table.rows
         metadata["dagster/size_bytes"] = table.bytes
+    if held is not None:
+        metadata["what reads it waits"] = held
     if table.late is not None:
         metadata["late rows"] = table.late
     if table.seconds > 0:

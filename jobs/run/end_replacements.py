@@ -112,7 +112,7 @@ def _keep_aside(context: RunContext, definition: View) -> None:
     [item] = (item for level in maintained([definition], Catalog(context.lake)) for item in level)
     _, letters = guarded(item.stages[-1], tables.dead_letters(definition.name))
     assert letters is not None
-    refresh_stage(context, Heads(context.lake), letters, Owner(item.fingerprint))
+    refresh_stage(context, Heads(context.lake, gated=item.gated), letters, Owner(item.fingerprint))
 
 
 def _swapped(context: RunContext, intent: Replacement) -> Swapped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import MicroBatch, RunReport
 from jobs.run.heartbeat import heartbeat
 from jobs.run.orphans import sole_writer
+from jobs.run.publishing import publishing
 from jobs.run.schedule import stages_of
 from jobs.run.session import Session
 from state_store.errors import StoreError
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from jobs.model.settings import Settings
+    from jobs.publish.publisher import Published
     from jobs.run.heartbeat import Mode
     from jobs.run.stream import PipelineStream
     from state_store.kernel.kernel import Kernel
+
+log = logging.getLogger("strandline")
 
 Watch = Callable[[MicroBatch], None]
 
@@ -60,8 +65,10 @@ def drain(
     """
     with opened(settings, name, spark) as (stream, began):
         stream.watch = watch or stream.watch
-        with _heartbeat(stream, "drain", began), _typed_errors():
+        published = publishing(settings, stream.definitions, _logged, drained=True)
+        with published as unpublished, _heartbeat(stream, "drain", began), _typed_errors():
             stream.drain(stop)
+        stream.failures |= unpublished
         return _finish(stream, began)
 
 
@@ -69,9 +76,15 @@ def follow(settings: Settings, name: str, stop: Event, *, watch: Watch | None = 
     """Keep a pipeline fresh until `stop` is set. Arguments and errors as of `drain`."""
     with opened(settings, name, None) as (stream, began):
         stream.watch = watch or stream.watch
-        with _heartbeat(stream, "continuous", began), _typed_errors():
+        published = publishing(settings, stream.definitions, _logged, drained=False)
+        with published, _heartbeat(stream, "continuous", began), _typed_errors():
             stream.follow(stop)
         return _finish(stream, began)
+
+
+def _logged(done: Published) -> None:
+    """Log a publication."""
+    log.info("topic '%s': version %d, %d records in %.2f s", done.topic, done.version, done.records, done.seconds)
 
 
 def _heartbeat(stream: PipelineStream, mode: Mode, began: float) -> AbstractContextManager[None]:
@@ -98,10 +111,11 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
         with Session(settings, lake, lock, spark) as session, kernel_for(settings) as kernel:
             from jobs.functions.python.register import Library
             from jobs.ivm.refresh.context import RunContext
+            from jobs.ivm.refresh.spark_sessions import SparkSessions
             from jobs.run.stream import PipelineStream
 
             functions = Library(catalog.functions.values(), settings.functions.modules)
-            context = RunContext(session, lake, writer, functions, kernel, settings.engine)
+            context = RunContext(SparkSessions(session), lake, writer, functions, kernel, settings.engine)
             stream = PipelineStream(session, context, settings, name, definitions, levels, lock)
             # First of all: no epoch of a former definition comes after the swap that a killed process has planned.
             stream.take_replacements()
@@ -133,7 +147,7 @@ def kernel_for(settings: Settings) -> Iterator[Kernel | None]:
         return
     from state_store.kernel.kernel import Kernel
 
-    with Kernel(f"{settings.kernel_memory_mb}MB", settings.kernel_threads or os.cpu_count() or 2) as kernel:
+    with Kernel(*settings.kernel_size) as kernel:
         yield kernel
 
 
@@ -166,7 +180,9 @@ def report_of(stream: PipelineStream, began: float) -> RunReport:
             late = late_in(stream.lake, stages_of(table, stream.levels))
             report = stream.tallies.report(table, stream.lake.table(table), late)
             made += [report] if report is not None else []
-    return RunReport(stream.pipeline, stream.micro_batches, round(time.monotonic() - began, 3), tuple(made))
+    seconds = round(time.monotonic() - began, 3)
+    held = {table: str(error) for table, error in stream.held.items()}
+    return RunReport(stream.pipeline, stream.micro_batches, seconds, tuple(made), held)
 
 
 def _reported(definitions: Sequence[Definition]) -> list[str]:

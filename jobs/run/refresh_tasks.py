@@ -61,18 +61,19 @@ class RefreshTasks:
         """Bring every view to the present heads of its inputs; see `refresh_all`."""
         if not self._groups:
             return Refreshed((), {})
-        bare = replace(self._context, session=None, kernel=None)
+        bare = replace(self._context, sessions=None, kernel=None)
         tasks = [_Task(bare, self._memory_mb, self._threads, group, stopped) for group in self._groups]
         done = self._spark.sparkContext.parallelize(tasks, len(tasks)).map(run_task).collect()
         results = tuple(result for each in done for result in each.stages)
         failures = {name: error for each in done for name, error in each.failures.items()}
+        held = {name: error for each in done for name, error in each.held.items()}
         refused = {name for name, error in failures.items() if isinstance(error, EngineRefused)}
         if not refused or self._context.engine != "auto":
-            return Refreshed(results, failures)
+            return Refreshed(results, failures, held)
         left = {name: error for name, error in failures.items() if name not in refused}
         by_spark = replace(self._context, kernel=None, engine="spark")
         rest = refresh_all(by_spark, _behind(self._levels, refused), stopped | left.keys())
-        return Refreshed((*results, *rest.stages), left | rest.failures)
+        return Refreshed((*results, *rest.stages), left | rest.failures, held | rest.held)
 
 
 def run_task(task: _Task) -> Refreshed:

@@ -2,13 +2,14 @@
 
     level 0: keyed sources       level 1: views over logs and tables, shared stages       level 2: views over those …
 
-A view that fails stops there, with what depends on it; the others go on.
+A view that fails stops there, with what depends on it; the others go on. One that breaks a blocking expectation is
+fresh, and what depends on it goes on from the version before.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jobs.ivm.refresh.context import Heads, Owner
@@ -16,7 +17,8 @@ from jobs.ivm.refresh.error_policy import decide
 from jobs.ivm.refresh.refresh import refresh_decided
 from jobs.model import tables
 from jobs.model.errors import RefreshFailed
-from jobs.run.schedule import read_from_outside
+from jobs.run.approve import approve
+from jobs.run.schedule import gated_in, read_from_outside
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from jobs.ivm.refresh.context import RunContext
     from jobs.ivm.refresh.epoch import StageResult
+    from jobs.model.operating_errors import ExpectationBroken
     from jobs.run.schedule import Maintained
 
 # Beside each other, small refreshes overlap their planning and job starts; more than four only queue on few cores
@@ -38,6 +41,8 @@ class Refreshed:
     stages: tuple[StageResult, ...]
     failures: dict[str, StrandlineError]
     """By table: the one that failed, and where views share it also theirs."""
+    held: dict[str, ExpectationBroken] = field(default_factory=dict)
+    """By table: what is wrong with its head, from which nothing is computed."""
 
 
 def refresh_all(context: RunContext, levels: Sequence[Sequence[Maintained]], stopped: frozenset[str]) -> Refreshed:
@@ -51,12 +56,17 @@ def refresh_all(context: RunContext, levels: Sequence[Sequence[Maintained]], sto
     """
     results: list[StageResult] = []
     failures: dict[str, StrandlineError] = {}
+    held: dict[str, ExpectationBroken] = {}
     broken = set(stopped)
-    heads = Heads(context.lake, read_from_outside(levels))
+    heads = Heads(context.lake, read_from_outside(levels), gated_in(levels))
 
     def one(item: Maintained) -> list[StageResult] | StrandlineError:
         try:
-            return _refresh(context, heads, item)
+            done = _refresh(context, heads, item)
+            wrong = approve(context.lake, heads, item)
+            if wrong is not None:
+                held[item.target] = wrong
+            return done
         except StrandlineError as error:
             return error
         except Exception as error:  # a fault inside Spark: the view stops, typed, with the cause kept
@@ -74,7 +84,7 @@ def refresh_all(context: RunContext, levels: Sequence[Sequence[Maintained]], sto
                     else:
                         results.extend(outcome)
             broken |= {m.target for m in level if {m.target, *m.inputs} & broken} | set(failures)
-    return Refreshed(tuple(results), failures)
+    return Refreshed(tuple(results), failures, held)
 
 
 def _refresh(context: RunContext, heads: Heads, item: Maintained) -> list[StageResult]:

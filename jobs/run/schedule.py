@@ -16,10 +16,12 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import RefreshFailed
 from jobs.model.stage import Plan, Stage, inputs_of
+from jobs.model.stewardship import Stewardship
 from jobs.model.view_options import ViewOptions
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
+    from jobs.model.stewardship import Expectation
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Maintained:
         vector_prefix: several queries may feed one stream from one input: each keeps vector entries of its own.
         options: of the view; the defaults for what is no view.
         serves: of a shared stage the views that read it.
+        blocking: the expectations that must hold of the target before anything is computed from it.
+        gated: the inputs that have such expectations.
     """
 
     name: str
@@ -44,6 +48,8 @@ class Maintained:
     vector_prefix: str | None = None
     options: ViewOptions = field(default_factory=ViewOptions)
     serves: tuple[str, ...] = ()
+    blocking: tuple[Expectation, ...] = ()
+    gated: frozenset[str] = frozenset()
 
 
 def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list[Maintained]]:
@@ -55,7 +61,8 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
         RefreshFailed: they read each other in a circle.
     """
     plans = [(d, plan(d, catalog)) for d in definitions if _is_maintained(d)]
-    todo = [*_shared(plans), *(_item(definition, made) for definition, made in plans)]
+    planned = [*_shared(plans), *(_item(definition, made) for definition, made in plans)]
+    todo = [_with_gates(item, catalog) for item in planned]
     levels: list[list[Maintained]] = []
     while todo:
         waiting = {m.target for m in todo}
@@ -72,6 +79,11 @@ def read_from_outside(levels: Iterable[Iterable[Maintained]]) -> frozenset[str]:
     """The tables that a pipeline's items read and do not maintain: event logs, and tables of other pipelines."""
     items = [item for level in levels for item in level]
     return frozenset(name for item in items for name in item.inputs) - {item.target for item in items}
+
+
+def gated_in(levels: Iterable[Iterable[Maintained]]) -> frozenset[str]:
+    """The tables with blocking expectations that the items read."""
+    return frozenset(name for level in levels for item in level for name in item.gated)
 
 
 def stages_of(table: str, levels: Iterable[Iterable[Maintained]]) -> tuple[Stage, ...]:
@@ -119,6 +131,20 @@ def _shared(plans: Iterable[tuple[Definition, Plan]]) -> list[Maintained]:
                 known = found.get(stage.table, one)
                 found[stage.table] = replace(known, serves=(*known.serves, definition.name))
     return list(found.values())
+
+
+def _with_gates(item: Maintained, catalog: Catalog) -> Maintained:
+    """The item with the blocking expectations of its own table, and the inputs that have some."""
+    gated = frozenset(name for name in item.inputs if _blocking(name, catalog))
+    return replace(item, blocking=_blocking(item.target, catalog), gated=gated)
+
+
+def _blocking(table: str, catalog: Catalog) -> tuple[Expectation, ...]:
+    """The blocking expectations of a view or keyed source. An event log has none: its rows are what came."""
+    found = catalog.find(table)
+    if isinstance(found, View | Source) and _is_maintained(found):
+        return Stewardship.read(found.options).blocking
+    return ()
 
 
 def _read(stages: Sequence[Stage]) -> tuple[str, ...]:

@@ -44,7 +44,8 @@ def standby_item(definition: View, catalog: Catalog) -> Maintained:
     [item] = (item for level in maintained([definition], supposed) for item in level)
     table = tables.standby(definition.name)
     stages = (*item.stages[:-1], replace(item.stages[-1], table=table))
-    return replace(item, name=table, target=table, stages=stages)
+    # Its expectations are asked of the view, when it has the rows.
+    return replace(item, name=table, target=table, stages=stages, blocking=())
 
 
 def catch_up(context: RunContext, item: Maintained) -> Head:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from jobs.ingest.event_logs import Ingested
     from jobs.ivm.refresh.context import RunContext
+    from jobs.model.operating_errors import ExpectationBroken
     from jobs.model.settings import Settings
     from jobs.run.orphans import HeldLock
     from jobs.run.session import Session
@@ -80,6 +81,8 @@ class PipelineStream:
     lock: HeldLock
     tallies: Tallies = field(default_factory=Tallies)
     failures: dict[str, StrandlineError] = field(default_factory=dict)
+    held: dict[str, ExpectationBroken] = field(default_factory=dict)
+    """{table: what is wrong with its newest rows}, from which nothing is computed, as of the last refresh."""
     micro_batches: int = 0
     refreshed: int | None = None
     """When the last refresh of all views began, in milliseconds since the epoch."""
@@ -150,6 +153,9 @@ class PipelineStream:
         for view, error in done.failures.items():
             log.error("view '%s' stopped: %s", view, error)
             self.failures[view] = error
+        for table in done.held.keys() - self.held.keys():
+            log.error("%s", done.held[table])
+        self.held = done.held
         self.refreshed = began
 
     def _in_tasks(self) -> RefreshTasks:

@@ -81,6 +81,12 @@ class Duck:
             reader = self._connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
             return pa.Table.from_batches(self._spent.answering(reader), reader.schema)
 
+    def define(self, statements: str, rows: pa.Table | None = None) -> None:
+        """Run statements of ours, which make what a query then names; `rows` is the table `rows` in them."""
+        if rows is not None:
+            self._connection.register("rows", rows)
+        self._connection.execute(statements)
+
     @contextmanager
     def _interrupted(self) -> Iterator[None]:
         """Interrupts what runs inside the block when its time is over."""

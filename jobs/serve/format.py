@@ -144,7 +144,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 def _object(members: Iterable[tuple[str, object]]) -> str:
-    inside = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {to_json(value)}" for name, value in members)
+    inside = ", ".join(f"{_TO_JSON(name)}: {to_json(value)}" for name, value in members)
     return f"{{{inside}}}"
 
 

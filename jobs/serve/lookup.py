@@ -99,6 +99,13 @@ class Lookup:
     def _by_key(self) -> bool:
         return self.keys is not None or self.low is not None or self.high is not None
 
+    def most_rows(self, relation: Relation) -> int:
+        """How many rows there are to read at the most."""
+        if self.keys is not None and all(len(key) == len(relation.key) for key in self.keys):
+            return min(len(self.keys), self.limit)
+        # Rows whose window is not wanted are read all the same.
+        return 1 << 62 if self.windows.terms else self.limit
+
     def rows(self, reading: Reading, key: tuple[str, ...]) -> list[Row]:
         """The rows, from a replica, with all their columns, in the order of the keys that are asked for.
 

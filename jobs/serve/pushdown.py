@@ -2,74 +2,81 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.model.columns import EVENT_ORDER
+from jobs.model.relation import Relation
+from jobs.model.stage import Output
 from jobs.model.types import BaseType
+from jobs.query.expressions.scope import column
+from jobs.query.logical.pull import OrderItem
+from jobs.query.logical.query import Block
+from jobs.query.pulled.ordering import HIDDEN
+from jobs.sql.trees import conjuncts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from jobs.model.relation import Relation
-    from jobs.serve.resolve import Resolved
+    from jobs.query.logical.pull import PullQuery
     from state_store.delta.statistics import Predicate
 
 _BITS = {BaseType.INT: 32, BaseType.BIGINT: 64}
 
 
-def key_predicate(resolved: Resolved) -> Predicate | None:
+def key_predicate(pull: PullQuery) -> Predicate | None:
     """A condition that every row of the answer meets, for the reader of the only table; None when there is none.
 
     It holds the terms `column = constant` and `column IN (constants)` of WHERE, joined with AND, over whole numbers and
     text: there the reader compares as DuckDB does. DuckDB applies the whole WHERE again.
     """
-    relation = _only_relation(resolved)
-    where = resolved.query.args.get("where")
-    if relation is None or where is None:
+    block, relation = pull.query, only_relation(pull)
+    if relation is None or not isinstance(block, Block):
         return None
-    conditions = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
     found: dict[str, list[Any]] = {}
-    for name, values in filter(None, (_comparison(node, relation) for node in conditions)):
+    for name, values in filter(None, (_comparison(node, relation) for node in conjuncts(block.where))):
         found[name] = [value for value in values if name not in found or value in found[name]]
     return found or None
 
 
-def row_by_row(resolved: Resolved) -> bool:
+def row_by_row(pull: PullQuery) -> bool:
     """True if each row of the answer comes from one row of one table, in any order."""
-    select = resolved.query
-    if _only_relation(resolved) is None or any(select.args.get(arg) for arg in _WHOLE_TABLE_CLAUSES):
+    block = pull.query
+    if only_relation(pull) is None or not isinstance(block, Block) or pull.order or pull.offset:
         return False
-    calls = (node.name for node in select.find_all(exp.Anonymous))
-    return select.find(exp.Window) is None and not any(name in FUNCTIONS for name in calls)
+    combined = block.group is not None or block.calls or block.analytic or block.distinct
+    return not (combined or block.having is not None or block.expand)
 
 
-def natural_order(resolved: Resolved) -> list[exp.Column]:
-    """The columns that order a row-by-row query's table: a stream's order of events, a table's key (maybe none)."""
-    (relation,) = resolved.relations.values()
-    table = resolved.query.find(exp.Table)
-    assert table is not None
+def in_natural_order(pull: PullQuery) -> PullQuery:
+    """A row-by-row query in the order of its table: a stream's order of events, a table's key (maybe none)."""
+    block, order = pull.query, natural_order(pull)
+    assert isinstance(block, Block)
+    items = tuple(OrderItem(each.name, descending=False, nulls_first=False) for each in order)
+    return replace(pull, query=replace(block, outputs=(*block.outputs, *order)), order=items)
+
+
+def natural_order(pull: PullQuery) -> tuple[Output, ...]:
+    """The columns that order a row-by-row query's table, as further outputs; none when its key is not visible."""
+    assert isinstance(pull.query, Block)
+    (part,) = pull.query.inputs
+    relation = part.source
+    assert isinstance(relation, Relation)
+    types = dict(relation.columns)
     names = EVENT_ORDER if relation.storage == "append" else relation.key
-    return [exp.column(name, table=table.alias_or_name) for name in names]
+    if not types.keys() >= set(names):
+        return ()
+    return tuple(
+        Output(f"{HIDDEN}{number}", column(name, part.alias), types[name]) for number, name in enumerate(names)
+    )
 
 
-def order_by(columns: Iterable[exp.Column]) -> exp.Order:
-    """The ORDER BY clause over these columns."""
-    return exp.Order(expressions=[exp.Ordered(this=column.copy()) for column in columns])
-
-
-_WHOLE_TABLE_CLAUSES = ("joins", "group", "having", "distinct", "order", "offset", "with_")
-
-
-def _only_relation(resolved: Resolved) -> Relation | None:
-    """The table of a SELECT that reads one, once."""
-    select = resolved.query
-    if not isinstance(select, exp.Select) or len(list(select.find_all(exp.Select))) > 1:
+def only_relation(pull: PullQuery) -> Relation | None:
+    """The table of a query that reads one, once."""
+    if not isinstance(pull.query, Block) or len(pull.query.inputs) != 1 or pull.nested:
         return None
-    tables = list(select.find_all(exp.Table))
-    return resolved.relations[tables[0].name] if len(tables) == 1 else None
+    (part,) = pull.query.inputs
+    return part.source if isinstance(part.source, Relation) else None
 
 
 def _comparison(node: exp.Expr, relation: Relation) -> tuple[str, list[Any]] | None:

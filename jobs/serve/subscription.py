@@ -9,38 +9,40 @@ the SELECT does not show gives no row.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from jobs.functions.python.declared import attach
-from jobs.functions.render import lower
 from jobs.model.errors import NotSupported
 from jobs.model.serving_errors import ChangesGone
-from jobs.serve.elaborate import elaborate
+from jobs.model.stage import Output
+from jobs.model.types import BIGINT
+from jobs.query.blocks.block_columns import expressions_of, places_in
+from jobs.query.clauses.read_pull import read_pull
+from jobs.query.expressions.scope import column
+from jobs.query.logical.query import Block
+from jobs.query.recompute.select import recompute_sql
 from jobs.serve.format import json_line
-from jobs.serve.pull import distinct_names
-from jobs.serve.pushdown import natural_order, order_by, row_by_row
+from jobs.serve.pushdown import natural_order, only_relation, row_by_row
 from jobs.serve.readable import check_stored
-from jobs.serve.resolve import resolve
 from jobs.serve.results import Tombstone
 from jobs.serve.values import python_rows
 from state_store.columns import VERSION, WEIGHT
 from state_store.delta import reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
     from jobs.catalog.catalog import Catalog
     from jobs.model.relation import Relation
     from jobs.model.types import SqlType
+    from jobs.query.logical.pull import PullQuery
     from jobs.serve.duck import Duck
-    from jobs.serve.resolve import Resolved
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
     from state_store.paths import LakePath
@@ -164,40 +166,59 @@ def subscription(statement: Select, catalog: Catalog, lake: Lake) -> Subscriptio
     """
     if statement.emit == "FINAL":
         raise NotSupported("EMIT FINAL is not supported yet", line=statement.line, column=statement.column)
-    resolved = resolve(attach(statement.query, catalog.functions), catalog)
-    check_stored(resolved.relations, catalog)
-    _check(statement, resolved)
-    (relation,) = resolved.relations.values()
-    select = resolved.query
-    assert isinstance(select, exp.Select)
+    pull = read_pull(statement.query, catalog)
+    check_stored([relation.name for relation in pull.relations], catalog)
+    _check(statement, pull)
+    relation, block = only_relation(pull), pull.query
+    assert relation is not None
+    assert isinstance(block, Block)
+    (part,) = block.inputs
     # Without a visible key, only the whole row identifies what was retracted.
+    by_key = set(relation.key) <= {name for name, _ in relation.columns} and bool(relation.key)
     of_key = [
-        not relation.key or (isinstance(item.unalias(), exp.Column) and item.unalias().name in relation.key)
-        for item in select.expressions
+        not by_key or (isinstance(each.expression, exp.Column) and each.expression.name in relation.key)
+        for each in block.outputs
     ]
-    outputs = elaborate(resolved)
-    order = natural_order(resolved)
-    table = select.find(exp.Table)
-    assert table is not None
-    version, weight = (exp.column(name, table=table.alias_or_name) for name in (VERSION, WEIGHT))
-    select.set("expressions", [version, weight, *order, *select.expressions])
-    select.set("order", order_by((version, *order, weight)))
+    order = natural_order(pull)
+    version, weight = (Output(name, column(name, part.alias), BIGINT) for name in (VERSION, WEIGHT))
+    made = replace(block, outputs=(version, weight, *order, *block.outputs))
+    text = f"{recompute_sql(made, 'duckdb')} ORDER BY {', '.join(_places(len(order)))}"
     return Subscription(
         relation=relation,
         path=lake.table(relation.name),
-        text=lower(select, "duckdb"),
-        stored=tuple(sorted(resolved.columns[relation.name] | {column.name for column in order})),
+        text=text,
+        stored=_stored(block, order, relation, statement),
         keys=len(order),
-        names=distinct_names([name for name, _ in outputs]),
-        types=tuple(sql_type for _, sql_type in outputs),
+        names=tuple(name for name, _ in pull.outputs),
+        types=tuple(sql_type for _, sql_type in pull.outputs),
         of_key=tuple(of_key),
     )
 
 
-def _check(statement: Select, resolved: Resolved) -> None:
-    if row_by_row(resolved):
+def _places(keys: int) -> list[str]:
+    """The order of changes by places: version, key, weight."""
+    return ["1", *(str(3 + place) for place in range(keys)), "2"]
+
+
+def _stored(block: Block, order: Sequence[Output], relation: Relation, statement: Select) -> tuple[str, ...]:
+    """The columns that a block reads.
+
+    Raises:
+        NotSupported: the changelog of the relation does not show one.
+    """
+    read = {name for _, name in places_in((*expressions_of(block), *(each.expression for each in order)))}
+    hidden = sorted(read - {name for name, _ in relation.columns})
+    if hidden:
+        raise NotSupported(
+            f"the changes of '{relation.name}' do not show '{hidden[0]}'", line=statement.line, column=statement.column
+        )
+    return tuple(sorted(read))
+
+
+def _check(statement: Select, pull: PullQuery) -> None:
+    if row_by_row(pull):
         return
-    found = [words for clause, words in _CLAUSES.items() if resolved.query.args.get(clause)]
+    found = [words for clause, words in _CLAUSES.items() if statement.query.args.get(clause)]
     raise NotSupported(
         f"a push query filters and projects one stream or table: {found[0] if found else 'this one does more'}",
         line=statement.line,

@@ -6,9 +6,10 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from jobs.model.types import BaseType, SqlType
+from state_store.python_values import python_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
@@ -25,18 +26,9 @@ def python_rows(table: pa.Table, types: Sequence[SqlType]) -> list[tuple[object,
     return list(zip(*columns, strict=True))
 
 
-def shown_row(row: Mapping[str, Any], types: Mapping[str, SqlType]) -> dict[str, Any]:
-    """One row of a replica, whose MAPs are lists of pairs, as results hold it.
-
-    Args:
-        types: the types of the columns that are wanted, in their order.
-    """
-    return {name: _shown(row[name], sql_type) for name, sql_type in types.items()}
-
-
 def _values(column: pa.ChunkedArray, sql_type: SqlType) -> list[Any]:
-    values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
-    return [_shown(value, sql_type) for value in values] if _has_time(sql_type) else values
+    values = python_values(column)
+    return [shown(value, sql_type) for value in values] if _has_time(sql_type) else values
 
 
 def _has_time(sql_type: SqlType) -> bool:
@@ -44,19 +36,20 @@ def _has_time(sql_type: SqlType) -> bool:
     return sql_type.base is BaseType.TIME or any(_has_time(each) for each in inner)
 
 
-def _shown(value: Any, sql_type: SqlType) -> Any:
-    """The value with its TIMEs as times of day: TIME is stored as milliseconds, and only the type tells it apart."""
+def shown(value: Any, sql_type: SqlType) -> Any:
+    """A value with its MAPs as dicts and its TIMEs as times of day: those are stored as milliseconds, and only the type
+    tells them apart."""
     if value is None:
         return None
     match sql_type.base:
         case BaseType.TIME:
             return (_MIDNIGHT + dt.timedelta(milliseconds=value)).time()
         case BaseType.ARRAY:
-            return [_shown(item, sql_type.args[0]) for item in value]
+            return [shown(item, sql_type.args[0]) for item in value]
         case BaseType.MAP:
             pairs = value.items() if isinstance(value, dict) else value
-            return {_shown(key, sql_type.args[0]): _shown(item, sql_type.args[1]) for key, item in pairs}
+            return {shown(key, sql_type.args[0]): shown(item, sql_type.args[1]) for key, item in pairs}
         case BaseType.STRUCT:
-            return {name: _shown(value[name], inner) for name, inner in sql_type.fields}
+            return {name: shown(value[name], inner) for name, inner in sql_type.fields}
         case _:
             return value

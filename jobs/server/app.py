@@ -1,12 +1,11 @@
 """The application: its routes, and what happens around every request.
 
-request ──measured, logged──> route ──> answer      a typed error anywhere ──> its status, and its text as JSON
+request ──one key?──> answered here (`routes.point`)      both ways: measured, logged
+       └─> FastAPI ──> route ──> answer                  a typed error anywhere ──> its status, and its text as JSON
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +13,23 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from jobs.model.serving_errors import RequestRefused
 from jobs.server.http.direct import add_routes
 from jobs.server.http.failures import failure
+from jobs.server.http.measured import Measured
 from jobs.server.http.requests import allowed
-from jobs.server.routes import changes, ksql, lineage, operating, page, query, rows, streams, views
+from jobs.server.postgres.listener import postgres
+from jobs.server.routes import changes, data_docs, ksql, lineage, operating, page, query, rows, streams, views
+from jobs.server.routes.point import PointLookups
 from jobs.server.state.server import running
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from jobs.model.settings import Settings
     from jobs.server.access.options import ServerOptions
-
-log = logging.getLogger("strandline.server")
 
 # Routes are tried one after the other: look-ups first.
 ROUTERS = (
@@ -41,9 +40,20 @@ ROUTERS = (
     streams.router,
     changes.router,
     lineage.router,
+    data_docs.router,
     ksql.router,
     operating.router,
 )
+
+
+class _Application(FastAPI):
+    """FastAPI's application, with the look-ups of one key in front of it. The description of its API has both."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        points: PointLookups | None = getattr(self.state, "points", None)
+        if scope["type"] == "http" and points is not None and await points.answer(scope, send):
+            return
+        await super().__call__(scope, receive, send)
 
 
 def application(settings: Settings, options: ServerOptions) -> FastAPI:
@@ -51,11 +61,11 @@ def application(settings: Settings, options: ServerOptions) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with running(settings, options) as server:
-            app.state.server = server
+        async with running(settings, options) as server, postgres(server):
+            app.state.server, app.state.points = server, PointLookups(server)
             yield
 
-    app = FastAPI(title="Strandline", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = _Application(title="Strandline", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     for router in ROUTERS:
         add_routes(app, router)
 
@@ -69,39 +79,5 @@ def application(settings: Settings, options: ServerOptions) -> FastAPI:
         return failure(error)
 
     app.add_exception_handler(StrandlineError, refused)
-    app.add_middleware(_Measured)
+    app.add_middleware(Measured)
     return app
-
-
-class _Measured:
-    """Measures and logs each request. Not starlette's own base class, which puts a task between client and route."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun = time.perf_counter()
-        status, size = 500, 0
-
-        async def noted(message: Message) -> None:
-            nonlocal status, size
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            size += len(message.get("body", b""))
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noted)
-        except UnicodeError as error:
-            # What a client sends is bytes; where it is not text, the libraries below say so in this way.
-            await failure(RequestRefused(f"the request is not UTF-8: {error}"))(scope, receive, noted)
-        finally:
-            route = getattr(scope.get("route"), "path", "unknown")
-            seconds = time.perf_counter() - begun
-            metrics = scope["app"].state.server.metrics
-            metrics.seconds.labels(route, str(status)).observe(seconds)
-            metrics.sent.labels(route).inc(size)
-            log.info("request", extra={"route": route, "status": status, "ms": round(seconds * 1000, 2), "bytes": size})

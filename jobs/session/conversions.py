@@ -35,7 +35,8 @@ _HINTS = {
 def assign(value: object, sql_type: SqlType, place: str) -> object:
     """`value` as a value of `sql_type`, converted only where nothing can be lost.
 
-    INT widens to BIGINT, DECIMAL and DOUBLE; text is read as DATE, TIME or TIMESTAMP. Any other conversion is an error.
+    INT widens to BIGINT, DECIMAL and DOUBLE; a DECIMAL without a fraction is a whole number; text is read as DATE, TIME
+    or TIMESTAMP. Any other conversion is an error.
 
     Raises:
         TypeMismatch: it does not fit; the message names `place`.
@@ -46,9 +47,26 @@ def assign(value: object, sql_type: SqlType, place: str) -> object:
         raise _mismatch(value, sql_type, place)
     if isinstance(value, str) and sql_type.base in _READ_FROM_TEXT:
         value = _read(value, sql_type, place)
+    if isinstance(value, Decimal) and sql_type.base in _LIMITS and value.is_finite() and value == int(value):
+        value = int(value)
     if isinstance(value, _TAKEN[sql_type.base]):
         return _ASSIGN.get(sql_type.base, _as_it_is)(value, sql_type, place)
     raise _mismatch(value, sql_type, place)
+
+
+def assign_text(text: str, sql_type: SqlType, place: str) -> object:
+    """A text literal as a value of `sql_type`: it has no type of its own, and means a value of the column's.
+
+    Raises:
+        TypeMismatch: it cannot be read as that type, or only with loss.
+    """
+    match sql_type.base:
+        case BaseType.BOOLEAN | BaseType.INT | BaseType.BIGINT | BaseType.DOUBLE:
+            return _read(text, sql_type, place)
+        case BaseType.DECIMAL:
+            return assign(_decimal(text, sql_type, place), sql_type, place)
+        case _:
+            return assign(text, sql_type, place)
 
 
 def convert(value: object, sql_type: SqlType) -> object:
@@ -80,23 +98,19 @@ def convert(value: object, sql_type: SqlType) -> object:
 
 
 def _read(text: str, sql_type: SqlType, place: str) -> object:
-    readers: dict[BaseType, Callable[[str], object]] = {
-        BaseType.BOOLEAN: lambda word: _TRUTH[word.lower()],
-        BaseType.INT: lambda word: _in_range(int(word), sql_type, place),
-        BaseType.BIGINT: lambda word: _in_range(int(word), sql_type, place),
-        BaseType.DOUBLE: float,
-        BaseType.DECIMAL: lambda word: _rounded(Decimal(word), sql_type, place),
-        BaseType.BYTES: str.encode,
-        BaseType.DATE: dt.date.fromisoformat,
-        BaseType.TIME: dt.time.fromisoformat,
-        BaseType.TIMESTAMP: _instant,
-    }
-    reader = readers.get(sql_type.base)
+    reader = _READERS.get(sql_type.base)
     if reader is None:
         raise _mismatch(text, sql_type, place)
     try:
-        return reader(text if sql_type.base is BaseType.BYTES else text.strip())
+        return reader(text if sql_type.base is BaseType.BYTES else text.strip(), sql_type, place)
     except (ValueError, KeyError, InvalidOperation) as error:
+        raise _mismatch(text, sql_type, place) from error
+
+
+def _decimal(text: str, sql_type: SqlType, place: str) -> Decimal:
+    try:
+        return Decimal(text.strip())
+    except InvalidOperation as error:
         raise _mismatch(text, sql_type, place) from error
 
 
@@ -195,3 +209,15 @@ _ASSIGN: dict[BaseType, Callable[[Any, SqlType, str], object]] = {
     BaseType.MAP: _entries,
     BaseType.STRUCT: _members,
 }
+_READERS: dict[BaseType, Callable[[str, SqlType, str], object]] = {
+    BaseType.BOOLEAN: lambda word, _type, _place: _TRUTH[word.lower()],
+    BaseType.INT: lambda word, sql_type, place: _in_range(int(word), sql_type, place),
+    BaseType.BIGINT: lambda word, sql_type, place: _in_range(int(word), sql_type, place),
+    BaseType.DOUBLE: lambda word, _type, _place: float(word),
+    BaseType.DECIMAL: lambda word, sql_type, place: _rounded(Decimal(word), sql_type, place),
+    BaseType.BYTES: lambda word, _type, _place: word.encode(),
+    BaseType.DATE: lambda word, _type, _place: dt.date.fromisoformat(word),
+    BaseType.TIME: lambda word, _type, _place: dt.time.fromisoformat(word),
+    BaseType.TIMESTAMP: lambda word, _type, _place: _instant(word),
+}
+"""{base type: what reads a text as a value of it}."""

@@ -1,7 +1,8 @@
 """Constant expressions of `INSERT INTO … VALUES`, evaluated to Python values of the columns' types.
 
 There are two steps, as everywhere in SQL: an expression has a value of its own type (1.5 is a DECIMAL, 1e0 a DOUBLE),
-and assigning it to a column widens it or is an error (`jobs.session.conversions`).
+and assigning it to a column widens it or is an error (`jobs.session.conversions`). A text literal alone takes the type
+of its column: '12' is a number for a BIGINT.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sqlglot import exp
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
 from jobs.model.types import MAX_PRECISION
 from jobs.serve.format import cell
-from jobs.session.conversions import assign, convert
+from jobs.session.conversions import assign, assign_text, convert
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.types_text import type_of
 
@@ -52,7 +53,10 @@ def evaluate(expression: exp.Expr, sql_type: SqlType, column: str) -> object:
         NotSupported: the expression is not a constant; the message shows it.
     """
     try:
-        return assign(value_of(expression), sql_type, f"column '{column}'")
+        name = f"column '{column}'"
+        if isinstance(expression, exp.Literal) and expression.is_string:
+            return assign_text(expression.name, sql_type, name)
+        return assign(value_of(expression), sql_type, name)
     except SqlError as error:
         if error.line is not None:
             raise

@@ -12,6 +12,8 @@ from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SourceError
+from jobs.publish.declared import published, topic_as_source
+from jobs.publish.standing import topic_standing
 from jobs.serve.results import Rows
 from state_store.delta import reader
 from state_store.errors import CorruptState, ObjectMissing
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.catalog.broken import Broken
-    from jobs.ingest.logs.log import Log
     from jobs.model.settings import Settings
 
 _NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit", "late", "state")
@@ -35,9 +36,10 @@ def status(settings: Settings) -> Rows:
     """One row for each table of each pipeline, and one for each definition whose file is broken.
 
     `lag` counts what the table does not reflect yet: events of the topic for an event log, versions of its inputs for a
-    view. It is null when the broker does not answer. `late` counts the rows that came too late for a view's windows and
-    are left out; it is null where no row is ever late. `state` is `fresh` or `behind` by the lag, `never run` before
-    the first commit, `partial` where nothing is stored, `broken`, or the code of the error that hides the lag.
+    view, versions of the view for its changelog topic. It is null when the broker does not answer. `late` counts the
+    rows that came too late for a view's windows and are left out; it is null where no row is ever late. `state` is
+    `fresh` or `behind` by the lag, `never run` before the first commit, `never published` before a topic's first write,
+    `partial` where nothing is stored, `broken`, or the code of the error that hides the lag.
 
     Raises:
         ObjectMissing: there is no lake.
@@ -51,7 +53,7 @@ def status(settings: Settings) -> Rows:
             hint="make one: strandline apply FILE.sql; or set STRANDLINE_LAKE to where it is",
         )
     catalog = Catalog(lake)
-    log = Topics(open_log(settings, lake))
+    log = Topics(settings, lake)
     rows: list[_Row] = []
     for pipeline in catalog.pipelines():
         for definition in catalog.pipeline(pipeline):
@@ -75,6 +77,8 @@ def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics) -> 
             behind = _versions_behind(definition.name, definition.inputs, lake)
             late = _late(definition, catalog, lake)
             yield _row(definition, definition.name, "view", lake, behind, late)
+            if published(definition):
+                yield log.changelog(definition)
         case Source(kind="table"):
             event_log = tables.event_log(definition)
             yield _row(definition, event_log, "event log", lake, log.lag(definition, lake))
@@ -108,10 +112,12 @@ def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
 
 
 class Topics:
-    """The topics' log, asked no more once it has not answered: each try would take seconds."""
+    """The topics of a lake, asked no more once they have not answered: each try would take seconds."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, settings: Settings, lake: Lake) -> None:
+        self._settings = settings
+        self._lake = lake
+        self._log = open_log(settings, lake)
         self._silent: str | None = None
 
     def lag(self, source: Source, lake: Lake) -> _Lag:
@@ -122,6 +128,23 @@ class Topics:
             except SourceError as error:
                 self._silent = error.code
         return None, "events", self._silent
+
+    def changelog(self, view: View) -> _Row:
+        """The row of a view's changelog topic: the version of the table that it holds, and its rows."""
+        start = (view.pipeline, topic_as_source(view).topic, "changelog topic")
+        if self._silent is None:
+            try:
+                found = topic_standing(view, self._settings, self._lake)
+            except SourceError as error:
+                self._silent = error.code
+            except CorruptState as error:
+                return (*start, None, None, None, None, "versions", None, error.code)
+            else:
+                at, behind = found.position, found.lag
+                if at is None:
+                    return (*start, None, None, None, None, "versions", None, "never published")
+                return (*start, at.version, None, at.rows, behind, "versions", None, "behind" if behind else "fresh")
+        return (*start, None, None, None, None, "versions", None, self._silent or "")
 
 
 def _versions_behind(table: str, inputs: tuple[str, ...], lake: Lake) -> _Lag:

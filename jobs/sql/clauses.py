@@ -45,6 +45,8 @@ class Clauses(Strandline.Parser):
         tree = self._parse_select()
         while isinstance(tree, exp.Subquery) and not tree.alias:
             tree = tree.this
+        if isinstance(tree, exp.Values):
+            self.raise_error("VALUES stands in FROM: SELECT * FROM (VALUES (…), …) AS name (column, …)")
         if not isinstance(tree, exp.Query):
             self.raise_error("expected a SELECT")
         query = cast(exp.Query, tree)

@@ -27,6 +27,8 @@ _WORDS = """
     USING VALUES VARCHAR WHEN WHERE WINDOW WITH
 """
 _PHRASES = (
+    "FETCH FIRST",
+    "FETCH NEXT",
     "GROUP BY",
     "GROUPING SETS",
     "ORDER BY",
@@ -44,8 +46,14 @@ _PHRASES = (
     "/*+",
 )
 # Clauses of other dialects after the name of a table: read as its alias they would change nothing, without a word.
-NO_ALIASES = frozenset(("ANTI", "ASOF", "FINAL", "GLOBAL", "LATERAL", "POSITIONAL", "SEMI", "TABLESAMPLE"))
-_OURS = {"BYTES": TokenType.VARBINARY, "INTEGER": TokenType.INT, "DOUBLE PRECISION": TokenType.DOUBLE}
+NO_ALIASES = frozenset(("ANTI", "FINAL", "GLOBAL", "LATERAL", "POSITIONAL", "SEMI", "TABLESAMPLE"))
+_OURS = {
+    "BYTES": TokenType.VARBINARY,
+    "INTEGER": TokenType.INT,
+    "DOUBLE PRECISION": TokenType.DOUBLE,
+    "FETCH FIRST": TokenType.FETCH,
+    "FETCH NEXT": TokenType.FETCH,
+}
 E = TypeVar("E", bound=exp.Expr)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
 
@@ -98,6 +106,7 @@ class Strandline(Dialect):
             },
             TokenType.LIMIT: parser.Parser.QUERY_MODIFIER_PARSERS[TokenType.LIMIT],
             TokenType.OFFSET: parser.Parser.QUERY_MODIFIER_PARSERS[TokenType.OFFSET],
+            TokenType.FETCH: lambda self: ("limit", self._fetched()),
             TokenType.PARTITION_BY: lambda self: ("partition_by", self._parse_repartition()),
             TokenType.WINDOW: lambda self: self._parse_time_window(),
         }
@@ -125,7 +134,16 @@ class Strandline(Dialect):
             table = super()._parse_table(*args, **kwargs)
             if table is not None and self._match_text_seq("WITHIN"):
                 table.set("within", self._within())
+            if table is not None and self._match_text_seq("WITH", "ORDINALITY"):
+                table.set("ordinality", True)
+                table.set("alias", self._parse_table_alias())
             return table
+
+        def _parse_join_parts(self) -> tuple[Token | None, Token | None, Token | None]:
+            # ASOF is no word of the language, so that a column may have the name.
+            nearest = self._prev if self._match_text_seq("ASOF") else None
+            method, side, kind = super()._parse_join_parts()
+            return nearest or method, side, kind
 
         def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
             found = super()._parse_projections()
@@ -137,6 +155,18 @@ class Strandline(Dialect):
             self._match(TokenType.PARTITION_BY)
             return exp.Tuple(expressions=self._parse_csv(self._parse_disjunction))
 
+        def _fetched(self) -> exp.Limit:
+            """FETCH FIRST n ROWS ONLY, the standard's LIMIT n; one row without n."""
+            self._match(TokenType.FETCH)
+            count = self._parse_number() or exp.Literal.number(1)
+            if not self._match_texts(("ROW", "ROWS")):
+                self.raise_error("expected ROWS after FETCH FIRST n")
+            if self._match_text_seq("WITH", "TIES"):
+                raise self._refuse("WITH TIES is not supported yet", hint="FETCH FIRST n ROWS ONLY")
+            if not self._match_text_seq("ONLY"):
+                self.raise_error("expected ONLY after FETCH FIRST n ROWS")
+            return exp.Limit(expression=count)
+
         def _member(self, this: exp.Expression, member: exp.Expression | None) -> exp.Expression:
             if isinstance(member, exp.Star):
                 return self.expression(exp.Dot(this=this, expression=member))
@@ -147,12 +177,16 @@ class Strandline(Dialect):
 
         def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
             # `FROM s EMIT CHANGES`, `FROM s WITHIN …`: a clause, not the name that s goes by.
-            if self._match_texts(("EMIT", "WITHIN"), advance=False):
+            if self._match_texts(("EMIT", "WITHIN"), advance=False) or self._is_asof_join():
                 return None
             if self._match_texts(NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
                 word = self._curr.text
                 raise self._refuse(f"{word.upper()} is not supported yet", hint=f"if it is a name: AS {word}")
             return super()._parse_table_alias(alias_tokens)
+
+        def _is_asof_join(self) -> bool:
+            words = (self._next.text.upper() if self._next else "", self._curr.text.upper() if self._curr else "")
+            return words[1] == "ASOF" and words[0] in ("JOIN", "LEFT", "RIGHT", "FULL", "INNER")
 
         def _parse_query_modifiers(self, this: Any) -> Any:
             this = super()._parse_query_modifiers(this)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, generator
 
-from jobs.sql import intervals, time_clauses
+from jobs.sql import intervals, nested_query, time_clauses
 
 
 class StrandlineGenerator(generator.Generator):
@@ -16,6 +16,7 @@ class StrandlineGenerator(generator.Generator):
         **generator.Generator.TRANSFORMS,
         **time_clauses.TRANSFORMS,
         **intervals.TRANSFORMS,
+        **nested_query.TRANSFORMS,
         exp.Array: lambda self, e: f"ARRAY[{self.expressions(e, flat=True)}]",
         exp.Dot: lambda self, e: f"{self.sql(e, 'this')}->{self.sql(e, 'expression')}",
         exp.Lambda: lambda self, e: self.lambda_sql(e, arrow_sep="=>"),

@@ -39,7 +39,9 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.CTE: ("this", "alias"),
     exp.TableAlias: ("this", "columns"),
     exp.From: _ITSELF,
-    exp.Table: ("this", "db", "catalog", "alias", "within", "joins"),
+    exp.Table: ("this", "db", "catalog", "alias", "within", "joins", "ordinality", "version"),
+    exp.Version: ("this", "kind", "expression"),
+    exp.Values: ("expressions", "alias"),
     exp.Join: ("this", "side", "kind", "method", "on", "using"),
     WithinNode: tuple(WithinNode.arg_types),
     TimeWindowNode: tuple(TimeWindowNode.arg_types),
@@ -109,7 +111,6 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.Select, "laterals"): "LATERAL",
     (exp.Table, "hints"): "a hint of a table",
     (exp.Table, "sample"): "TABLESAMPLE",
-    (exp.Table, "version"): "FOR SYSTEM_TIME AS OF",
     (exp.Subquery, "sample"): "TABLESAMPLE",
     (exp.With, "recursive"): "WITH RECURSIVE",
 }

@@ -41,6 +41,7 @@ from jobs.sql.syntax import (
     Update,
 )
 from jobs.sql.types_text import data_type
+from state_store.errors import SettingsError
 
 __all__ = (
     "CreateFunction",
@@ -80,8 +81,9 @@ def parse(text: str, types: Mapping[str, SqlType] | None = None) -> list[Stateme
         SqlSyntaxError: line and column are those of the whole text. No statement is returned then.
         UnknownName, TypeMismatch: a type that does not exist.
         NotSupported: a clause that Strandline knows of and does not maintain yet.
+        SettingsError: sqlglot's compiled form is installed.
     """
-    grammar = Grammar(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
+    grammar = _grammar()
     grammar.named_types = {name: data_type(sql_type) for name, sql_type in (types or {}).items()}
     statements = []
     for tokens in _chunks(tokenize(text)):
@@ -106,6 +108,18 @@ def parse_one(text: str) -> Statement:
     if len(found) != 1:
         raise SqlSyntaxError(f"expected one statement, found {len(found)}", line=1, column=1)
     return found[0]
+
+
+def _grammar() -> Grammar:
+    try:
+        return Grammar(error_level=ErrorLevel.IMMEDIATE, dialect=Strandline)
+    except TypeError as error:
+        # mypyc's classes have no subclasses in Python (sqlglot issue 7923), and whoever installs it means it for all.
+        raise SettingsError(
+            "sqlglot's compiled form cannot be extended, and is installed",
+            where=str(error),
+            hint="pip uninstall sqlglotc",
+        ) from error
 
 
 def _chunks(tokens: list[Token]) -> list[list[Token]]:

@@ -14,8 +14,8 @@ from state_store.commits import CommitRecord, Head, TableVersion
 from state_store.delta import log
 from state_store.delta.entry import rebuild_hint
 from state_store.delta.snapshot import read_snapshot
-from state_store.digest import Digest, digest_of_table
 from state_store.errors import CorruptState, VersionGone
+from state_store.hashing.digest import Digest, digest_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -99,8 +99,11 @@ def _bounds(footer: pq.FileMetaData, place: int) -> tuple[Any, Any, int] | None:
             continue
         if not found.has_min_max:
             return None
-        lows.append(found.min)
-        highs.append(found.max)
+        try:
+            lows.append(found.min)
+            highs.append(found.max)
+        except OverflowError:  # an instant outside the years that Python has
+            return None
     if not lows:
         return None, None, nulls
     low, high = _written(min(lows), upwards=False), _written(max(highs), upwards=True)

@@ -17,8 +17,8 @@ from state_store.delta.create import create_table, new_table_id
 from state_store.delta.entry import rebuild_hint
 from state_store.delta.file_upkeep import maintain_files
 from state_store.delta.snapshot import read_snapshot
-from state_store.digest import Digest
 from state_store.errors import CorruptState, VectorMismatch, VersionGone
+from state_store.hashing.digest import Digest
 from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:

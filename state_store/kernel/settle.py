@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from state_store.columns import EXISTS, FILE, OLD, POSITION, WEIGHT
-from state_store.digest import Digest, digest_of_table
 from state_store.errors import CorruptState
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.kernel.rows import quoted
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from state_store.delta.commit import Instead, Rows
 from state_store.delta.schema import arrow_schema
 from state_store.delta.staging import stage_files
 from state_store.delta.stored_table import StoredTable
-from state_store.digest import Digest
 from state_store.errors import CorruptState, NegativeWeight
+from state_store.hashing.digest import Digest
 from state_store.kernel.listed_changes import Counts, change_schema, listed_changes
 from state_store.kernel.rows import TableRows
 from state_store.kernel.settle import BATCH_ROWS, Settled, Tally, conformed

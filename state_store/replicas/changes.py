@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from state_store.columns import WEIGHT
-from state_store.digest import Digest, digest_of_table
 from state_store.errors import DuplicateKey, NegativeWeight
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.replicas.codec.rows import COUNT
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from state_store.commits import TableVersion
 from state_store.delta import feed, log, reader
-from state_store.digest import Digest
 from state_store.errors import DuplicateKey, InputReplaced, NegativeWeight, ReplicaDiverged, VersionGone
+from state_store.hashing.digest import Digest
 from state_store.leases import ReaderLease
 from state_store.replicas.restore import restore
 from state_store.replicas.state import Phase

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from state_store.digest import Digest, digest_of_table
 from state_store.errors import CorruptState, ReplicaDiverged, ReplicaNotReady
 from state_store.failpoints import failpoint
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.replicas.base.backup import back_up
 from state_store.replicas.base.store import Write
 from state_store.replicas.changes import applied, digest_change, weights_of
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from state_store.commits import TableVersion
-    from state_store.replicas.base.store import Snapshot, Store
+    from state_store.replicas.base.store import Store
     from state_store.replicas.layout import Layout
+    from state_store.replicas.reading import Row
 
 _READABLE = (Phase.VERIFIED, Phase.LIVE)
 
@@ -44,7 +45,7 @@ class Replica:
         self._store = store
         self._stored: tuple[bytes, ReplicaState] = (b"", ReplicaState(layout.fingerprint))
         with store.snapshot() as now:
-            self._state = self._state_in(now)
+            self._state = self._state_in(now.state())
 
     @property
     def state(self) -> ReplicaState:
@@ -127,9 +128,20 @@ class Replica:
             ReplicaNotReady: its rows are not verified yet.
         """
         with self._store.snapshot() as now:
-            state = self._state_in(now)
+            state = self._state_in(now.state())
             self._readable(state)
             yield Reading(now, state, self.layout)
+
+    def get(self, key: Sequence[Any]) -> tuple[int, Row | None]:
+        """The version that the rows are of, and the row of a key in it; None without one.
+
+        Half of what `reading` takes. Errors as of `reading`, and KeyRefused: the values do not fit the key's columns.
+        """
+        data, found = self._store.point(self.layout.keys.of_values(key))
+        state = self._state_in(data)
+        self._readable(state)
+        assert state.at is not None
+        return state.at.version, None if found is None else self.layout.rows.decode(found)
 
     def digest(self) -> Digest:
         """The digest of the rows as they are stored, read back.
@@ -173,9 +185,8 @@ class Replica:
             found[key] = COUNT.pack(total) + found[key][COUNT.size :]
         return touched, list(found.values())
 
-    def _state_in(self, now: Snapshot) -> ReplicaState:
-        """The state in a snapshot; REGISTERED if the rows are stored in another way."""
-        data = now.state()
+    def _state_in(self, data: bytes | None) -> ReplicaState:
+        """The state that is stored; REGISTERED if the rows are stored in another way."""
         known, state = self._stored
         if data is None:
             return ReplicaState(self.layout.fingerprint)

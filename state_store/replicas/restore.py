@@ -15,7 +15,7 @@ from state_store.delta import reader
 from state_store.delta.rows import Wanted, rows_of
 from state_store.delta.schema import arrow_schema
 from state_store.delta.snapshot import read_snapshot
-from state_store.digest import Digest
+from state_store.hashing.digest import Digest
 from state_store.replicas.progress import Clock
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from state_store.commits import TableVersion
-from state_store.digest import Digest
 from state_store.errors import CorruptState
+from state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,8 @@ from state_store.delta.commit import Rows
 from state_store.delta.entry import rebuild_hint
 from state_store.delta.staging import Staged, data_file, stage
 from state_store.delta.stored_table import StoredTable
-from state_store.digest import Digest
 from state_store.errors import NegativeWeight, VersionGone
+from state_store.hashing.digest import Digest
 from state_store.tablespec import TableSpec
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log, relation_of
 from jobs.ingest.event_logs import log_spec
 from jobs.ivm.refresh.context import RunContext
+from jobs.ivm.refresh.spark_sessions import SparkSessions
 from jobs.model import tables
 from jobs.model.settings import SparkSettings
 from jobs.run.refresh_views import refresh_all
@@ -87,6 +88,7 @@ class _Chunk:
 
     def __init__(self, spark: SparkSession, lake: Lake, mode: str) -> None:
         self._spark = spark
+        self._sessions = SparkSessions(lambda: spark)
         self._lake = lake
         self._mode = mode
         self._catalog = Catalog(lake)
@@ -117,9 +119,7 @@ class _Chunk:
                 if epoch < len(run.batches):
                     for log, rows in run.inputs.rows(run.batches[epoch]).items():
                         self._append(log, rows)
-            failures = refresh_all(
-                RunContext(lambda: self._spark, self._lake, _WRITER), levels, frozenset(stopped)
-            ).failures
+            failures = refresh_all(RunContext(self._sessions, self._lake, _WRITER), levels, frozenset(stopped)).failures
             stopped |= set(failures)
             for place, run in runs.items():
                 self._look(place, run, epoch, failures)

@@ -1,8 +1,8 @@
 """How records are written, which the cases say and the engine must not care about.
 
-The cases were recorded as decoded JSON whatever format is declared, so formats that need a schema are read as JSON
-here, and what only concerns the bytes of a topic is taken out of the WITH clauses. That leaves `Wire`: what the runner
-needs to read a record's key and value as columns.
+The cases were recorded as decoded JSON whatever format is declared, so AVRO and JSON_SR are read as JSON here, PROTOBUF
+is written before it is read, and what only concerns the bytes of a topic is taken out of the WITH clauses. That leaves
+`Wire`: what the runner needs to read a record's key and value as columns.
 
     format        key of one column, value            several columns
     JSON          scalar; value always an object      object
@@ -16,19 +16,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from jobs.ingest.formats.format import NULLABLE_OPTIONS
 from jobs.sql.syntax import Option
 
-_AS_JSON = ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR")
+_AS_JSON = ("JSON", "JSON_SR", "AVRO")
 _FORMATS = ("FORMAT", "KEY_FORMAT", "VALUE_FORMAT")
 _BYTES_ONLY = frozenset(
     {
         *("WRAP_SINGLE_VALUE", "KEY_DELIMITER", "KEY_SCHEMA_ID", "VALUE_SCHEMA_ID"),
         *("KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME", "VALUE_AVRO_SCHEMA_FULL_NAME"),
-        *("KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION"),
     }
 )
 """Options of a source that say how bytes are laid out, not what they mean."""
-_TOPIC_ONLY = _BYTES_ONLY | {*_FORMATS, "KAFKA_TOPIC", "PARTITIONS", "REPLICAS", "VALUE_DELIMITER"}
+_TOPIC_ONLY = _BYTES_ONLY | {
+    *(*_FORMATS, "KAFKA_TOPIC", "PARTITIONS", "REPLICAS", "VALUE_DELIMITER"),
+    *NULLABLE_OPTIONS.values(),
+}
 """Options of a view that are about its topic: a projection is a table of the lake, and has none."""
 
 
@@ -88,7 +91,7 @@ def default_wire(properties: Mapping[str, str]) -> Wire:
 
 
 def plain_source(options: Iterable[Option]) -> tuple[Option, ...]:
-    """The options of a source without what is about bytes; every format with a schema is JSON."""
+    """The options of a source without what is about bytes; AVRO and JSON_SR are JSON."""
     kept = (option for option in options if option.name not in _BYTES_ONLY)
     return tuple(
         replace(option, value="JSON") if option.name in _FORMATS and option.value.upper() in _AS_JSON else option

@@ -1,5 +1,5 @@
-"""Dagster as a user meets it: webserver and daemon are started, a run is launched, and everything is read back over
-GraphQL from what the browser would ask.
+"""Dagster as a user meets it: webserver and daemon are started over a lake whose topics are a real broker's, a run is
+launched, and everything is read back over GraphQL from what the browser would ask.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.logs.local_log import LocalLog
+from infra.kafka.broker import KafkaBroker
+from jobs.ingest.logs.kafka_log import KafkaLog
+from jobs.model.settings import KafkaSettings
 from jobs.run.heartbeat import Beat, read_beat
 from orchestration.processes import Group
 from state_store.delta import reader
@@ -32,20 +34,24 @@ from tests.live.running_dagster import (
 
 PIPELINE = """
 CREATE STREAM package_checkins (package_id BIGINT KEY, location VARCHAR, processed_by VARCHAR)
-  WITH (KAFKA_TOPIC = 'package_checkins_topic', VALUE_FORMAT = 'JSON', PARTITIONS = 3);
+  WITH (KAFKA_TOPIC = 'dagster_checkins_topic', VALUE_FORMAT = 'JSON', PARTITIONS = 3);
 CREATE TABLE package_locations AS
   SELECT package_id, LATEST_BY_OFFSET(location) AS current_location FROM package_checkins GROUP BY package_id;
 INSERT INTO package_checkins (package_id, location) VALUES (1, 'New York');
 INSERT INTO package_checkins (package_id, location) VALUES (2, 'London');
 INSERT INTO package_checkins (package_id, location) VALUES (1, 'Rome');
 """
+_BROKER = "broker"
+"""The file that says where the broker is."""
 # What the launcher says when the child is there.
 STARTED = r"started process (\d+)"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("dagster")
+def folder(tmp_path_factory: pytest.TempPathFactory, kafka_broker: KafkaBroker) -> Path:
+    made = tmp_path_factory.mktemp("dagster")
+    (made / _BROKER).write_text(kafka_broker.bootstrap_servers)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +66,7 @@ def dagster(folder: Path) -> Iterator[Dagster]:
 def environment(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
+        "STRANDLINE_KAFKA__BOOTSTRAP_SERVERS": (folder / _BROKER).read_text(),
         "STRANDLINE_LAKE": str(folder / "lake"),
         "STRANDLINE_SPARK__MASTER": "local[2]",
         "DAGSTER_HOME": str(folder / "home"),
@@ -78,14 +85,14 @@ def test_the_graph_is_there_before_anything_ran(dagster: Dagster) -> None:
     nodes = dagster.assets()
     dependencies = {key: {"/".join(d["path"]) for d in node["dependencyKeys"]} for key, node in nodes.items()}
     assert dependencies == {
-        "topics/package_checkins_topic.topic": set(),
-        "logs/package_checkins__log": {"topics/package_checkins_topic.topic"},
-        "dead_letters/package_checkins__dead_letters": {"topics/package_checkins_topic.topic"},
+        "topics/dagster_checkins_topic.topic": set(),
+        "logs/package_checkins__log": {"topics/dagster_checkins_topic.topic"},
+        "dead_letters/package_checkins__dead_letters": {"topics/dagster_checkins_topic.topic"},
         "projections/package_locations": {"logs/package_checkins__log"},
         "changelogs/package_locations__changelog": {"projections/package_locations"},
     }
     assert {node["groupName"] for node in nodes.values()} == {"packages"}
-    assert not nodes["topics/package_checkins_topic.topic"]["isExecutable"]
+    assert not nodes["topics/dagster_checkins_topic.topic"]["isExecutable"]
     projection = nodes["projections/package_locations"]
     assert set(projection["kinds"]) == {"deltalake", "spark", "view"}
     assert projection["owners"] == [{"team": "strandline"}]
@@ -166,14 +173,17 @@ def stream_of(folder: Path) -> Beat:
         time.sleep(0.2)
 
 
+def events_of(folder: Path) -> int:
+    """The events that the event log holds."""
+    head = reader.head(Lake(folder / "lake").table("package_checkins"))
+    return 0 if head is None else head.record.rows or 0
+
+
 def events_within(folder: Path, wanted: int, seconds: float) -> None:
     """Wait until the event log holds as many events."""
     deadline = time.monotonic() + seconds
-    while True:
-        head = reader.head(Lake(folder / "lake").table("package_checkins"))
-        if head is not None and head.record.rows == wanted:
-            return
-        assert time.monotonic() < deadline, f"{head and head.record.rows} events, not {wanted}"
+    while events_of(folder) != wanted:
+        assert time.monotonic() < deadline, f"{events_of(folder)} events, not {wanted}"
         time.sleep(0.2)
 
 
@@ -181,7 +191,8 @@ def events_within(folder: Path, wanted: int, seconds: float) -> None:
 @pytest.mark.kill
 def test_a_stream_survives_its_driver_the_daemon_and_the_code_servers(dagster: Dagster, folder: Path) -> None:
     """Killed in turn, three events after each: nothing is lost, and at the end the view is what its SQL says."""
-    events = sum(LocalLog(Lake(folder / "lake")).end_offsets("package_checkins_topic").values())
+    topic = KafkaLog(KafkaSettings(bootstrap_servers=(folder / _BROKER).read_text()))
+    events = sum(topic.end_offsets("dagster_checkins_topic").values())
     run = dagster.launch("stream_packages")
     first = stream_of(folder)
     insert(folder)

@@ -13,6 +13,7 @@ from tests.outside import (
     feldera_aggregates,
     feldera_nested,
     risingwave_aggregates,
+    risingwave_asof,
     risingwave_joins,
     risingwave_ordered,
     risingwave_over,
@@ -30,6 +31,7 @@ from tests.support.memory_catalog import MemoryCatalog
 SUITES = {
     "RisingWave": (
         *risingwave_joins.CASES,
+        *risingwave_asof.CASES,
         *risingwave_aggregates.CASES,
         *risingwave_ordered.CASES,
         *risingwave_sets.CASES,

@@ -17,6 +17,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import event_log
 from jobs.ivm.refresh import refresh, runtime
 from jobs.ivm.refresh.context import RunContext
+from jobs.ivm.refresh.spark_sessions import SparkSessions
 from jobs.model.definitions import Source
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
@@ -47,11 +48,12 @@ Context = Callable[[], RunContext]
 def contexts(lake: Lake, pick: Picker, *, spark: SparkSession | None = None, kernel: Kernel | None = None) -> Context:
     """Refreshes by these engines; with both, one of the two is drawn for each refresh."""
 
+    sessions = None if spark is None else SparkSessions(lambda: spark)
+
     def drawn() -> RunContext:
         both = spark is not None and kernel is not None
         by_spark = pick.chance(50) if both else spark is not None
-        session = (lambda: spark) if spark is not None and by_spark else None
-        return RunContext(session, lake, f"{PIPELINE}/1", kernel=None if by_spark else kernel)
+        return RunContext(sessions if by_spark else None, lake, f"{PIPELINE}/1", kernel=None if by_spark else kernel)
 
     return drawn
 
@@ -121,7 +123,7 @@ def main(root: str) -> None:
     from jobs.run.spark import spark_session
 
     with spark_session(SparkSettings(master="local[2]", shuffle_partitions=2), "strandline-child") as spark:
-        refreshed(RunContext(lambda: spark, Lake(Path(root)), f"{PIPELINE}/1"))
+        refreshed(RunContext(SparkSessions(lambda: spark), Lake(Path(root)), f"{PIPELINE}/1"))
 
 
 if __name__ == "__main__":

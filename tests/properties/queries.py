@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.properties.expressions import Name, aggregate, condition
-from tests.properties.query_parts import Known, Made, Parts, listed, pairs_of
+from tests.properties.from_forms import FromForms
+from tests.properties.query_parts import Known, Made, listed, pairs_of
 from tests.properties.windows import analytic_call, time_window
 
 
-class Queries(Parts):
+class Queries(FromForms):
     """The grammar: a method for each form."""
 
     def any(self) -> Made:
@@ -27,6 +28,7 @@ class Queries(Parts):
         ]
         forms += [self.aggregate, self.aggregate, self.aggregate_join, self.distinct, self.set_operation, self.top_k]
         forms += [self.first_rows, self.any_join, self.member_value]
+        forms += [self.unnested, self.constants, self.nearest, self.sessions, self.partitions]
         forms += [self.analytic, self.windowed, self.windowed, self.within, self.comma_join, self.exploded]
         if any(each.source for each in self.tables):
             forms.append(self.stream_table)
@@ -232,9 +234,13 @@ class Queries(Parts):
             return self.plain()
         on = self.pick.one(pairs)
         items = self.events(stream, table, on, on[0])
-        joined = f"{stream.name} AS a {self.pick.one(['JOIN', 'LEFT JOIN'])} {table.name} AS b ON {' = '.join(on)}"
+        create = self.pick.one(["STREAM", "MATERIALIZED VIEW"])
+        said = create != "STREAM" or self.pick.chance(30)
+        time = " FOR SYSTEM_TIME AS OF a.ROWTIME" if said else ""
+        kind = self.pick.one(["JOIN", "LEFT JOIN"])
+        joined = f"{stream.name} AS a {kind} {table.name}{time} AS b ON {' = '.join(on)}"
         where = self.where([*stream.under("a"), *table.under("b")], 20)
-        return self.made("stream table", f"SELECT {listed(items)} FROM {joined}{where}", items, "STREAM")
+        return self.made("stream table", f"SELECT {listed(items)} FROM {joined}{where}", items, create)
 
     def nested(self) -> Made:
         """A CTE or a subquery in FROM, read by a query of its own."""

@@ -1,6 +1,7 @@
 """Any view over any history, by the rules on DuckDB: after every epoch it is what its own SELECT gives.
 
-`STRANDLINE_EXAMPLES` says how many examples at least are run (500 unless it says so; `make nightly` asks for 20,000).
+`STRANDLINE_EXAMPLES` says how many examples at least are run (200 unless it says so; `make nightly` asks for 20,000,
+drawn anew).
 What fails is printed so that it can be pasted; `python -m tests.properties.replay SEED` runs all examples of a seed.
 """
 
@@ -18,7 +19,7 @@ from tests.properties.picker import Picker
 from tests.properties.scenario import Scenario, Tally, scenario
 from tests.properties.shrink import shrunk
 
-EXAMPLES = int(os.environ.get("STRANDLINE_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("STRANDLINE_EXAMPLES", "200"))
 
 # Views that share a history share its making and feeding.
 VIEWS = 8

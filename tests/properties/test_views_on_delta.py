@@ -1,13 +1,12 @@
 """Any view over any history, by the kernel over Delta tables, by the production path and through interruptions.
 
 `STRANDLINE_DELTA_EXAMPLES` says how many examples (views with a history) are run: 100 unless it says so, 2,000 in
-`make nightly`. Each run draws its seed from `STRANDLINE_SEED`, or anew; it is printed with what fails.
+`make nightly`, of new seeds. The seed is printed with what fails; `STRANDLINE_SEED` says which to run.
 """
 
 from __future__ import annotations
 
 import os
-import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +17,7 @@ from state_store.layout import Lake
 from tests.properties import on_delta
 from tests.properties.picker import Picker
 from tests.properties.scenario import Tally, scenario
+from tests.support.examples import seed_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ _LEFT = 20
 def test_views_on_delta_are_their_own_selects_after_every_epoch(
     part: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seed = int(os.environ.get("STRANDLINE_SEED", random.randrange(10**9))) + part
+    seed = seed_of(part)
     pick, tally, lake = Picker.seeded(seed), Tally(), Lake(tmp_path / "lake")
     example = scenario(pick, VIEWS, tally, catalog=Catalog(lake), most=40, cuts=4, in_order=True)
     with Kernel("1GB", 2) as kernel:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs.ivm.refresh.context import RunContext
+from jobs.ivm.refresh.spark_sessions import SparkSessions
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 from tests.spark.refresh_bench import Bench
@@ -29,7 +30,7 @@ def model(spark: SparkSession, lake: Lake) -> Model:
 def bench(request: pytest.FixtureRequest, lake: Lake) -> Iterator[Bench]:
     if request.param == "spark":
         spark = request.getfixturevalue("spark")
-        yield Bench(RunContext(lambda: spark, lake, "tests/1"))
+        yield Bench(RunContext(SparkSessions(lambda: spark), lake, "tests/1"))
         return
     with Kernel("1GB", 2) as kernel:
         yield Bench(RunContext(None, lake, "tests/1", kernel=kernel))

@@ -24,7 +24,7 @@ from state_store.delta import reader
 from state_store.delta.commit import Rows
 from state_store.delta.staging import stage_rows
 from state_store.delta.stored_table import StoredTable
-from state_store.digest import Digest, digest_of_table
+from state_store.hashing.digest import Digest, digest_of_table
 from tests.support.aggregate_cases import BEGIN
 from tests.support.rule_harness import append_log, multiset, output
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from state_store import changelog
 from state_store.commits import CommitRecord, Head, TableVersion
 from state_store.delta import reader
-from state_store.digest import digest_of_table
+from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from state_store.spark.table import Table
 from state_store.tablespec import TableSpec, quoted

@@ -12,9 +12,9 @@ import pytest
 
 from state_store.commits import CommitRecord
 from state_store.delta import reader
-from state_store.digest import digest_of_table
+from state_store.hashing.digest import digest_of_table
+from state_store.hashing.row_lanes import row_lanes
 from state_store.layout import Lake
-from state_store.row_lanes import row_lanes
 from state_store.spark.row_hash import lanes, same
 from state_store.spark.table import Table
 from state_store.tablespec import TableSpec

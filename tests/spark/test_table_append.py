@@ -9,8 +9,8 @@ import pytest
 
 from state_store.commits import CommitRecord
 from state_store.delta import reader
-from state_store.digest import digest_of_table
 from state_store.errors import ForeignWrite, VersionGone
+from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from state_store.spark.table import Table
 from tests.spark.table_model import LOG

@@ -15,7 +15,7 @@ from state_store import changelog
 from state_store.commits import CommitRecord
 from state_store.delta import log, reader
 from state_store.delta.deletion_vectors import deleted_rows
-from state_store.digest import digest_of_table
+from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from state_store.spark.table import Table
 from state_store.tablespec import TableSpec

@@ -11,8 +11,8 @@ import pytest
 
 from state_store.commits import CommitRecord
 from state_store.delta import log, reader
-from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, VectorMismatch
+from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from state_store.spark.table import Table
 from tests.spark.table_model import SPEC, Key, Model, Row, settled_frame

@@ -21,8 +21,8 @@ from state_store.delta.create import create_table, new_table_id
 from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_rows
-from state_store.digest import Digest, digest_of_table
 from state_store.errors import VectorMismatch
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.paths import LakePath
 from state_store.tablespec import TableSpec
 

@@ -154,7 +154,7 @@ class DuckLake:
                 f"{quoted(relation.name)} AS ({self.stores[relation.name].at(self.since(name), relation, FROM, TO)})"
                 for relation in each.relations
             ]
-            rows += self.fetch(f"WITH {', '.join(inputs)} {each.sql}")
+            rows += self.fetch(f"WITH {', '.join(inputs)} {each.sql}" if inputs else each.sql)
         return rows
 
     def wrong(self, name: str) -> str:

@@ -15,7 +15,7 @@ from state_store.commits import CommitRecord
 from state_store.delta.commit import Rows
 from state_store.delta.staging import stage_rows
 from state_store.delta.stored_table import StoredTable
-from state_store.digest import Digest, digest_of_table
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.layout import Lake
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -21,7 +21,7 @@ from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.file_upkeep import maintain_files
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_rows
-from state_store.digest import Digest, digest_of_table
+from state_store.hashing.digest import Digest, digest_of_table
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.keyed_table import SCHEMA, SPEC
 

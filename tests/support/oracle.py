@@ -21,13 +21,14 @@ from jobs.catalog.relations import event_log
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.relation import Relation
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.logical import relations_of
 from jobs.query.clauses.read import query_of
+from jobs.query.logical.query import relations_of
 from jobs.query.recompute.select import recompute_sql
 from jobs.query.recompute.text import FrozenJoin
 from state_store.columns import STATE
 from state_store.delta import reader
 from state_store.layout import Lake
+from state_store.python_values import python_values
 from tests.support.rule_harness import comparable
 
 Rows = Counter[tuple[Any, ...]]
@@ -106,7 +107,8 @@ def visible(lake: Lake, table: str, columns: Sequence[str], version: int | None 
 
 
 def multiset(rows: pa.Table, columns: Sequence[str]) -> Rows:
-    return counted(rows.to_pylist(), columns)
+    values = ([comparable(value) for value in python_values(rows[column], maps=None)] for column in columns)
+    return Counter(zip(*values, strict=True)) if columns else Counter({(): rows.num_rows})
 
 
 def counted(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Rows:
@@ -161,7 +163,8 @@ def _run(
         hidden = [f'{STATE}."{name}" AS "{name}"' for name, _ in each.hidden]
         listed = ", ".join([*(f'"{name}"' for name, _ in each.columns), *hidden])
         texts.append(f'"{each.name}" AS (SELECT {listed} FROM __input_{number})')
-    return db.sql(f"WITH {', '.join(texts)} {recomputation.sql}").to_arrow_table()
+    sql = f"WITH {', '.join(texts)} {recomputation.sql}" if texts else recomputation.sql
+    return db.sql(sql).to_arrow_table()
 
 
 def _table(rows: pa.Table | pa.RecordBatchReader) -> pa.Table:

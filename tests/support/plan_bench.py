@@ -23,7 +23,7 @@ from jobs.model.relation import Relation
 from jobs.model.stage import Output, Plan
 from jobs.model.stage_columns import relation_of as relation_of_stage
 from jobs.model.types import SqlType
-from jobs.query.clauses.logical import Block, From
+from jobs.query.logical.query import Block, From
 from jobs.sql.from_text import parse_expression
 from state_store.layout import Lake
 from tests.support.duck_lake import DuckLake, Row

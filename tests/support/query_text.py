@@ -8,8 +8,8 @@ from jobs.catalog.catalog import Catalog
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.logical import Block, From, Query
 from jobs.query.clauses.read import read_query
+from jobs.query.logical.query import Block, From, Query
 from jobs.session.define.view_options import view_options
 from jobs.sql.dialect import sql_of
 from jobs.sql.statements import CreateView, parse_one

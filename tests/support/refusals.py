@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobs.session.define.options import KSQL_OPTIONS
+from jobs.session.define.allowed_options import KSQL_OPTIONS
 from jobs.sql.dialect import NO_ALIASES
 from jobs.sql.parser import ABSENT
 from jobs.sql.read_arguments import refused_words

@@ -53,9 +53,9 @@ def main(folder: Path) -> None:
         with _moving(served), listening(app) as address, browser(place / "chromium") as page:
             page.open(address, 1100, 860)
             _views(page)
-            _taken(page, folder / "page-views.png")
+            taken(page, folder / "page-views.png")
             _queried(page)
-            _taken(page, folder / "page-query.png")
+            taken(page, folder / "page-query.png")
 
 
 def _views(page: Page) -> None:
@@ -86,7 +86,8 @@ def _queried(page: Page) -> None:
     page.value("document.querySelector('#query').scrollIntoView()")
 
 
-def _taken(page: Page, path: Path) -> None:
+def taken(page: Page, path: Path) -> None:
+    """Take a picture, which must be small."""
     page.picture(path)
     size = path.stat().st_size
     assert size <= MOST_BYTES, f"{path} has {size:,} bytes"

@@ -16,7 +16,7 @@ from state_store.commits import Head
 from state_store.delta import log, reader
 from state_store.delta.deletion_vectors import vector_file
 from state_store.delta.snapshot import read_snapshot
-from state_store.digest import digest_of_table
+from state_store.hashing.digest import digest_of_table
 from state_store.paths import LakePath, files_in
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.lakes import below, delta_rs

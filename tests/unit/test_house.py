@@ -82,6 +82,12 @@ def test_parameters_are_those_that_a_caller_names() -> None:
     assert (function.name, function.line, function.lines, function.parameters) == ("f", 2, 2, 3)
 
 
+def test_options_of_a_command_are_named_by_users() -> None:
+    text = "def f(a: int, b: Annotated[int, typer.Option(help='b')] = 1) -> None:\n    return None\n"
+    (function,) = measure("jobs/model/x.py", text).functions
+    assert function.parameters == 1
+
+
 def test_what_is_too_large_is_told_with_its_numbers() -> None:
     long = FILE_LINES.most + 1
     file = measure("infra/x.py", "def f(a, b, c, d, e, f, g):\n" + "    a()\n" * (long - 1))

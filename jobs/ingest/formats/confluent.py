@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from jobs.ingest.formats.columns import Errors
     from jobs.model.definitions import Column
 
-_FRAME = 5
+FRAME = 5
 # Subjects are `<topic>-key` and `<topic>-value`, as ksqlDB names them. The library's newer default asks the registry
 # for associations first, which older registries do not have.
-_STRATEGY = {"subject.name.strategy.type": "TOPIC"}
+STRATEGY = {"subject.name.strategy.type": "TOPIC"}
 
 
-class _Framed:
-    """The base of both formats: the frame, and telling a broken record from a registry that does not answer."""
+class Framed:
+    """The base of the formats with a registry: the frame, and what is the record's fault and what the registry's."""
 
     def __init__(
         self, wanted: tuple[Column, ...], registry: SchemaRegistryClient, topic: str, *, key: bool, bare: bool
@@ -52,36 +52,40 @@ class _Framed:
         self._context = SerializationContext(topic, MessageField.KEY if key else MessageField.VALUE)
         self._schemas: dict[int, Schema | None] = {}
 
-    def _framed(self, payload: bytes | None, row: int, errors: Errors) -> Schema | None:
+    def framed(self, payload: bytes | None, row: int, errors: Errors) -> Schema | None:
         """The schema that a payload names; None without a payload, or (with an error) without frame or schema."""
         if payload is None:
             return None
-        if len(payload) <= _FRAME or payload[0] != 0:
+        if len(payload) <= FRAME or payload[0] != 0:
             errors.setdefault(row, "no schema id before the payload")
             return None
-        identity = int.from_bytes(payload[1:_FRAME], "big")
+        identity = int.from_bytes(payload[1:FRAME], "big")
         if identity not in self._schemas:
             self._schemas[identity] = self._ask(identity)
         if self._schemas[identity] is None:
             errors.setdefault(row, f"the registry has no schema with id {identity}")
         return self._schemas[identity]
 
+    def get_schema(self, identity: int) -> Schema:
+        """The schema of that id."""
+        return self._registry.get_schema(identity)
+
     def _ask(self, identity: int) -> Schema | None:
         try:
-            with _answering():
-                return self._registry.get_schema(identity)
+            with answering():
+                return self.get_schema(identity)
         except SchemaRegistryError:
             return None
 
 
-class AvroFormat(_Framed):
+class AvroFormat(Framed):
     """Avro, read with the schema it was written in; fields match columns by name, without regard to case."""
 
     def __init__(
         self, wanted: tuple[Column, ...], registry: SchemaRegistryClient, topic: str, *, key: bool, bare: bool
     ) -> None:
         super().__init__(wanted, registry, topic, key=key, bare=bare)
-        self._deserialize = AvroDeserializer(registry, conf=_STRATEGY)
+        self._deserialize = AvroDeserializer(registry, conf=STRATEGY)
         # By identity: `_schemas` keeps the schemas alive as long as this object, and hashing their text costs more.
         self._readers: dict[int, Callable[[bytes], object]] = {}
 
@@ -103,13 +107,13 @@ class AvroFormat(_Framed):
         if value is None:
             return None
         schema = schemas.avro_schema(self._columns, bare=self._bare)
-        with _answering():
-            serialize = AvroSerializer(self._registry, schema, conf=_STRATEGY)
+        with answering():
+            serialize = AvroSerializer(self._registry, schema, conf=STRATEGY)
             payload: bytes | None = serialize(value, self._context)
         return payload
 
     def _decode_one(self, payload: bytes | None, row: int, errors: Errors) -> object:
-        schema = self._framed(payload, row, errors)
+        schema = self.framed(payload, row, errors)
         if schema is None or payload is None:
             return None
         try:
@@ -134,24 +138,24 @@ class AvroFormat(_Framed):
         return found
 
     def _read_by_client(self, payload: bytes) -> object:
-        with _answering():
+        with answering():
             return self._deserialize(payload, self._context)
 
 
 def _read_plain(schema: Any, payload: bytes) -> object:
     """The value of a payload, in a quarter of the time of the client's deserializer, which looks for rules."""
     stream = BytesIO(payload)
-    stream.seek(_FRAME)
+    stream.seek(FRAME)
     return schemaless_reader(stream, schema, None)
 
 
-class JsonSchemaFormat(_Framed):
+class JsonSchemaFormat(Framed):
     """JSON after a frame. The columns' types decide what fits; the registered schema is not checked."""
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
         """One array per column. A null payload gives nulls; a broken one nulls and an entry in `errors`."""
         texts = [
-            payload[_FRAME:] if payload is not None and self._framed(payload, row, errors) is not None else None
+            payload[FRAME:] if payload is not None and self.framed(payload, row, errors) is not None else None
             for row, payload in enumerate(payloads)
         ]
         return JsonFormat(self._columns, bare=self._bare).decode(texts, errors)
@@ -161,16 +165,16 @@ class JsonSchemaFormat(_Framed):
         value = row[self._columns[0].name] if self._bare else dict(row)
         if value is None:
             return None
-        conf = {**_STRATEGY, "validate": False}
+        conf = {**STRATEGY, "validate": False}
         schema = schemas.json_schema(self._columns, bare=self._bare)
-        with _answering():
+        with answering():
             serialize = JSONSerializer(schema, self._registry, conf=conf, json_encode=json_text.dumps)
             payload: bytes | None = serialize(value, self._context)
         return payload
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def answering() -> Iterator[None]:
     """Turn a registry that cannot be reached into SourceUnavailable; 'not found' passes through."""
     try:
         yield

@@ -6,7 +6,7 @@ encode   wire values of one row (see encoding) → payload
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from jobs.model.errors import NotSupported, OptionRefused, UnknownName
 from jobs.model.types import BaseType
@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     from jobs.ingest.formats.columns import Errors
+    from jobs.ingest.formats.protobuf_schema import Nullable
     from jobs.model.definitions import Source
 
 Role = Literal["key", "value"]
-FORMATS = ("JSON", "JSON_SR", "AVRO", "DELIMITED", "KAFKA")
+NULLABLE_OPTIONS: dict[Role, str] = {
+    "key": "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+    "value": "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
+}
+"""The options of a source that say how PROTOBUF keeps a NULL apart from a default."""
+FORMATS = ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "DELIMITED", "KAFKA")
 
 
 class Format(Protocol):
@@ -70,8 +76,21 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
             from jobs.ingest.formats.confluent import JsonSchemaFormat
 
             return JsonSchemaFormat(wanted, registry(), source.topic, key=key, bare=bare)
+        case "PROTOBUF":
+            from jobs.ingest.formats.protobuf_format import ProtobufFormat
+
+            return ProtobufFormat(wanted, registry(), source.topic, key=key, nullable=nullable_of(source, role))
+        case "PROTOBUF_NOSR":
+            from jobs.ingest.formats.protobuf_format import UnframedProtobufFormat
+
+            return UnframedProtobufFormat(wanted, key=key, nullable=nullable_of(source, role))
         case _:
             raise NotSupported(f"format {name} is not supported", hint=f"use one of {', '.join(FORMATS)}")
+
+
+def nullable_of(source: Source, role: Role) -> Nullable | None:
+    """How PROTOBUF keeps a NULL apart from a default: what CREATE said, or not at all."""
+    return cast("Nullable | None", source.options.get(NULLABLE_OPTIONS[role]))
 
 
 def check_source(source: Source) -> None:

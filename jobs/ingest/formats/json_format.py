@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 
 _ABSENT: dict[str, object] = {}
 _WITH_NUMBERS = {float, dict, list}
+_WRITTEN_PLAIN = frozenset(
+    {
+        BaseType.BOOLEAN,
+        BaseType.INT,
+        BaseType.BIGINT,
+        BaseType.VARCHAR,
+        BaseType.DATE,
+        BaseType.TIME,
+        BaseType.TIMESTAMP,
+    }
+)
+"""Types whose wire values orjson writes as `json_text` does, in a tenth of the time: no NaN, decimal or bytes."""
 
 
 class JsonFormat:
@@ -28,6 +40,7 @@ class JsonFormat:
     def __init__(self, wanted: tuple[Column, ...], *, bare: bool) -> None:
         self._columns = wanted
         self._bare = bare
+        self._plain = all(column.type.base in _WRITTEN_PLAIN for column in wanted)
         self._exact = any(_has(column.type, BaseType.DECIMAL) for column in wanted)
 
     def decode(self, payloads: Sequence[bytes | None], errors: Errors) -> list[pa.Array]:
@@ -51,10 +64,10 @@ class JsonFormat:
 
     def encode(self, row: Mapping[str, object]) -> bytes | None:
         """The payload of coerced values (see `formats.encoding`)."""
-        if self._bare:
-            only = row[self._columns[0].name]
-            return None if only is None else json_text.dumps(only).encode()
-        return json_text.dumps(dict(row)).encode()
+        value = row[self._columns[0].name] if self._bare else dict(row)
+        if value is None:
+            return None
+        return orjson.dumps(value) if self._plain else json_text.dumps(value).encode()
 
     def _parse(self, payloads: Sequence[bytes | None], errors: Errors) -> list[Any]:
         try:

@@ -1,4 +1,4 @@
-"""The schema registry of AVRO and JSON_SR: Confluent's over HTTP when a URL is set, else files in the lake.
+"""The schema registry of AVRO, JSON_SR and PROTOBUF: Confluent's over HTTP when a URL is set, else files in the lake.
 
     <lake>/registry/ids/<id>.json                    a schema; its id is in every record written with it
     <lake>/registry/subjects/<subject>/<n>.json      {"id": …}: version n of a subject, e.g. `orders-value`

@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from jobs.ingest.logs import kafka_epochs, kafka_range
 from jobs.ingest.logs.kafka_range import TIMEOUT
 from jobs.ingest.logs.kafka_reach import connect
+from jobs.ingest.logs.kafka_send import send
 from jobs.ingest.logs.kafka_sizes import RecordSizes
 from jobs.ingest.logs.kafka_wait import RecordWait
 from jobs.ingest.logs.log import TopicIdentity
@@ -33,8 +34,6 @@ _PRODUCER: dict[str, Any] = {
     "linger.ms": 5,
 }
 
-_BY_KEY = -1
-
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
     """The client's options: only those that settings name, since arbitrary client options could run code."""
@@ -53,8 +52,14 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
     }
 
 
-# A partition whose leader is being chosen: a new topic's for a moment, any after a broker has failed.
-_ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+# A partition whose leader is being chosen: a new topic's for a moment, any after a broker has failed; and one that the
+# client knows from a former topic of the same name.
+_ELECTING = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+)
 
 
 class KafkaLog:
@@ -68,15 +73,20 @@ class KafkaLog:
         self._sizes = RecordSizes(self._options)
         self._wait = RecordWait(self._options)
 
-    def ensure_topic(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
-        """Create the topic unless it is there; an existing one keeps its partitions.
+    def ensure_topic(
+        self, topic: str, partitions: int = 1, replicas: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create the topic unless it is there; an existing one keeps its partitions and its configuration.
+
+        Args:
+            config: of a topic that is made, where it is not the brokers' default.
 
         Raises:
             SourceUnavailable: the brokers do not answer, or refuse.
         """
         if self.exists(topic):
             return
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas)
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
         try:
             _answer(self._admin.create_topics([new], request_timeout=TIMEOUT)[topic])
         except KafkaException as error:
@@ -97,6 +107,15 @@ class KafkaLog:
         except KafkaException as error:
             raise self._unavailable(error) from error
         return sorted(name for name in found if not name.startswith("__"))
+
+    def config(self, topic: str) -> dict[str, str | None]:
+        """The topic's configuration, the brokers' defaults included. Raises SourceUnavailable."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            found = _answer(self._admin.describe_configs([resource], request_timeout=TIMEOUT)[resource])
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+        return {name: entry.value for name, entry in found.items()}
 
     def identity(self, topic: str) -> TopicIdentity:
         """The broker's id of the topic, and the leaders' terms at the partitions' ends."""
@@ -141,7 +160,7 @@ class KafkaLog:
 
         producer = self._open_producer()
         for position, record in enumerate(records):
-            self._send(producer, topic, record, lambda error, message, at=position: delivered(at, error, message))
+            send(producer, topic, record, lambda error, message, at=position: delivered(at, error, message))
         producer.flush(TIMEOUT)
         if failed or None in places:
             raise self._unavailable(KafkaException(failed[0]) if failed else TimeoutError("no acknowledgement"))
@@ -164,24 +183,6 @@ class KafkaLog:
         if self._producer is None:
             self._producer = Producer(self._options | _PRODUCER)
         return self._producer
-
-    def _send(self, producer: Producer, topic: str, record: Record, delivered: Any) -> None:
-        while True:
-            try:
-                producer.produce(
-                    topic,
-                    value=record.value,
-                    key=record.key,
-                    timestamp=record.timestamp_ms,
-                    headers=list(record.headers),
-                    on_delivery=delivered,
-                    partition=_BY_KEY if record.partition is None else record.partition,
-                )
-                break
-            except BufferError:
-                # The queue is full: let acknowledgements come in.
-                producer.poll(0.5)
-        producer.poll(0)
 
     def _partitions(self, topic: str) -> list[int] | None:
         described = self._described(topic)

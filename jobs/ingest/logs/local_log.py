@@ -88,6 +88,14 @@ class LocalLog:
 
     def produce(self, topic: str, records: Sequence[Record]) -> list[tuple[int, int]]:
         """Append; all the records become visible together, and those of one partition get neighbouring offsets."""
+        places = self.produce_after(topic, records, None)
+        assert places is not None
+        return places
+
+    def produce_after(
+        self, topic: str, records: Sequence[Record], ends: Mapping[int, int] | None
+    ) -> list[tuple[int, int]] | None:
+        """As `produce`, unless the topic has other ends than these by now: then None, and nothing is written."""
         described = self._described(topic)
         total = described.partitions
         chosen = [
@@ -101,7 +109,10 @@ class LocalLog:
             mine.setdefault(partition, []).append(record)
         if not mine:
             return []
-        header = self._append(described, {partition: segment.encode(mine[partition]) for partition in sorted(mine)})
+        added = {partition: segment.encode(mine[partition]) for partition in sorted(mine)}
+        header = self._append(described, added, ends)
+        if header is None:
+            return None
         following = [part.base for part in header.parts]
         places = []
         for partition in chosen:
@@ -164,11 +175,16 @@ class LocalLog:
             self._newest[name] = found
         return found
 
-    def _append(self, described: TopicFile, added: Mapping[int, Encoded]) -> Header:
+    def _append(
+        self, described: TopicFile, added: Mapping[int, Encoded], ends: Mapping[int, int] | None
+    ) -> Header | None:
         segments = self._segments(described)
         body = b"".join(part.data for part in added.values())
         while True:
-            header = segment.following(self._head(described), added)
+            head = self._head(described)
+            if ends is not None and ends != {number: part.end for number, part in enumerate(head.parts)}:
+                return None
+            header = segment.following(head, added)
             try:
                 made = create(segments.path(header.number), segment.header_bytes(header) + body)
             except FileNotFoundError:

@@ -81,6 +81,8 @@ def _map_rule(stage: MapStage) -> str:
 
 
 def _core(core: Core, *, with_columns: bool) -> Iterator[Fact]:
+    if not core.inputs:
+        yield "reads", "nothing: its rows are constants"
     for each in core.inputs:
         yield ("reads" if each is core.inputs[0] else "", _input(each, first=each is core.inputs[0]))
     for items in core.expand:

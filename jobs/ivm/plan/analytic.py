@@ -14,18 +14,16 @@ from sqlglot import exp
 
 from jobs.functions.scalars.guards import guards_in
 from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.inputs import is_plain, outputs_of
+from jobs.ivm.plan.inputs import is_plain
 from jobs.ivm.plan.map import keyed_columns, map_stage
-from jobs.ivm.plan.rows import Rows, Selected, all_columns, of_relation
-from jobs.ivm.plan.trees import Place, all_of, columns_in, named, place_of, replaced, replaced_call
-from jobs.model.columns import META_COLUMNS
-from jobs.model.errors import NotSupported
-from jobs.model.relation import Relation
+from jobs.ivm.plan.rows import Rows, Selected, of_relation
+from jobs.ivm.plan.trees import all_of, named
 from jobs.model.stage import AnalyticStage, Output
-from jobs.model.types import SqlType
-from jobs.query.clauses.logical import Block
+from jobs.query.blocks.block_columns import ReadableColumns
+from jobs.query.expressions.infer import infer
+from jobs.query.logical.query import Block
 from jobs.sql.dialect import sql_of
-from jobs.sql.types_text import type_of
+from jobs.sql.places import Place, columns_in, place_of, replaced, replaced_call
 
 _OVER = "rows"
 """Alias of a UNION ALL that has a table of its own."""
@@ -57,7 +55,7 @@ def analytic_stage(branches: Sequence[Rows], block: Block, stages: Stages) -> An
     """The stage of a block with analytic functions over those rows.
 
     Raises:
-        NotSupported: the rows cannot be told apart, or the type of a PARTITION BY expression is not known.
+        NotSupported: the rows cannot be told apart.
     """
     places = _places(block)
     if len(branches) > 1:
@@ -72,15 +70,12 @@ def analytic_stage(branches: Sequence[Rows], block: Block, stages: Stages) -> An
             names.setdefault(place, named(each.name))
     others = tuple(place for place in places if place not in names)
     names.update({place: named(f"__c{at}") for at, place in enumerate(others)})
-    inner = tuple(
-        Output(f"__c{at}", rows.read(named(place[1], place[0])), _type_at(place, rows, block))
-        for at, place in enumerate(others)
-    )
+    inner = _columns(rows, others, block, "__c")
     outputs = tuple(replace(each, expression=replaced(each.expression, names)) for each in block.outputs)
     return AnalyticStage(
         table="",
         body=(rows.core((*shown, *inner, *hidden), key),),
-        partition=_partition(block, outputs, names, rows),
+        partition=_partition(block, outputs, names),
         calls=tuple(replaced_call(each, names) for each in block.analytic),
         outputs=outputs,
         keep=replaced(block.qualify, names) if block.qualify is not None else None,
@@ -101,54 +96,23 @@ def _places(block: Block) -> tuple[Place, ...]:
 
 def _united(branches: Sequence[Rows], places: tuple[Place, ...], block: Block, stages: Stages) -> Rows:
     """A UNION ALL as one relation: its rows get a key there."""
-    parts = [
-        Selected(
-            rows,
-            tuple(
-                Output(f"__u{at}", rows.read(named(place[1], place[0])), _type_at(place, rows, block))
-                for at, place in enumerate(places)
-            ),
-        )
-        for rows in branches
-    ]
+    parts = [Selected(rows, _columns(rows, places, block, "__u")) for rows in branches]
     rows = of_relation(stages.add(map_stage(parts)), _OVER)
     return replace(rows, values={place: named(f"__u{at}", _OVER) for at, place in enumerate(places)})
 
 
-def _type_at(place: Place, rows: Rows, block: Block) -> SqlType:
-    """The type of a column that the block reads."""
-    column = place_of(rows.read(named(place[1], place[0])))
-    for each in rows.inputs:
-        if column is not None and column[0] == each.alias:
-            return each.relation.type_of(column[1])
-    item = next((each.type for each in block.expand if place == ("", each.name)), None)
-    if item is not None:
-        return item
-    source = next((each.source for each in block.inputs if each.alias == place[0]), None)
-    if isinstance(source, Relation):
-        return dict(all_columns(source))[place[1]]
-    known = {output.name: output.type for output in outputs_of(source)} if source is not None else {}
-    return known.get(place[1]) or dict(META_COLUMNS)[place[1]]
+def _columns(rows: Rows, places: Sequence[Place], block: Block, prefix: str) -> tuple[Output, ...]:
+    """Columns of the body that hold those of the block."""
+    scope = ReadableColumns(block)
+    columns = [named(name, alias) for alias, name in places]
+    return tuple(Output(f"{prefix}{at}", rows.read(each), scope.resolve(each).type) for at, each in enumerate(columns))
 
 
-def _partition(
-    block: Block, outputs: tuple[Output, ...], names: dict[Place, exp.Expression], rows: Rows
-) -> tuple[Output, ...]:
+def _partition(block: Block, outputs: tuple[Output, ...], names: dict[Place, exp.Expression]) -> tuple[Output, ...]:
     made = []
     for at, each in enumerate(block.partition):
         expression = replaced(each, names)
         shown = next((o for o in outputs if sql_of(o.expression) == sql_of(expression)), None)
-        sql_type = shown.type if shown is not None else _type_of(each, rows, block)
+        sql_type = shown.type if shown is not None else infer(each, ReadableColumns(block)).type
         made.append(Output(shown.name if shown is not None else f"__p{at}", expression, sql_type))
     return tuple(made)
-
-
-def _type_of(node: exp.Expression, rows: Rows, block: Block) -> SqlType:
-    place = place_of(node)
-    if place is not None:
-        return _type_at(place, rows, block)
-    if isinstance(node, exp.Cast):
-        return type_of(node.to)
-    raise NotSupported(
-        f"PARTITION BY {sql_of(node)} is not maintained", hint="compute it in a subquery and partition by its column"
-    )

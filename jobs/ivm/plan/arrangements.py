@@ -16,9 +16,10 @@ from typing import Protocol
 from jobs.ivm.plan.key import giving
 from jobs.ivm.plan.map import map_stage
 from jobs.ivm.plan.rows import Rows, Selected, all_columns
-from jobs.ivm.plan.trees import Place, named, replaced
+from jobs.ivm.plan.trees import named
 from jobs.model.relation import Relation
 from jobs.model.stage import Input, Output, Stage
+from jobs.sql.places import Place, replaced
 
 
 class Adds(Protocol):

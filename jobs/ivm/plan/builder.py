@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from jobs.ivm.plan.rows import Rows
     from jobs.model.view_options import Semantics
-    from jobs.query.clauses.logical import Query
+    from jobs.query.logical.query import Query
 
 
 @dataclass

@@ -18,7 +18,7 @@ from sqlglot import exp
 from jobs.model.stage import Core, MapStage, Output, Plan
 from jobs.model.types import BaseType
 from jobs.model.view_options import ViewOptions
-from jobs.query.clauses.conditions import conjoined
+from jobs.query.logical.conditions import conjoined
 
 _TIME = "_timestamp"
 

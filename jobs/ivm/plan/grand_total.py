@@ -17,10 +17,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.trees import Place, named, replaced, replaced_call
+from jobs.ivm.plan.trees import named
 from jobs.model.stage import Output
-from jobs.query.clauses.grouping_calls import mark_outputs, mark_value
-from jobs.query.clauses.logical import Block, From, SetOperation
+from jobs.query.logical.group_columns import mark_outputs, mark_value
+from jobs.query.logical.query import Block, From, SetOperation
+from jobs.sql.places import Place, replaced, replaced_call
 
 _OVER = "groups"
 """Alias of the groups and totals in the block above them."""

@@ -18,7 +18,7 @@ from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.inputs import rows_of_block
 from jobs.ivm.plan.ksql_groups import counting, marked, with_events
 from jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
-from jobs.ivm.plan.trees import named, replaced
+from jobs.ivm.plan.trees import named
 from jobs.ivm.plan.windows import Windowed, closed, group_in_sets, in_sets, in_window, mark_in_sets, set_column
 from jobs.model import types as t
 from jobs.model.calls import AggregateCall
@@ -26,9 +26,10 @@ from jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import NotSupported
 from jobs.model.stage import AggregateStage, Body, Output
 from jobs.model.types import SqlType
-from jobs.query.clauses.grouping_calls import mark_name, mark_outputs, marks_in
-from jobs.query.clauses.logical import Block
+from jobs.query.logical.group_columns import mark_name, mark_outputs, marks_in
+from jobs.query.logical.query import Block
 from jobs.sql.dialect import sql_of
+from jobs.sql.places import replaced
 
 _OVER = "groups"
 """Alias of an inner aggregate in the stage above it."""

@@ -18,11 +18,12 @@ from sqlglot import exp
 
 from jobs.ivm.plan.key import giving
 from jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, of_relation, renamed
-from jobs.ivm.plan.trees import Place, all_of, named, replaced
+from jobs.ivm.plan.trees import all_of, named
 from jobs.model.columns import PLACE
 from jobs.model.relation import Relation
 from jobs.model.stage import Input, Output
-from jobs.query.clauses.logical import Block, From, Query, SetOperation
+from jobs.query.logical.query import Block, From, Query, SetOperation
+from jobs.sql.places import Place, replaced
 
 
 class Inner(Protocol):
@@ -70,8 +71,8 @@ def outputs_of(query: Query) -> tuple[Output, ...]:
 
 def rows_of_block(block: Block, inner: Inner) -> tuple[Rows, ...]:
     """The rows of a block after FROM, WHERE and table functions."""
-    first, *others = block.inputs
-    heads = _first(first, others, inner)
+    others = block.inputs[1:]
+    heads = _first(block.inputs[0], others, inner) if block.inputs else (Rows(()),)
     made = []
     for head in heads:
         rows = _joined(head, others, inner)

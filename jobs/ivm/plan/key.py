@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.ivm.plan.trees import Place, columns_in, named, place_of
+from jobs.ivm.plan.trees import named
 from jobs.model.errors import NotSupported
 from jobs.model.stage import Input
 from jobs.model.types import BaseType, SqlType
+from jobs.sql.places import Place, columns_in, place_of
 from jobs.sql.trees import conjuncts
 from jobs.sql.types_text import type_of
 

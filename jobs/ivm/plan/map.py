@@ -17,12 +17,13 @@ from sqlglot import exp
 
 from jobs.ivm.plan.key import KeyColumn
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
-from jobs.ivm.plan.trees import named, number, place_of
+from jobs.ivm.plan.trees import named, number
 from jobs.model import types as t
 from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, MapStage, Output
 from jobs.model.types import SqlType
+from jobs.sql.places import place_of
 
 BRANCH = "__branch"
 _HERE = "__here"

@@ -23,8 +23,8 @@ from jobs.model.errors import NotSupported
 from jobs.model.stage import LatestStage, MapStage, Output, Plan, Stage
 from jobs.model.stage_columns import storage_of
 from jobs.model.view_options import Semantics, State
-from jobs.query.clauses.logical import Query
 from jobs.query.clauses.read import query_of
+from jobs.query.logical.query import Query
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog

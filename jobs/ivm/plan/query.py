@@ -25,7 +25,7 @@ from jobs.ivm.plan.map import map_stage
 from jobs.ivm.plan.rows import Selected
 from jobs.ivm.plan.sets import set_stage
 from jobs.model.stage import Stage
-from jobs.query.clauses.logical import Block, Query, SetOperation
+from jobs.query.logical.query import Block, Query, SetOperation
 
 
 def stage_of_query(query: Query, stages: Stages) -> Stage:

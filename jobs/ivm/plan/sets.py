@@ -22,7 +22,7 @@ from jobs.ivm.plan.trees import all_of, named, number
 from jobs.model import types as t
 from jobs.model.calls import AggregateCall
 from jobs.model.stage import AggregateStage, Output, Stage
-from jobs.query.clauses.logical import SetOperation
+from jobs.query.logical.query import SetOperation
 from jobs.sql.trees import call
 from jobs.sql.types_text import data_type
 

@@ -23,15 +23,16 @@ from sqlglot import exp
 from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.inputs import rows_of_block
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
-from jobs.ivm.plan.trees import all_of, named, number, place_of
+from jobs.ivm.plan.trees import all_of, named, number
 from jobs.model import types as t
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import WINDOW_BOUNDS, WINDOW_END, WINDOW_START
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import AggregateStage, Input, Output, Session
-from jobs.query.clauses.grouping_calls import mark_value
-from jobs.query.clauses.logical import Block, TimeWindow
+from jobs.query.logical.group_columns import mark_value
+from jobs.query.logical.query import Block, TimeWindow
+from jobs.sql.places import place_of
 from jobs.sql.trees import call
 
 _SET = "__set"

@@ -16,7 +16,7 @@ from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_
 from jobs.model.stage_columns import storage_of
 from jobs.model.view_options import Refresh
 from state_store.delta.log import read_commit
-from state_store.digest import Digest
+from state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Choice:
 def first_refresh(spans: Sequence[Span]) -> Choice:
     """All rows: the table has none of these inputs yet."""
     rows = ", ".join(f"'{span.relation.name}' at version {span.upto}" for span in spans)
-    return Choice("full", f"first refresh: all rows of {rows}", few_changes=False)
+    return Choice("full", f"first refresh: {f'all rows of {rows}' if rows else 'constants'}", few_changes=False)
 
 
 def choose(lake: Lake, stage: Stage, spans: Sequence[Span], refresh: Refresh) -> Choice:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jobs.expect.approvals import approved_head
 from state_store.delta import reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from pyspark.sql import SparkSession
+    from collections.abc import Collection, Iterable
 
     from jobs.functions.python.register import Library
+    from jobs.ivm.refresh.spark_sessions import SparkSessions
     from jobs.model.engines import EngineChoice
     from state_store.commits import Head, TableVersion
     from state_store.kernel.kernel import Kernel
@@ -24,14 +24,14 @@ class RunContext:
     """A run's surroundings. It has at least one engine.
 
     Attributes:
-        session: gives the Spark session, which it starts when it must; None: there is none to be had here.
+        sessions: Spark's, of which the first starts its JVM; None: there are none to be had here.
         writer: `pipeline/incarnation`, for the commits' records.
         functions: those that users wrote, when the views may call them.
         kernel: the DuckDB of this process; None: there is none here.
         engine: which of them is wanted.
     """
 
-    session: Callable[[], SparkSession] | None
+    sessions: SparkSessions | None
     lake: Lake
     writer: str
     functions: Library | None = None
@@ -67,20 +67,37 @@ class Heads:
 
     What the refresh itself commits is noted here. The store looks again before each commit, so a head that another
     writer has moved in between is found there, and only there.
+
+    Args:
+        names: tables that must be seen at one moment; others are read when they are asked for.
+        gated: tables with blocking expectations: who computes from them reads what is approved, and no further.
     """
 
-    def __init__(self, lake: Lake, names: Iterable[str] = ()) -> None:
-        """Read the heads of the tables that must be seen at one moment; others are read when they are asked for."""
+    def __init__(self, lake: Lake, names: Iterable[str] = (), gated: Collection[str] = ()) -> None:
         self._lake = lake
+        self._gated = frozenset(gated)
         self._known: dict[str, Head | None] = {}
+        self._approved: dict[str, Head | None] = {}
         for name in sorted(names):
-            self.find(name)
+            self.input(name)
 
     def find(self, name: str) -> Head | None:
         """The head of a table; None when there is no such table."""
         if name not in self._known:
             self._known[name] = reader.head(self._lake.table(name))
         return self._known[name]
+
+    def input(self, name: str) -> Head | None:
+        """The head of a table as far as it may be computed from; None when there is none, or nothing is approved yet.
+
+        Raises:
+            CorruptState, VersionGone: the approval does not read back, or is of a version that is gone.
+        """
+        if name not in self._gated:
+            return self.find(name)
+        if name not in self._approved:
+            self._approved[name] = approved_head(self._lake, name, self.find(name))
+        return self._approved[name]
 
     def at(self, name: str, version: int) -> TableVersion | None:
         """What a vector says of that version of a table; None when the table has not come so far, or is not there.
@@ -96,6 +113,7 @@ class Heads:
     def forget(self, name: str) -> None:
         """The table was set aside: its head is to be read again."""
         self._known.pop(name, None)
+        self._approved.pop(name, None)
 
     def moved(self, name: str, head: Head) -> None:
         """Note a commit of this refresh."""

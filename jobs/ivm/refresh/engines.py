@@ -8,6 +8,7 @@ can spread it. What the kernel cannot run after all (a function that DuckDB lack
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,12 +17,15 @@ from jobs.ivm.refresh.late import with_late_rows
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.errors import EngineRefused
-from state_store.digest import Digest
+from state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jobs.ivm.refresh.context import RunContext
     from jobs.ivm.refresh.epoch import Epoch
     from jobs.ivm.refresh.runtime import Runtime
+    from jobs.model.stage import Stage
     from state_store.commits import CommitRecord, Head
 
 log = logging.getLogger("strandline")
@@ -49,7 +53,7 @@ def run(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
         if engine == "duckdb":
             return _by_kernel(context, _said(epoch, f"by the kernel: {why}"), anew=anew)
     except EngineRefused as refused:
-        if context.session is None or context.engine != "auto":
+        if context.sessions is None or context.engine != "auto":
             raise
         log.warning("'%s' is refreshed by Spark: %s", epoch.stage.table, refused.message)
         why = refused.message
@@ -73,7 +77,7 @@ def _said(epoch: Epoch, how: str) -> Epoch:
 
 
 def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
-    if context.session is None:
+    if context.sessions is None:
         raise EngineRefused(
             f"it is Spark's to do, and there is no session here: {epoch.record.reason}",
             where=epoch.stage.table,
@@ -81,16 +85,27 @@ def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
         )
     from jobs.ivm.refresh.on_spark import SparkRuntime
 
-    return _maintained(SparkRuntime(context, epoch), epoch, anew=anew)
+    with context.sessions.lent() as session:
+        runtime = SparkRuntime(session, context, epoch)
+        done = _maintained(runtime, epoch, anew=anew)
+        runtime.close()
+    return done
 
 
 def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
-    import duckdb
-
     from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
 
     assert context.kernel is not None, "a run that wants the kernel has one"
-    # What it says of a text, not of rows: a function or clause that it lacks, and that it has not enough memory.
+    with context.kernel.connection() as connection, kernel_refusals(epoch.stage):
+        return _maintained(DuckDbRuntime(context, connection, epoch), epoch, anew=anew)
+
+
+@contextmanager
+def kernel_refusals(stage: Stage) -> Iterator[None]:
+    """What the kernel says of a rule's text becomes EngineRefused; what it says of rows is left as it is."""
+    import duckdb
+
+    # A function or clause that it lacks, and that it has not enough memory.
     refusals = (
         duckdb.CatalogException,
         duckdb.BinderException,
@@ -98,15 +113,14 @@ def _by_kernel(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
         duckdb.NotImplementedException,
         duckdb.OutOfMemoryException,
     )
-    with context.kernel.connection() as connection:
-        try:
-            return _maintained(DuckDbRuntime(context, connection, epoch), epoch, anew=anew)
-        except refusals as error:
-            raise EngineRefused(
-                f"the kernel cannot run its rule: {str(error).splitlines()[0]}",
-                where=epoch.stage.table,
-                hint="set STRANDLINE_ENGINE=auto, so that Spark runs what the kernel cannot",
-            ) from error
+    try:
+        yield
+    except refusals as error:
+        raise EngineRefused(
+            f"the kernel cannot run its rule: {str(error).splitlines()[0]}",
+            where=stage.table,
+            hint="set STRANDLINE_ENGINE=auto, so that Spark runs what the kernel cannot",
+        ) from error
 
 
 def _maintained(runtime: Runtime[Any], epoch: Epoch, *, anew: bool) -> Done:

@@ -6,7 +6,7 @@ It is a pure function of the stage and the heads, so it can be made again after 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from jobs.ivm.refresh import choose
 from jobs.ivm.refresh.span import Span
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from state_store.commits import CommitRecord, Head, TableVersion
 
 Mode = Literal["none", "full", "delta", "advance", "rebuild"]
+
+FROM_TOPIC: Final = "from-topic"
+"""The fingerprint of rows that were put back from a changelog topic: without `__state` and vector, no refresh goes on
+from them."""
 
 _WHOLE = ("full", REBUILD)
 """The modes in which all rows of the inputs are read."""
@@ -89,7 +93,7 @@ class Epoch:
     @property
     def lag(self) -> int:
         """Versions of the input that is furthest behind."""
-        return max(span.lag for span in self.spans)
+        return max((span.lag for span in self.spans), default=0)
 
     def done(self, mode: Mode, reason: str, committed: Head | None) -> StageResult:
         """The result of the refresh, with the commit that it made."""
@@ -104,8 +108,12 @@ class Epoch:
 def missing_input(stage: Stage, heads: Heads) -> StageResult | None:
     """The result of a stage of which an input has no table yet: nothing to do."""
     names = dict.fromkeys(each.relation.name for each in inputs_of(stage))
-    missing = next((name for name in names if heads.find(name) is None), None)
-    return None if missing is None else StageResult(stage.table, {}, {}, "none", f"input '{missing}' has no table yet")
+    missing = next((name for name in names if heads.input(name) is None), None)
+    return (
+        None
+        if missing is None
+        else StageResult(stage.table, {}, {}, "none", f"input '{missing}' has no rows to be read yet")
+    )
 
 
 def spans_of(stage: Stage, owner: Owner, heads: Heads, head: Head, upto: Mapping[str, int]) -> tuple[Span, ...]:
@@ -121,7 +129,7 @@ def spans_of(stage: Stage, owner: Owner, heads: Heads, head: Head, upto: Mapping
     """
     spans = []
     for name, relation in {each.relation.name: each.relation for each in inputs_of(stage)}.items():
-        newest = heads.find(name)
+        newest = heads.input(name)
         assert newest is not None
         entry = owner.entry(name)
         before = head.record.vector.get(entry)
@@ -144,10 +152,12 @@ def planned(
     if owner.owns_table:
         _check_fingerprint(stage, head, owner.fingerprint)
     vector = head.record.versions
-    if all(span.after is not None and span.after >= span.upto for span in spans):
+    # A stage without inputs has no vector to tell by; its rows are computed by its first epoch, and never change.
+    computed = bool(spans) or head.record.epoch > 0
+    if computed and all(span.after is not None and span.after >= span.upto for span in spans):
         at = ", ".join(f"'{span.relation.name}' is at version {span.after} still" for span in spans)
-        return StageResult(stage.table, vector, vector, "none", at)
-    first = any(span.after is None for span in spans)
+        return StageResult(stage.table, vector, vector, "none", at or "constants do not change")
+    first = not computed or any(span.after is None for span in spans)
     choice = choose.first_refresh(spans) if first else choose.choose(context.lake, stage, spans, refresh)
     record = replace(next_record(context, owner, head, spans), mode=choice.mode, reason=choice.reason)
     return Epoch(stage, head, spans, record, first, choice.few_changes)
@@ -182,6 +192,12 @@ def _check_same(stage: Stage, name: str, recorded: TableVersion, found: TableVer
 
 def _check_fingerprint(stage: Stage, head: Head, fingerprint: str) -> None:
     # Empty: a query that inserts into this stream was first, and left the place free.
+    if head.record.fingerprint == FROM_TOPIC:
+        raise RefreshFailed(
+            f"the rows of '{stage.table}' were put back from its changelog topic, and cannot be refreshed",
+            where=stage.table,
+            hint=f"compute them from the inputs: strandline rebuild {stage.table}",
+        )
     if head.record.fingerprint not in ("", fingerprint):
         if unmarked(head.record.fingerprint) == unmarked(fingerprint):
             raise RefreshFailed(

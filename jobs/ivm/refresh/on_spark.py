@@ -17,11 +17,11 @@ from jobs.ivm.rules.stored import spec_of
 from jobs.model.stage_columns import spec_of_input
 from state_store.columns import EXISTS, VERSION, WEIGHT
 from state_store.commits import REBUILD
-from state_store.digest import Digest
+from state_store.hashing.digest import Digest
 from state_store.spark.table import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from jobs.ivm.refresh.context import RunContext
     from jobs.ivm.refresh.epoch import Epoch
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 class SparkRuntime(Runtime["DataFrame"]):
-    """One epoch in a session of its own: views have fixed names, and refreshes run in parallel threads."""
+    """One epoch, in a session that is its own meanwhile: its views have fixed names. `close` drops them."""
 
     dialect: Dialect = "spark"
 
-    def __init__(self, context: RunContext, epoch: Epoch) -> None:
-        assert context.session is not None
-        self._session = context.session().newSession()
+    def __init__(self, session: SparkSession, context: RunContext, epoch: Epoch) -> None:
+        self._session = session
+        self._views: set[str] = set()
         self._lake = context.lake
         self._functions = context.functions
         self._stage = epoch.stage
@@ -52,15 +52,15 @@ class SparkRuntime(Runtime["DataFrame"]):
 
     def run(self, text: str, *, stored: bool = True) -> DataFrame:
         for name, side, each in relations(self._stage, text, self._engine):
-            self._side(side, each).createOrReplaceTempView(name)
+            self._name(name, self._side(side, each))
         if self._functions is not None:
             self._functions.register_spark(self._session, text)
         if self._table.spec.storage == "keyed":
-            self._stored(stored=stored).createOrReplaceTempView("self_old")
+            self._name("self_old", self._stored(stored=stored))
         return self._session.sql(text)
 
     def keep(self, name: str, settled: DataFrame) -> None:
-        settled.where(EXISTS).createOrReplaceTempView(name)
+        self._name(name, settled.where(EXISTS))
 
     def number(self, text: str) -> int:
         [row] = self.run(text, stored=False).collect()
@@ -71,6 +71,15 @@ class SparkRuntime(Runtime["DataFrame"]):
 
     def settle(self, settled: DataFrame, record: CommitRecord) -> Head | None:
         return self._table.apply(settled, record, self._head if record.mode == REBUILD else None)
+
+    def close(self) -> None:
+        """Let go of what the epoch read, so that the session can serve another."""
+        for name in self._views:
+            self._session.catalog.dropTempView(name)
+
+    def _name(self, name: str, rows: DataFrame) -> None:
+        rows.createOrReplaceTempView(name)
+        self._views.add(name)
 
     def _stored(self, *, stored: bool) -> DataFrame:
         """The rows before the epoch. Those of an empty table are no plan at all: Spark then leaves the joins out."""
@@ -93,7 +102,7 @@ class SparkRuntime(Runtime["DataFrame"]):
         if each.relation.storage == "append" or span.lag <= 1 or span.after is None:
             return changes.drop(VERSION)
         raw = self._engine.name(f"raw_{each.alias}")
-        changes.createOrReplaceTempView(raw)
+        self._name(raw, changes)
         return self._session.sql(consolidated(each.relation, raw, self._engine))
 
     def _flat(self, rows: DataFrame, relation: Relation, *more: str) -> DataFrame:

@@ -81,7 +81,7 @@ def _in_another_form(head: Head, owner: Owner) -> bool:
 def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, head: Head) -> Epoch:
     spans = []
     for name, relation in {each.relation.name: each.relation for each in inputs_of(stage)}.items():
-        newest = heads.find(name)
+        newest = heads.input(name)
         assert newest is not None
         spans.append(Span(relation, owner.entry(name), None, newest.at, newest))
     planned = next_record(context, owner, head, tuple(spans))

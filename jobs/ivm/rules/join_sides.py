@@ -25,6 +25,8 @@ Side = Literal["delta", "old", "new"]
 
 _TOUCHED = "__touched"
 _KEYS = "__keys"
+# The FROM clause of constants: one row, which nobody reads.
+_NOTHING = "FROM (SELECT 1 AS __one) AS __nothing"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class _Restriction:
 def from_text(source: From, engine: Engine) -> str:
     """The FROM clause, with the text that repeats rows for `expand`."""
     restriction = _restriction(source, engine)
-    lines = []
+    lines = [] if source.core.inputs else [_NOTHING]
     for place, each in enumerate(source.core.inputs):
         relation = _relation(source, each, engine)
         alias = engine.name(each.alias)

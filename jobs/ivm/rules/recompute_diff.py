@@ -22,13 +22,16 @@ from jobs.model.stage_columns import key_names, key_path
 from state_store.columns import EXISTS, STATE
 
 
-def difference(stage: Stage, fresh: str, engine: Engine) -> str:
+def difference(stage: Stage, fresh: str, engine: Engine, part: str | None = None) -> str:
     """The settled form of all rows, compared with the stored rows: those that differ, are missing or are new.
 
     Args:
         fresh: a relation (a name, or a query in parentheses) of the stored columns of all rows, computed anew.
+        part: the condition that the rows in `fresh` meet, when they are not all: stored rows that do not meet it are
+            left alone. It must not tell apart two rows of one key.
     """
-    return f"""WITH {marked("__n", f"SELECT * FROM {fresh} AS __f")}, {marked("__o", "SELECT * FROM self_old")}
+    stored = "SELECT * FROM self_old" if part is None else f"SELECT * FROM self_old WHERE {part}"
+    return f"""WITH {marked("__n", f"SELECT * FROM {fresh} AS __f")}, {marked("__o", stored)}
 {settled(stage, engine)}"""
 
 

@@ -21,14 +21,14 @@ from state_store.delta import log, reader
 from state_store.delta.cleanup_plan import named_since
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stated_checksum
-from state_store.errors import CorruptState, VersionGone
+from state_store.errors import CorruptState, InputReplaced, VersionGone
 from state_store.paths import sizes_below, within
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from jobs.operate.verify.subjects import Subject
-    from state_store.commits import Head
+    from state_store.commits import Head, TableVersion
     from state_store.layout import Lake
     from state_store.paths import LakePath
 
@@ -81,10 +81,11 @@ def lake_image(lake: Lake, only: Collection[str] | None = None) -> Image:
 
     Raises:
         CorruptState, ForeignWrite, VersionGone: a table is broken: verify it.
+        InputReplaced: a table ends before the version that another one was computed from.
     """
     # Read first: a definition that comes later is not in the image, nor are its tables.
     definitions = definitions_of(lake)
-    about = [*_below(lake.root, "registry"), *_below(lake.root, "catalog")]
+    about = [file for folder in ("registry", "approvals", "catalog") for file in _below(lake.root, folder)]
     found = [each for each in subjects((), Catalog(lake), lake) if each.definition is not None]
     chosen = [each for each in found if only is None or each.table in only]
     heads = _heads(chosen)
@@ -128,17 +129,45 @@ def _heads(chosen: Sequence[Subject]) -> dict[str, Head]:
     by_name = {each.table: each for each in chosen}
     found = {each.table: head for each in chosen if (head := reader.head(each.path)) is not None}
     while late := _named_later(by_name, found):
-        found |= {name: head for name in late if (head := reader.head(by_name[name].path)) is not None}
+        found |= {name: _head_from(by_name[name], at) for name, at in late.items()}
     letters = (each for each in chosen if each.role == "dead letters")
     return found | {each.table: head for each in letters if (head := reader.head(each.path)) is not None}
 
 
-def _named_later(by_name: Mapping[str, Subject], heads: Mapping[str, Head]) -> set[str]:
-    """The tables whose heads were read before a commit that another's vector names."""
-    vectors = (
-        (by_name[name].input_of(entry), at) for name, h in heads.items() for entry, at in h.record.vector.items()
-    )
-    return {name for name, at in vectors if name in by_name and (name not in heads or heads[name].version < at.version)}
+def _named_later(by_name: Mapping[str, Subject], heads: Mapping[str, Head]) -> dict[str, int]:
+    """{table whose head was read before a commit that another's vector names: the version of that commit}."""
+    late: dict[str, int] = {}
+    for reader_of, head in heads.items():
+        for entry, at in head.record.vector.items():
+            name = by_name[reader_of].input_of(entry)
+            if name in by_name and not _reaches(heads.get(name), at):
+                late[name] = max(at.version, late.get(name, 0))
+    return late
+
+
+def _reaches(head: Head | None, at: TableVersion) -> bool:
+    """False if the head is older than the commit. Of a table that was made anew since, nothing is older or newer."""
+    if head is None:
+        return False
+    anew = bool(at.table and head.at.table and at.table != head.at.table)
+    return anew or head.version >= at.version
+
+
+def _head_from(subject: Subject, version: int) -> Head:
+    """The head of a table that has reached a version: another table's vector names it.
+
+    Raises:
+        InputReplaced: it has not. To wait for it would be to wait for ever.
+    """
+    head = reader.head(subject.path)
+    if head is None or head.version < version:
+        ends = "is not there" if head is None else f"ends at version {head.version}"
+        raise InputReplaced(
+            f"'{subject.table}' {ends}, and a table was computed from its version {version}",
+            where=str(subject.path),
+            hint="type: strandline verify",
+        )
+    return head
 
 
 def _of_table(subject: Subject, version: int) -> Iterator[ImageFile]:

@@ -60,7 +60,7 @@ def plan_backup(settings: Settings, destination: LakePath) -> BackupPlan:
 
     Raises:
         BackupBroken: the destination is something else than a backup.
-        CorruptState, ForeignWrite, VersionGone: a table is broken: verify it.
+        CorruptState, ForeignWrite, VersionGone, InputReplaced: a table is broken: verify it.
     """
     lake = Lake(settings.lake)
     before, number = _last(destination)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from jobs.operate.backup import manifest as manifests
 from state_store.delta import reader
 from state_store.delta.snapshot import read_snapshot
-from state_store.digest import Digest
 from state_store.errors import BackupBroken, LakeNotEmpty
 from state_store.failpoints import failpoint
 from state_store.files import make_folder, replace
 from state_store.folders import remove_file
+from state_store.hashing.digest import Digest
 from state_store.layout import Lake
 from state_store.paths import sizes_below, within
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.model import tables
@@ -24,7 +25,8 @@ def levels(view: str, catalog: Catalog) -> list[list[Maintained]]:
     wanted = {view}
     for level in reversed(planned):
         wanted |= {name for item in level if item.target in wanted for name in item.inputs}
-    kept = [[item for item in level if item.target in wanted] for level in planned]
+    # A recovery is rehearsed, not the rows: what is approved in the lake is what is approved in its copy.
+    kept = [[replace(item, blocking=()) for item in level if item.target in wanted] for level in planned]
     return [level for level in kept if level]
 
 

@@ -11,9 +11,9 @@ from jobs.operate.drills.scenario import Recovery
 from jobs.operate.verify.reach import reach
 from state_store.delta import log, reader
 from state_store.delta.log_upkeep import make_checkpoint
-from state_store.digest import Digest
 from state_store.errors import VersionGone
 from state_store.folders import remove_file
+from state_store.hashing.digest import Digest
 from state_store.replicas.follow import Follower
 from state_store.replicas.layout import Layout
 from state_store.replicas.memory.store import MemoryStore

@@ -10,7 +10,7 @@ from jobs.operate.backup.plan import plan_backup
 from jobs.operate.backup.restore import execute_restore, plan_restore
 from jobs.operate.drills.scenario import Recovery, Unrehearsable
 from state_store.delta import log, reader
-from state_store.digest import Digest
+from state_store.hashing.digest import Digest
 from state_store.layout import Lake
 
 if TYPE_CHECKING:

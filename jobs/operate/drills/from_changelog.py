@@ -11,8 +11,8 @@ from jobs.operate.verify.reach import reach
 from state_store import changelog
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
 from state_store.delta import reader
-from state_store.digest import Digest, digest_of_table
 from state_store.errors import VersionGone
+from state_store.hashing.digest import Digest, digest_of_table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -110,7 +110,7 @@ def copied(settings: Settings, view: str, folder: Path, backup: LakePath | None)
 
     Raises:
         UnknownName: there is no such view.
-        CorruptState, ForeignWrite, VersionGone: a table's log is broken.
+        CorruptState, ForeignWrite, VersionGone, InputReplaced: a table's log is broken.
     """
     live, copy = Lake(settings.lake), Lake(folder / "lake")
     catalog = Catalog(live)

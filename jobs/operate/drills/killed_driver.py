@@ -26,6 +26,9 @@ _FAILPOINT: Final = "before-log-entry"
 _PATIENCE: Final = 300.0
 """Seconds after which a child is taken to hang."""
 
+_SAID: Final = 300
+"""Characters of a child's last words: an error with its hint."""
+
 
 def rehearse(ground: Ground) -> Recovery:
     """Take the view back to a version, kill the process that brings it forward, start another.
@@ -40,17 +43,21 @@ def rehearse(ground: Ground) -> Recovery:
     then = taken_back(ground).version
     killed = _child(ground, f"{_FAILPOINT}:1")
     if killed.returncode != -signal.SIGKILL:
-        raise RefreshFailed(f"the driver was not killed: it ended with {killed.returncode}", where=ground.view)
+        raise RefreshFailed(f"the driver was not killed, but ended: {_last_words(killed)}", where=ground.view)
     half = log.newest_version(ground.path)
     began = time.monotonic()
     again = _child(ground, "")
     seconds = time.monotonic() - began
     if again.returncode != 0:
-        raise RefreshFailed(f"the second driver failed: {again.stderr.strip()[-300:]}", where=ground.view)
+        raise RefreshFailed(f"the second driver failed: {_last_words(again)}", where=ground.view)
     fault = ground.differing(expected)
     if half != then:
         fault = f"the killed epoch left version {half}, where {then} was the head"
     return Recovery(seconds, expected.num_rows, f"killed in the epoch after version {then}, started again", fault)
+
+
+def _last_words(child: subprocess.CompletedProcess[str]) -> str:
+    return child.stderr.strip()[-_SAID:] or f"exit code {child.returncode}"
 
 
 def _child(ground: Ground, failpoint: str) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from jobs.operate.drills.refreshed import refreshed
 from jobs.operate.drills.scenario import Recovery
 from state_store.delta import log, reader
-from state_store.digest import Digest
 from state_store.folders import discard_folder, remove_file
+from state_store.hashing.digest import Digest
 from state_store.replicas.follow import Follower
 from state_store.replicas.layout import Layout
 from state_store.replicas.replica import Replica

@@ -28,15 +28,17 @@ def rehearse(ground: Ground) -> Recovery:
     """
     began = time.monotonic()
     checked = 0
-    fault = ""
+    fault = unread = ""
     for table in ground.tables():
         outcome = check_digest(table, reader.digest_of_rows(table.path, table.snapshot))
         if outcome.ok and has_sql(table.subject, ground.catalog):
             outcome = check_recompute(table, ground.catalog, ground.lake, ground.library)
             checked += 1
         if outcome.ok is None and table.subject.table == ground.view:
-            raise Unrehearsable(outcome.what)
+            unread = outcome.what
         if outcome.ok is False:
             fault = fault or f"'{table.subject.table}': {outcome.what}"
+    if unread and not fault:
+        raise Unrehearsable(unread)
     rows = ground.table().record.rows
     return Recovery(time.monotonic() - began, rows, f"{counted(checked, 'table')} computed again by its SQL", fault)

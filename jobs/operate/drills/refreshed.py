@@ -27,7 +27,7 @@ def refreshed(settings: Settings, view: str, catalog: Catalog) -> None:
         StrandlineError: what stopped the first view that failed.
     """
     library = Library(catalog.functions.values(), settings.functions.modules)
-    with Kernel(f"{settings.kernel_memory_mb}MB", settings.kernel_threads or os.cpu_count() or 2) as kernel:
+    with Kernel(*settings.kernel_size) as kernel:
         context = RunContext(None, Lake(settings.lake), f"drill/{os.getpid()}", library, kernel, "duckdb")
         done = refresh_all(context, levels(view, catalog), frozenset())
     for error in done.failures.values():

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def readable(path: Path, base: int) -> list[Commit]:
     """The commits from `base` (−1: the first) to the head that hold rows of the present definition.
 
-    What was before a view was replaced has other columns, and is no state that the present definition goes on from.
+    What was before a view was replaced has other columns, and is no state that the present definition goes on from. A
+    log that was cleaned up may begin after its checkpoint: the commit of `base` itself is gone then.
 
     Raises:
         VersionGone: one is missing.
@@ -25,7 +26,7 @@ def readable(path: Path, base: int) -> list[Commit]:
     newest = log.newest_version(path)
     if newest is None:
         raise log.missing(path)
-    commits = log.read_history(path, max(base, 0) - 1, newest)
+    commits = log.read_history(path, max(base, *log.versions(path)[:1], 0) - 1, newest)
     said = [commit.record.fingerprint if commit.record is not None else "" for commit in commits]
     present = next((each for each in reversed(said) if each), "")
     # A table may be made without one: that of a stream, by a query into it.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
+from jobs.expect.verdict import Verdict
 from jobs.ivm.plan.plan import plan
 from jobs.model.stage import AggregateStage
-from jobs.operate.quality.verdict import Verdict
 from jobs.operate.verify.verify import verify
 from state_store.delta import reader
 from state_store.errors import StrandlineError

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jobs.expect.verdict import Verdict
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Source, View
 from jobs.model.stewardship import Stewardship
-from jobs.operate.quality.verdict import Verdict
+from jobs.operate.verify.findings import counted
 from state_store.delta import reader
 from state_store.errors import StrandlineError
 
@@ -71,7 +72,7 @@ class VitalSigns:
                 aside += self._rows(tables.dead_letters(name))
                 came += self._rows(tables.event_log(found))
         rate = aside / (aside + came) if aside else 0.0
-        what = f"{aside} rows kept aside, beside {came} that came"
+        what = f"{counted(aside, 'row')} kept aside, beside {came} that came"
         numbers = {"dead letters": aside, "dead-letter rate": rate}
         return Verdict("dead_letters", rate <= _MOST, what, "warn", numbers)
 

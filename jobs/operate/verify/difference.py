@@ -6,7 +6,8 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from state_store.digest import digest_of_table
+from state_store.hashing.digest import digest_of_table
+from state_store.python_values import python_values
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -49,7 +50,7 @@ def _key(row: Row, places: Sequence[int]) -> Hashable:
 
 
 def _rows(table: pa.Table) -> list[Row]:
-    columns = [table[name].to_pylist(maps_as_pydicts="lossy") for name in table.column_names]
+    columns = [python_values(table[name]) for name in table.column_names]
     return list(zip(*columns, strict=True))
 
 

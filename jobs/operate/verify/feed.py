@@ -19,8 +19,8 @@ from state_store.commits import REBUILD
 from state_store.delta import log, reader
 from state_store.delta.feed import changes_of
 from state_store.delta.snapshot import read_snapshot
-from state_store.digest import Digest
-from state_store.row_lanes import row_lanes
+from state_store.hashing.digest import Digest
+from state_store.hashing.row_lanes import row_lanes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from state_store.columns import STATE
 from state_store.delta import reader
-from state_store.digest import digest_of_table
 from state_store.errors import StoreError
+from state_store.hashing.digest import digest_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -10,8 +10,8 @@ from jobs.engines.engine import engine_of
 from jobs.model.columns import EVENT_ORDER, TOMBSTONE
 from jobs.model.definitions import Source, View
 from jobs.model.relation import Relation
-from jobs.query.clauses.logical import Query, SetOperation, relations_of
 from jobs.query.clauses.read import query_of
+from jobs.query.logical.query import Query, SetOperation, relations_of
 from jobs.query.recompute.select import recompute_sql
 
 if TYPE_CHECKING:

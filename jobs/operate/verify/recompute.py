@@ -6,6 +6,7 @@ Inputs that are views are checked the same way, so by induction everything equal
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.engines.engine import engine_of
@@ -15,6 +16,7 @@ from jobs.model.definitions import Source, View
 from jobs.operate.verify.difference import difference
 from jobs.operate.verify.findings import counted, failed, passed, skipped
 from jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
+from jobs.operate.verify.lineage import PUT_BACK, was_put_back
 from jobs.operate.verify.queries import frozen, queries
 from jobs.serve.duck import Duck
 from state_store.delta import reader
@@ -44,29 +46,55 @@ def has_sql(subject: Subject, catalog: Catalog) -> bool:
     return fed or isinstance(definition, View) or definition.kind == "table"
 
 
-def check_recompute(table: Opened, catalog: Catalog, lake: Lake, functions: Library) -> Outcome:
+@dataclass(frozen=True)
+class PartRows:
+    """Rows that are to be compared in place of the stored ones.
+
+    Attributes:
+        condition: in DuckDB's SQL, over visible columns: which of the definition's rows they should be.
+    """
+
+    rows: pa.Table
+    condition: str
+
+
+def check_recompute(
+    table: Opened, catalog: Catalog, lake: Lake, functions: Library, part: PartRows | None = None
+) -> Outcome:
     """The rows equal those of the definition's SQL.
 
     Args:
         functions: those that users wrote, for the SQL to call.
+        part: default: all rows that are stored.
 
     Raises:
         VersionGone, CorruptState: the rows do not read.
     """
     definition = table.subject.definition
     assert definition is not None
-    if not table.record.vector:
+    if was_put_back(table):
+        return skipped(PUT_BACK)
+    # Constants have no inputs, and so an empty vector for good.
+    if not table.record.vector and table.record.epoch == 0:
         return skipped("nothing was computed yet: its vector is empty")
     try:
         asked = queries(definition, catalog)
         if any(frozen(each.query) for each in asked if each.query is not None):
             return skipped("an event joins a table as it was when the event came: its versions do not tell that")
-        parts = [_computed(each, table, lake, functions) for each in asked]
+        if part is not None:
+            asked = [_only(part, each, definition) for each in asked]
+        computed = [_computed(each, table, lake, functions) for each in asked]
     except InputUnreadable as error:
         return skipped(str(error))
     except StrandlineError as error:
         return skipped(f"its SQL does not run over its inputs: {error.message}")
-    return _compared(table, definition, parts)
+    return _compared(table, definition, computed, part)
+
+
+def _only(part: PartRows, each: Recomputed, definition: Source | View) -> Recomputed:
+    """The query with those of its rows that the part should be."""
+    names = ", ".join(engine_of("duckdb").name(column.name) for column in definition.columns)
+    return replace(each, sql=f"SELECT * FROM ({each.sql}) AS __part({names}) WHERE {part.condition}")
 
 
 def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library) -> pa.Table:
@@ -86,7 +114,7 @@ def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library) -
             f"{engine.name(relation.name)} AS (SELECT {', '.join(listed(relation, engine))} FROM __input_{number})"
         )
     with Duck(functions) as duck:
-        return duck.query(f"WITH {', '.join(texts)} {each.sql}", rows)
+        return duck.query(f"WITH {', '.join(texts)} {each.sql}" if texts else each.sql, rows)
 
 
 def _own_vector(each: Recomputed, table: Opened) -> dict[str, TableVersion]:
@@ -95,12 +123,12 @@ def _own_vector(each: Recomputed, table: Opened) -> dict[str, TableVersion]:
     return {name: at for entry, name, at in entries if entry == f"{each.prefix}{name}"}
 
 
-def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table]) -> Outcome:
+def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table], part: PartRows | None) -> Outcome:
     import pyarrow as pa
 
     names = [column.name for column in definition.columns]
-    stored = _stored(table, definition, names)
-    computed = pa.concat_tables([part.rename_columns(names) for part in parts])
+    stored = part.rows.select(names) if part is not None else _stored(table, definition, names)
+    computed = pa.concat_tables([each.rename_columns(names) for each in parts])
     wrong = difference(stored, computed, lasting_key(definition))
     if wrong:
         return failed(f"the rows are not those of its SQL at its vector: {wrong}")

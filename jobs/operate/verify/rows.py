@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.operate.verify.findings import counted, failed, passed
-from state_store.digest import Digest
+from state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
     from jobs.operate.verify.findings import Outcome

@@ -17,10 +17,10 @@ from jobs.model.columns import EVENT_ORDER
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.inputs import Inputs
 from jobs.query.expressions.null_treatment import OVER_GROUPS, value_of, without_words
 from jobs.query.expressions.ordered_calls import OrderedCall, ordered_call
 from jobs.query.expressions.scope import Infer, Typed
+from jobs.query.logical.inputs import Inputs
 from jobs.sql.dialect import position_of, sql_of
 
 

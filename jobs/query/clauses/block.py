@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -9,28 +10,30 @@ from sqlglot import exp
 from jobs.engines.arrays import has_map
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.stage import Output
+from jobs.query.blocks.ksql_nulls import ksql_block
+from jobs.query.blocks.nested_from import without_unread
+from jobs.query.blocks.partitions import partitions_apart
+from jobs.query.blocks.subqueries_after_grouping import after_groups
 from jobs.query.clauses.aggregate_calls import Calls
-from jobs.query.clauses.conditions import aliases, conjoined
+from jobs.query.clauses.clause_checks import check_clauses, check_order, repeats_rows
 from jobs.query.clauses.from_clause import Context, read_from
 from jobs.query.clauses.grouping import named_groups, over_groups, read_groups
 from jobs.query.clauses.grouping_calls import grouping_call, over_marks
 from jobs.query.clauses.joins import Joins
-from jobs.query.clauses.ksql_nulls import ksql_block
-from jobs.query.clauses.logical import Block, From
 from jobs.query.clauses.over import AnalyticCalls
 from jobs.query.clauses.record_key import with_key
 from jobs.query.clauses.select_list import read_outputs
+from jobs.query.clauses.stars import Naming
 from jobs.query.clauses.subqueries import Subqueries
-from jobs.query.clauses.subqueries_after_grouping import after_groups
 from jobs.query.clauses.table_functions import TableFunctions
 from jobs.query.clauses.time_window import DEFAULT_GRACE, read_window
 from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Infer, Typed
+from jobs.query.logical.conditions import aliases, conjoined
+from jobs.query.logical.pull import OrderItem
+from jobs.query.logical.query import Block, From
+from jobs.query.pulled.ordering import read_order
 from jobs.sql.dialect import position_of, sql_of
-
-# Clauses that parse and are refused: argument of the tree -> name.
-_REFUSED = {"laterals": "LATERAL", "into": "SELECT INTO"}
-_ORDERS = {"order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET"}
 
 
 def read_block(select: exp.Select, context: Context) -> Block:
@@ -39,8 +42,25 @@ def read_block(select: exp.Select, context: Context) -> Block:
     Raises:
         SqlError: with line and column where they are known.
     """
-    _check_clauses(select)
+    check_clauses(select)
+    if not context.pulls:
+        check_order(select)
     return _Reader(select, context).block()
+
+
+def read_in_order(
+    select: exp.Select, context: Context, items: Sequence[exp.Expr]
+) -> tuple[Block, int, tuple[OrderItem, ...]]:
+    """The SELECT of a pull query, the number of its columns that are shown, and its order.
+
+    What ORDER BY alone reads stands behind the columns that are shown.
+
+    Raises:
+        SqlError: with line and column where they are known.
+    """
+    check_clauses(select)
+    reader = _Reader(select, context)
+    return reader.block(items), reader.shown, reader.order
 
 
 class _Reader:
@@ -50,37 +70,48 @@ class _Reader:
         windowed = select.args.get("time_window") is not None
         grouped = select.args.get("group") is not None
         self._joins = Joins(read_from(select, context), context, windowed=windowed, grouped=grouped)
+        if self._joins.expand and (windowed or repeats_rows(select)):
+            self._joins.nest_items()
         self._inputs = self._joins.inputs
-        self._subqueries = Subqueries(self._inputs, context, self._joins.padded)
+        nested = context.nested_in(self._inputs)
+        self._subqueries = nested or Subqueries(self._inputs, context, self._joins.padded)
         self._calls = Calls(self._inputs, context.semantics)
         self._analytic = AnalyticCalls(self._inputs, self._in_call, context.semantics)
         self._tables = TableFunctions()
         self._aliases: dict[str, Output] = {}
+        self.shown = 0
+        self.order: tuple[OrderItem, ...] = ()
 
-    def block(self) -> Block:
+    def block(self, order: Sequence[exp.Expr] = ()) -> Block:
+        """The block; with `order`, also the columns by which its rows are ordered."""
         where = self._where()
-        outputs = read_outputs(self._select, self._inputs, self._value, prefix=self._context.kind is not None)
-        constants = self._context.semantics == "ksql"
-        groups = read_groups(self._select, self._inputs, outputs, constants=constants)
+        outputs = read_outputs(self._select, self._inputs, self._value, naming=self._naming)
+        constants, pulls = self._context.semantics == "ksql", self._context.pulls
+        groups = read_groups(self._select, self._inputs, outputs, constants=constants, selected=pulls)
+        aliases = {output.name: output for output in outputs}
+        self._aliases = aliases if pulls else {}
         having = self._condition("having", "HAVING")
-        self._aliases = {output.name: output for output in outputs}
+        self._aliases = aliases
         qualify = self._condition("qualify", "QUALIFY")
         partition_by = self._partition_by()
         ksql = self._context.kind is not None or self._context.semantics == "ksql"
         grace = DEFAULT_GRACE if ksql else None
         window, time = read_window(self._select, self._inputs, default_grace=grace)
+        distinct = self._select.args.get("distinct") is not None
+        self.shown = len(outputs)
+        outputs, self.order = read_order(order, outputs, self._typed, distinct=distinct)
         made = Block(
             inputs=(*self._joins.in_order(), *self._subqueries.froms),
             where=where,
             outputs=outputs,
-            expand=self._tables.found,
+            expand=(*self._joins.expand, *self._tables.found),
             window=window,
             time=time,
             having=having,
             partition=self._analytic.partition,
             analytic=self._analytic.found,
             qualify=qualify,
-            distinct=self._select.args.get("distinct") is not None,
+            distinct=distinct,
             partition_by=partition_by,
         )
         if groups is not None or self._calls.found or having is not None:
@@ -88,9 +119,16 @@ class _Reader:
             made = self._grouped(replace(made, group=named_groups(found, outputs), sets=sets, calls=self._calls.found))
         self._check(made, explicit=groups is not None)
         made = ksql_block(made) if self._context.semantics == "ksql" else made
-        made = with_key(made, self._joins, self._context.kind, self._context.semantics)
+        made = without_unread(with_key(made, self._joins, self._context.kind, self._context.semantics))
         late = self._late_values(made)
-        return after_groups(made, late) if late else made
+        made = after_groups(made, late) if late else made
+        return partitions_apart(made, self._analytic.partitions)
+
+    @property
+    def _naming(self) -> Naming:
+        if self._context.pulls:
+            return "pull"
+        return "view" if self._context.kind is None else "ksql"
 
     def _late_values(self, block: Block) -> list[From]:
         """The subqueries whose values are read after grouping, joined over the names of groups and calls."""
@@ -109,8 +147,10 @@ class _Reader:
 
     def _value(self, node: exp.Expression, typed: Infer) -> Typed | None:
         """A value that `infer` does not know: a subquery, a call, or an alias; None for any other node."""
+        # In a view, what stands inside a call is an expression over the inputs alone.
+        inner = self._over_inputs if self._context.pulls else typed
         for read in (self._subqueries.read, self._analytic.read, self._calls.read, self._tables.read):
-            found = read(node, typed)
+            found = read(node, inner)
             if found is not None:
                 return found
         return self._grouping(node, typed) or self._alias(node)
@@ -119,6 +159,13 @@ class _Reader:
         """The same inside a function OVER a window: a subquery or an aggregate call."""
         found = self._subqueries.read(node, typed) or self._calls.read(node, typed)
         return found or self._grouping(node, typed)
+
+    def _typed(self, node: exp.Expr) -> Typed:
+        return infer(node, self._inputs, self._value)
+
+    def _over_inputs(self, node: exp.Expr) -> Typed:
+        """An expression over the inputs that may have queries inside."""
+        return infer(node, self._inputs, self._subqueries.read)
 
     def _grouping(self, node: exp.Expression, typed: Infer) -> Typed | None:
         return grouping_call(node, typed, grouped=self._select.args.get("group") is not None)
@@ -186,7 +233,7 @@ class _Reader:
             raise self._invalid(self._select, "WINDOW needs GROUP BY: it cuts groups", "add GROUP BY")
         if block.qualify is not None and not block.analytic:
             raise self._invalid(self._select.args["qualify"], "QUALIFY needs a function OVER a window", "use WHERE")
-        if block.expand and block.group is not None:
+        if self._tables.found and block.group is not None:
             raise NotSupported(
                 "EXPLODE in a query that groups is not maintained yet", hint="explode in a subquery in FROM"
             )
@@ -205,41 +252,3 @@ class _Reader:
     def _invalid(self, node: exp.Expr, message: str, hint: str | None = None) -> InvalidQuery:
         line, place = position_of(node)
         return InvalidQuery(message, line=line, column=place, hint=hint)
-
-
-def _check_clauses(select: exp.Select) -> None:
-    check_order(select)
-    for argument, what in _REFUSED.items():
-        clause = select.args.get(argument)
-        if clause:
-            line, place = position_of(clause[0] if isinstance(clause, list) else clause)
-            raise NotSupported(f"{what} in a view is not maintained yet", line=line, column=place)
-    distinct = select.args.get("distinct")
-    if distinct is not None and distinct.args.get("on") is not None:
-        line, place = position_of(distinct)
-        raise NotSupported(
-            "DISTINCT ON in CREATE STREAM or TABLE is not supported",
-            line=line,
-            column=place,
-            hint="CREATE MATERIALIZED VIEW … AS",
-        )
-
-
-def check_order(query: exp.Query) -> None:
-    """Check that a query has no order of its own: a stored table has none.
-
-    Raises:
-        NotSupported: ORDER BY without LIMIT, or any of it in CREATE STREAM or TABLE.
-    """
-    for argument, what in _ORDERS.items():
-        clause = query.args.get(argument)
-        if clause is not None:
-            line, place = position_of(clause)
-            raise NotSupported(
-                f"{what} in a view is not maintained yet"
-                if argument != "order"
-                else "ORDER BY without LIMIT: a view is a table, and has no order",
-                line=line,
-                column=place,
-                hint="order the rows where they are read; ORDER BY … LIMIT n is for CREATE MATERIALIZED VIEW",
-            )

@@ -8,22 +8,21 @@ anything else                          the subquery with the columns that are ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
 from jobs.model.types import BIGINT, SqlType
-from jobs.query.clauses.conditions import conjoined
-from jobs.query.clauses.inputs import OUTER, Inputs, Part, from_outside
-from jobs.query.clauses.keys import grows_by_groups, outputs_of
-from jobs.query.clauses.logical import Block, From, Query
+from jobs.query.blocks.block_columns import expressions_of, inputs_of
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Typed, column
+from jobs.query.logical.conditions import conjoined
+from jobs.query.logical.inputs import OUTER, from_outside
+from jobs.query.logical.keys import grows_by_groups, outputs_of
+from jobs.query.logical.query import Block, Query
 from jobs.sql.dialect import sql_of
 from jobs.sql.trees import conjuncts
 from jobs.sql.types_text import data_type
@@ -56,8 +55,8 @@ def lifted(query: Query, alias: str) -> Lifted:
         return Lifted(alias, query, (), tuple(Typed(column(name, alias), sql_type) for name, sql_type in query.outputs))
     outside, inside = _split(query)
     _check_inside(replace(query, where=conjoined(inside) if inside else None))
-    first = query.inputs[0]
-    if len(query.inputs) == 1 and isinstance(first.source, Relation) and not _has_more(query):
+    first = query.inputs[0] if len(query.inputs) == 1 else None
+    if first is not None and isinstance(first.source, Relation) and not _has_more(query):
         renamed = [_renamed(term, first.alias, alias) for term in (*inside, *outside)]
         outputs = tuple(Typed(_renamed(o.expression, first.alias, alias), o.type) for o in query.outputs)
         return Lifted(alias, first.source, tuple(renamed), outputs)
@@ -119,18 +118,6 @@ def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
     return found, _over_nothing(query, value, column(keys[0].name, alias), shown)
 
 
-def inputs_of(block: Block) -> Inputs:
-    """The scope of a block's inputs, for expressions that are elaborated already."""
-    return Inputs(tuple(_part(each) for each in block.inputs))
-
-
-def _part(each: From) -> Part:
-    source = each.source
-    if isinstance(source, Relation):
-        return Part(each.alias, source.name, source, (*source.columns, *source.hidden), {})
-    return Part(each.alias, each.alias, source, outputs_of(source), dict(META_COLUMNS))
-
-
 def _split(block: Block) -> tuple[list[exp.Expression], list[exp.Expression]]:
     """The conditions of WHERE that read the outer query, and those that do not."""
     terms = conjuncts(block.where)
@@ -143,25 +130,12 @@ def _has_more(block: Block) -> bool:
 
 
 def _check_inside(block: Block) -> None:
-    for node in _expressions(block):
+    for node in expressions_of(block):
         if from_outside(node):
             raise NotSupported(
                 f"a subquery reads the query around it only between the ANDs of its WHERE: {sql_of(node)}",
                 hint="or join it in FROM",
             )
-
-
-def _expressions(block: Block) -> Iterator[exp.Expression]:
-    singles = (block.where, block.having, block.qualify, *(each.on for each in block.inputs), *block.partition)
-    yield from (node for node in singles if node is not None)
-    for output in (*block.outputs, *block.expand, *(block.group or ())):
-        yield output.expression
-    for call in block.calls:
-        yield from call.arguments
-        if call.filter is not None:
-            yield call.filter
-    for analytic in block.analytic:
-        yield from (*analytic.arguments, *(node for node, _, _ in analytic.order))
 
 
 class _Projection:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from jobs.catalog.catalog import Catalog
-from jobs.catalog.relations import event_log, fed_relation
+from jobs.catalog.relations import companion, event_log, fed_relation, visible_relation
 from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.definitions import InsertQuery, Kind, Source, View
 from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
@@ -16,11 +16,16 @@ from jobs.model.names import alike, differ_only_in_case
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.inputs import Inputs, Part
-from jobs.query.clauses.keys import gives_events, outputs_of
-from jobs.query.clauses.logical import Query
+from jobs.query.clauses.clause_checks import check_first_table
+from jobs.query.clauses.unnest import NOWHERE, UNNEST, is_unnest, unnest_alias
+from jobs.query.desugar.constant_rows import constant_rows
 from jobs.query.desugar.windows_of_time import window_function
 from jobs.query.expressions.scope import column
+from jobs.query.logical.inputs import Inputs, Outer, Part
+from jobs.query.logical.keys import gives_events, outputs_of
+from jobs.query.logical.pull import NestedFound
+from jobs.query.logical.query import Query
+from jobs.query.pulled.nested_queries import NestedQueries
 from jobs.sql.dialect import position_of
 from jobs.sql.trees import identifier
 
@@ -34,7 +39,7 @@ class Context:
     Attributes:
         kind: `stream` or `table`, as the statement says; None for a materialized view and for a query inside another.
         queries: the common table expressions in sight, by name.
-        outer: the inputs of the outer query, when this is a subquery of an expression.
+        outer: the scope of the outer query, when this is a subquery of an expression.
         read: reads a query inside this one; passed in, since importing it would be a cycle.
     """
 
@@ -43,25 +48,51 @@ class Context:
     kind: Kind | None
     read: Callable[[exp.Expr, Context], Query]
     queries: Mapping[str, Query] = field(default_factory=dict)
-    outer: Inputs | None = None
+    outer: Outer | None = None
     frozen: bool = False
     """Events join tables as they are at the events' time: in CREATE STREAM, and with ksqlDB's semantics."""
+    outermost: bool = True
+    """The rows of the SELECT are the statement's: no query around it combines them or joins them with others."""
+    nested: NestedFound | None = None
+    """Takes the queries in the expressions of a pull query; None for a view, which joins them."""
 
-    def within(self, outer: Inputs | None = None) -> Context:
-        """The context of a query inside this one."""
-        return replace(self, kind=None, outer=outer)
+    @property
+    def pulls(self) -> bool:
+        """True for a pull query, which is answered once and need not be maintained."""
+        return self.nested is not None
+
+    def within(self, outer: Outer | None = None) -> Context:
+        """The context of a query inside this one; one in FROM of a pull query reads what is around that as well."""
+        return replace(self, kind=None, outer=outer or (self.outer if self.pulls else None), outermost=False)
+
+    def nested_in(self, inputs: Inputs) -> NestedQueries | None:
+        """The reader of the queries in expressions over these inputs; None for a view."""
+        if self.nested is None:
+            return None
+        return NestedQueries(inputs, self.nested, lambda tree, around: self.read(tree, self.within(around)))
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A part and its JOIN node, which is None for the first part."""
+    """A part and its JOIN node, which is None for the first part.
+
+    Attributes:
+        unnest: the node of an UNNEST, whose arrays are still to be read; its part has no columns yet.
+    """
 
     part: Part
     node: exp.Join | None
+    unnest: exp.Table | None = None
 
     @property
     def within(self) -> exp.Expr | None:
         found: exp.Expr | None = self.node.this.args.get("within") if self.node is not None else None
+        return found
+
+    @property
+    def system_time(self) -> exp.Version | None:
+        """The node of FOR SYSTEM_TIME AS OF."""
+        found: exp.Version | None = self.node.this.args.get("version") if self.node is not None else None
         return found
 
 
@@ -74,7 +105,7 @@ def read_with(tree: exp.Expr, context: Context) -> Context:
     clause = tree.args.get("with_")
     found: dict[str, Query] = {}
     for cte in clause.expressions if clause is not None else ():
-        inner = replace(context, kind=None, queries={**context.queries, **found})
+        inner = replace(context.within(context.outer), queries={**context.queries, **found})
         taken = alike(cte.alias, found)
         if taken is not None:
             line, place = position_of(cte)
@@ -94,22 +125,24 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
     """The parts of FROM, in the order of the text.
 
     Raises:
-        InvalidQuery: there is none, or two have one alias.
+        InvalidQuery: there is none in CREATE STREAM or TABLE, or two have one alias.
         UnknownName: no such stream, table or view.
-        NotSupported: LATERAL, VALUES and other forms.
+        NotSupported: LATERAL and other forms.
     """
     clause = select.args.get("from_")
     if clause is None:
-        raise InvalidQuery("the query reads nothing", hint="SELECT … FROM a stream or table")
-    if clause.this.args.get("within") is not None:
-        line, place = position_of(clause.this)
-        raise InvalidQuery("WITHIN belongs to a JOIN", line=line, column=place)
+        if context.kind is not None:
+            hint = "SELECT … FROM a stream or table; CREATE MATERIALIZED VIEW … AS holds constants"
+            raise InvalidQuery("the query reads nothing", hint=hint)
+        return ()
+    check_first_table(clause.this)
     found: list[Joined] = []
     for node in (None, *(select.args.get("joins") or ())):
-        part = _part(clause.this if node is None else node.this, context)
+        table = clause.this if node is None else node.this
+        part = _part(table, context)
         taken = alike(part.alias, [each.part.alias for each in found])
         if taken is not None:
-            line, place = position_of(clause.this if node is None else node.this)
+            line, place = position_of(table)
             raise InvalidQuery(
                 f"two inputs are named '{part.alias}'"
                 if taken == part.alias
@@ -118,12 +151,14 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
                 column=place,
                 hint=f"give each a name of its own: {part.name} AS other",
             )
-        found.append(Joined(part, node))
+        found.append(Joined(part, node, table if is_unnest(table) else None))
     return tuple(found)
 
 
 def _part(table: exp.Expr, context: Context) -> Part:
     """An input under its alias, and under the names that follow the alias in brackets."""
+    if is_unnest(table):
+        return Part(unnest_alias(table), UNNEST, NOWHERE, (), {})
     part = _plain_part(table, context)
     renamed = _renamed(part, table, context)
     return part if renamed is None else _query_part(part.alias, part.name, renamed)
@@ -154,7 +189,7 @@ def _renamed(part: Part, node: exp.Expr, context: Context) -> Query | None:
 
 def _plain_part(table: exp.Expr, context: Context) -> Part:
     line, place = position_of(table)
-    table = window_function(table) or table
+    table = window_function(table) or constant_rows(table) or table
     if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
         if not table.alias:
             raise InvalidQuery(
@@ -170,7 +205,7 @@ def _plain_part(table: exp.Expr, context: Context) -> Part:
     name, alias = table.name, table.alias or table.name
     if name in context.queries:
         return _query_part(alias, name, context.queries[name])
-    return _relation_part(alias, name, context.catalog, line, place)
+    return _relation_part(alias, name, context, line, place)
 
 
 def _query_part(alias: str, name: str, query: Query) -> Part:
@@ -179,18 +214,23 @@ def _query_part(alias: str, name: str, query: Query) -> Part:
     return Part(alias, name, query, outputs_of(query), hidden, query.key, () if events else query.key, stream=events)
 
 
-def _relation_part(alias: str, name: str, catalog: Catalog, line: int | None, place: int | None) -> Part:
+def _relation_part(alias: str, name: str, context: Context, line: int | None, place: int | None) -> Part:
+    catalog = context.catalog
     found = catalog.find(name)
+    beside = companion(name, catalog) if context.pulls else None
+    if beside is not None:
+        return _companion_part(alias, beside)
     if found is None or isinstance(found, InsertQuery):
         raise UnknownName.among("stream, table or view", name, catalog.relations(), line=line, column=place)
-    if isinstance(found, View) and found.partial:
+    if isinstance(found, View) and found.partial and not context.pulls:
         raise NotSupported(
             f"'{name}' is a partial view: it has no table that another query could be maintained from",
             line=line,
             column=place,
             hint=f"read the tables below it ({', '.join(found.inputs)}), or create it without STATE = 'partial'",
         )
-    relation = fed_relation(found, catalog)
+    stored = not (isinstance(found, View) and found.partial)
+    relation = fed_relation(found, catalog) if stored else visible_relation(found)
     shown = {column.name for column in found.columns}
     readable = (*relation.columns, *relation.hidden)
     hidden: dict[str, SqlType] = {
@@ -208,3 +248,10 @@ def _relation_part(alias: str, name: str, catalog: Catalog, line: int | None, pl
         stream=found.kind == "stream",
         log=event_log(found) if isinstance(found, Source) and found.kind == "table" else None,
     )
+
+
+def _companion_part(alias: str, relation: Relation) -> Part:
+    """A table that comes with another: of a log, the meta columns are read by name alone."""
+    meta = _META if relation.storage == "append" else {}
+    columns = tuple((name, sql_type) for name, sql_type in relation.columns if name not in meta)
+    return Part(alias, relation.name, relation, columns, meta, stream=relation.storage == "append")

@@ -23,9 +23,10 @@ from jobs.model.errors import InvalidQuery, NotSupported, UnknownName
 from jobs.model.stage import Output
 from jobs.model.types import BaseType
 from jobs.query.clauses.aggregate_calls import Calls
-from jobs.query.clauses.inputs import Inputs
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Typed, column
+from jobs.query.logical.inputs import Inputs
+from jobs.query.pulled.ordering import place_of
 from jobs.sql.dialect import position_of, sql_of
 
 _MOST_SETS = 128
@@ -33,12 +34,13 @@ _MOST_SETS = 128
 
 
 def read_groups(
-    select: exp.Select, inputs: Inputs, outputs: tuple[Output, ...], *, constants: bool
+    select: exp.Select, inputs: Inputs, outputs: tuple[Output, ...], *, constants: bool, selected: bool = False
 ) -> tuple[tuple[Typed, ...], tuple[tuple[int, ...], ...]] | None:
     """The group expressions, each once, and the grouping sets as indexes into them; no sets for a plain GROUP BY.
 
     Args:
         constants: ksqlDB's semantics: GROUP BY 1 groups by the value 1, and there are no grouping sets.
+        selected: a position of the SELECT list, or a name that only it has, stands for its value.
 
     Returns:
         None without GROUP BY.
@@ -54,7 +56,7 @@ def read_groups(
     found: dict[str, Typed] = {}
 
     def number(node: exp.Expr) -> int:
-        group = _group(node, inputs, outputs)
+        group = (_selected(node, inputs, outputs) if selected else None) or _group(node, inputs, outputs)
         _check_group(group, constants=constants)
         found.setdefault(sql_of(group.expression), group)
         return list(found).index(sql_of(group.expression))
@@ -174,6 +176,17 @@ def _one(node: exp.Expr, number: Callable[[exp.Expr], int]) -> tuple[int, ...]:
 
 def _joined(items: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(n for item in items for n in item)
+
+
+def _selected(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...]) -> Typed | None:
+    """The value of the SELECT list that a position or a name stands for; None for anything else."""
+    found: exp.Expression | None = None
+    if isinstance(node, exp.Literal) and node.is_int:
+        found = outputs[place_of(node, len(outputs), "GROUP BY")].expression
+    elif isinstance(node, exp.Column) and not node.table and inputs.find(node) is None:
+        found = next((output.expression for output in outputs if output.name == node.name), None)
+    # Read once more, without aggregates: nothing is grouped by those.
+    return infer(found, inputs) if found is not None else None
 
 
 def _group(node: exp.Expr, inputs: Inputs, outputs: tuple[Output, ...]) -> Typed:

@@ -5,6 +5,7 @@
     FROM a RIGHT JOIN b ON …                        b, then a: left
     FROM a LEFT JOIN b WITHIN 1 HOUR ON …           b: left, on … AND the times are at most an hour apart
     FROM stream JOIN table ON … (CREATE STREAM)     table: frozen, over its event log as of the event's time
+    FROM s JOIN table FOR SYSTEM_TIME AS OF …       the same, in any statement
 
 By an equality between its sides the engine finds the rows that a change touches. A materialized view may do without:
 then a changed row is compared with all rows of the other side, and EXPLAIN says so. Inputs of inner joins are joined in
@@ -20,20 +21,23 @@ from sqlglot import exp
 
 from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.model.relation import Relation
-from jobs.model.stage import JoinType
-from jobs.query.clauses.conditions import columns_equated, conjoined, is_equality
+from jobs.model.stage import JoinType, Output
+from jobs.query.blocks.asof import asof_block
+from jobs.query.blocks.nested_from import nested
 from jobs.query.clauses.from_clause import Context, Joined
-from jobs.query.clauses.inputs import Inputs, Part
+from jobs.query.clauses.join_checks import ASOF, check_lookup, check_table, join_type, without_equality
 from jobs.query.clauses.join_order import join_order
-from jobs.query.clauses.keys import one_row
-from jobs.query.clauses.logical import From
+from jobs.query.clauses.system_time import lookup_time
+from jobs.query.clauses.unnest import read_unnest
 from jobs.query.clauses.within import check_streams, late_rows, within_condition
 from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Typed, column
-from jobs.sql.dialect import position_of, sql_of
+from jobs.query.logical.conditions import conjoined, is_equality
+from jobs.query.logical.inputs import Inputs, Part
+from jobs.query.logical.keys import one_row
+from jobs.query.logical.query import Block, From
+from jobs.sql.dialect import position_of
 from jobs.sql.trees import conjuncts
-
-_SIDES: dict[str, JoinType] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 
 class Joins:
@@ -42,6 +46,7 @@ class Joins:
     Attributes:
         froms: an input each, in the order of the text.
         inputs: the names they bring.
+        expand: the arrays of an UNNEST that nothing is joined with.
     """
 
     def __init__(self, parts: Sequence[Joined], context: Context, *, windowed: bool, grouped: bool) -> None:
@@ -54,14 +59,31 @@ class Joins:
         self._grouped = grouped
         self.inputs = Inputs((), windowed=windowed, outer=context.outer)
         self.froms: list[From] = []
+        self.expand: tuple[Output, ...] = ()
         self._order: list[int] = []
+        self._nested = 0
         for joined in parts:
+            if self.expand:
+                self.nest_items()
             before = self.inputs
+            if joined.unnest is not None:
+                found = read_unnest(joined.unnest, joined.node, before)
+                self.inputs, self.expand = replace(before, parts=(*before.parts, found.part)), found.expand
+                continue
             self.inputs = replace(before, parts=(*before.parts, joined.part))
             if joined.node is None:
                 self.froms.append(From(joined.part.alias, joined.part.source))
             else:
                 self._join(joined, joined.node, before)
+
+    def nest_items(self) -> None:
+        """Make a query of its own of the inputs so far with the items of UNNEST.
+
+        Raises:
+            NotSupported: a join before UNNEST has its condition in WHERE, or the statement needs a record key.
+        """
+        self._nest(Block(self._in_text_order(), None, (), expand=self.expand))
+        self.expand = ()
 
     def place(self, found: list[exp.Expression]) -> list[exp.Expression]:
         """Move what joins inputs from WHERE to the join that waits for a condition; what stays in WHERE.
@@ -79,7 +101,7 @@ class Joins:
             linking = [term for term in rest if is_equality(term, each.alias, known)]
             if not linking:
                 if self._context.kind is not None:
-                    raise _without_equality(each.alias, None)
+                    raise without_equality(each.alias, None)
                 continue
             padded = any(later.join in ("right", "full") for later in self.froms[number + 1 :])
             # What an outer join pads later has to meet the condition too.
@@ -99,16 +121,40 @@ class Joins:
         return found
 
     def in_order(self) -> tuple[From, ...]:
-        """The inputs in the order in which they join: a RIGHT JOIN of the first two is a LEFT JOIN the other way."""
-        if len(self.froms) > 1 and self.froms[1].join == "right":
-            first, second, *rest = self.froms
-            return (replace(second, join="inner", on=None), replace(first, join="left", on=second.on), *rest)
-        return tuple(self.froms[number] for number in self._order)
+        """The inputs in the order in which they join."""
+        return self._in_text_order() if self._is_turned else tuple(self.froms[number] for number in self._order)
+
+    @property
+    def _is_turned(self) -> bool:
+        return len(self.froms) > 1 and self.froms[1].join == "right"
+
+    def _in_text_order(self) -> tuple[From, ...]:
+        """The inputs as they stand: a RIGHT JOIN of the first two is a LEFT JOIN the other way."""
+        if not self._is_turned:
+            return tuple(self.froms)
+        first, second, *rest = self.froms
+        return (replace(second, join="inner", on=None), replace(first, join="left", on=second.on), *rest)
+
+    def _nest(self, block: Block) -> None:
+        if any(each.on is None and not each.one_row for each in self.froms[1:]):
+            raise NotSupported(
+                "joins before ASOF JOIN, or before UNNEST when more stands after it, need ON", hint="write JOIN … ON"
+            )
+        if self._context.kind is not None and not self._grouped:
+            raise NotSupported(
+                "what is joined after UNNEST or ASOF JOIN has no record key", hint="CREATE MATERIALIZED VIEW … AS"
+            )
+        source, self.inputs = nested(block, self.inputs, self._nested)
+        self.froms, self._nested = [source], self._nested + 1
 
     def _join(self, joined: Joined, node: exp.Join, before: Inputs) -> None:
         part = joined.part
-        kind = _kind(node)
+        time = lookup_time(joined, before, self._context.catalog)
+        kind = join_type(node)
         on = self._condition(node, part, before, kind)
+        if node.method == ASOF:
+            self._nest(asof_block(self._in_text_order(), From(part.alias, part.source, kind, on), node))
+            return
         check_streams(joined, before, self._context.kind)
         source: From = From(part.alias, part.source, kind, on)
         if on is None:
@@ -122,12 +168,13 @@ class Joins:
             # An event that came too late finds no partner. On the kept side it is a row all the same, padded.
             on = conjoined((on, apart, *late))
             source = replace(source, on=on)
-        if self._looks_up(part, before):
-            self._check_lookup(part, on, kind, node)
-            source = replace(source, frozen=True, as_of=part.log is not None, source=part.log or part.source)
+        if time is not None or self._looks_up(part, before):
+            check_lookup(part, on, kind, node)
+            log = part.log if time != "arrival" else None
+            source = replace(source, frozen=True, as_of=log is not None, source=log or part.source)
         elif self._context.kind == "table" and not part.stream and not self._grouped:
             # The rows of GROUP BY are known by its expressions, however many rows of a table were joined.
-            self._check_table(part, on, node)
+            check_table(part, on, node)
         self.froms.append(source)
 
     def _condition(self, node: exp.Join, part: Part, before: Inputs, kind: JoinType) -> exp.Expression | None:
@@ -140,13 +187,14 @@ class Joins:
                 line, place = position_of(node)
                 raise InvalidQuery(f"the join with '{part.alias}' needs ON", line=line, column=place)
             return None
-        found = condition(tree, self.inputs, "ON")
+        nested = self._context.nested_in(self.inputs)
+        found = condition(tree, self.inputs, "ON", nested.read if nested is not None else None)
         terms = conjuncts(found)
-        known = {each.alias for each in before.parts}
+        known = before.aliases
         single = not isinstance(part.source, Relation) and one_row(part.source)
         free = single or self._context.kind is None
         if not free and not any(is_equality(term, part.alias, known) for term in terms):
-            raise _without_equality(part.alias, tree)
+            raise without_equality(part.alias, tree)
         return conjoined(terms)
 
     def _using(self, names: list[str], part: Part, before: Inputs, kind: JoinType) -> exp.Expression:
@@ -166,31 +214,9 @@ class Joins:
     def _looks_up(self, part: Part, before: Inputs) -> bool:
         return self._context.frozen and not part.stream and any(each.stream for each in before.parts)
 
-    def _check_lookup(self, part: Part, on: exp.Expression, kind: JoinType, node: exp.Join) -> None:
-        if kind in ("right", "full"):
-            line, place = position_of(node.this)
-            raise InvalidQuery(
-                f"a stream and a table are joined by JOIN or LEFT JOIN, not {kind.upper()} JOIN",
-                line=line,
-                column=place,
-                hint="an event looks up a row; a row does not wait for events",
-            )
-        self._check_table(part, on, node)
-
-    def _check_table(self, part: Part, on: exp.Expression, node: exp.Join) -> None:
-        """A table is found by its primary key, so that a row joins at most one."""
-        if part.row_key and not columns_equated(on, part.alias).issuperset(part.row_key):
-            line, place = position_of(node.args.get("on") or node)
-            raise InvalidQuery(
-                f"the join with the table '{part.name}' must be on its primary key: {', '.join(part.row_key)}",
-                line=line,
-                column=place,
-                hint="CREATE MATERIALIZED VIEW … AS takes joins on any columns",
-            )
-
     def _remember_key(self, on: exp.Expression, part: Part, before: Inputs, kind: JoinType) -> None:
         """ksqlDB's ROWKEY: the value that the last join is on."""
-        known = {each.alias for each in before.parts}
+        known = before.aliases
         for term in conjuncts(on):
             if not is_equality(term, part.alias, known):
                 continue
@@ -206,29 +232,3 @@ class Joins:
             synthetic = kind == "full" or not any(isinstance(side, exp.Column) for side in (left, right))
             self.inputs = replace(self.inputs, rowkey=infer(made, self.inputs), synthetic_key=synthetic)
             return
-
-
-def _kind(node: exp.Join) -> JoinType:
-    if node.method or node.kind not in ("", "INNER", "OUTER", "CROSS"):
-        line, place = position_of(node)
-        word = node.method or node.kind
-        raise NotSupported(
-            f"{word} JOIN is not supported", line=line, column=place, hint="write JOIN … ON or USING (…)"
-        )
-    if node.kind == "OUTER" and not node.side:
-        line, place = position_of(node)
-        raise NotSupported(
-            "OUTER JOIN does not say whose rows stay", line=line, column=place, hint="LEFT, RIGHT or FULL OUTER JOIN"
-        )
-    return _SIDES[node.side]
-
-
-def _without_equality(alias: str, tree: exp.Expr | None) -> InvalidQuery:
-    line, place = position_of(tree) if tree is not None else (None, None)
-    shown = f": {sql_of(tree)}" if tree is not None else ""
-    return InvalidQuery(
-        f"the join with '{alias}' has no equality between its sides{shown}",
-        line=line,
-        column=place,
-        hint="ON one_side.x = other_side.y, where each side names columns of its own inputs",
-    )

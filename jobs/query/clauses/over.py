@@ -1,8 +1,10 @@
-"""Functions OVER a window: the calls of one SELECT, and the partition that they share.
+"""Functions OVER a window: the calls of one SELECT, and their partitions.
 
 SELECT k, RANK() OVER (PARTITION BY k ORDER BY v DESC) AS place FROM s QUALIFY place <= 3
 
     partition  s.k      calls  __w0 = RANK, by s.v descending      outputs  k = s.k, place = __w0
+
+Calls over several partitions are told apart afterwards, by `jobs.query.blocks.partitions`.
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from jobs.model.calls import AnalyticCall
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
 from jobs.model.types import SqlType
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.inputs import Inputs
+from jobs.query.blocks.partitions import Partition
 from jobs.query.expressions.casts import widened
 from jobs.query.expressions.infer import Aggregate, infer
 from jobs.query.expressions.nested import is_constant
 from jobs.query.expressions.null_treatment import OVER_ROWS, without_words
 from jobs.query.expressions.scope import Infer, Typed, column
+from jobs.query.logical.inputs import Inputs
 from jobs.sql.dialect import position_of, sql_of
 
 _RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
@@ -50,18 +53,33 @@ class AnalyticCalls:
         self._functions = functions(semantics)
         self._aggregate = aggregate
         self._calls: dict[str, AnalyticCall] = {}
-        self.partition: tuple[exp.Expression, ...] = ()
+        self._partitions: dict[tuple[str, ...], tuple[exp.Expression, ...]] = {}
+        self._members: dict[tuple[str, ...], set[str]] = {}
 
     @property
     def found(self) -> tuple[AnalyticCall, ...]:
         """The calls, in the order in which they were first met."""
         return tuple(self._calls.values())
 
+    @property
+    def partition(self) -> tuple[exp.Expression, ...]:
+        """The expressions of every PARTITION BY, one after the other, as `partitions` tells them apart."""
+        return tuple(node for nodes in self._partitions.values() for node in nodes)
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """The different partitions, in the order in which they were first met."""
+        made, end = [], 0
+        for texts, nodes in self._partitions.items():
+            begin, end = end, end + len(nodes)
+            made.append(Partition(begin, end, frozenset(self._members[texts])))
+        return tuple(made)
+
     def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
         """A call OVER a window, as the plain column that holds its value; None when `node` is something else.
 
         Raises:
-            SqlError: no such function, arguments that do not fit, or another partition than the others'.
+            SqlError: no such function, or arguments that do not fit.
         """
         if not isinstance(node, exp.Window):
             return None
@@ -75,7 +93,7 @@ class AnalyticCalls:
         assert isinstance(call, exp.Anonymous)
         if node.args.get("alias") is not None:
             raise NotSupported("named windows are not supported", hint="write the window after OVER in brackets")
-        self._share(node)
+        partition = self._partition(node)
         items = node.args["order"].expressions if node.args.get("order") else ()
         order = tuple(self._order(item) for item in items)
         if name in _NEED_ORDER and not order:
@@ -88,25 +106,21 @@ class AnalyticCalls:
         made = AnalyticCall("", name, arguments, order, sql_type, frame)
         text = sql_of(node)
         self._calls.setdefault(text, replace(made, name=f"__w{len(self._calls)}"))
+        self._members[partition].add(self._calls[text].name)
         return Typed(column(self._calls[text].name), sql_type)
 
     def _typed(self, node: exp.Expr) -> Typed:
         return infer(node, self._inputs, self._aggregate)
 
-    def _share(self, node: exp.Window) -> None:
+    def _partition(self, node: exp.Window) -> tuple[str, ...]:
+        """The texts of a call's PARTITION BY, which stand for it among those of the query."""
         partition = tuple(self._typed(item) for item in node.args.get("partition_by") or ())
         if any(has_map(each.type) for each in partition):
             raise InvalidQuery("one cannot partition by a MAP")
-        found = tuple(each.expression for each in partition)
-        if self._calls and [sql_of(each) for each in found] != [sql_of(each) for each in self.partition]:
-            line, place = position_of(node)
-            raise NotSupported(
-                "the window functions of one SELECT share one PARTITION BY",
-                line=line,
-                column=place,
-                hint="put the others into a subquery in FROM",
-            )
-        self.partition = found
+        texts = tuple(sql_of(each.expression) for each in partition)
+        self._partitions.setdefault(texts, tuple(each.expression for each in partition))
+        self._members.setdefault(texts, set())
+        return texts
 
     def _order(self, item: exp.Expr) -> tuple[exp.Expression, bool, bool]:
         found = self._typed(item.this)

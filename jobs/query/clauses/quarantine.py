@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from jobs.functions.scalars.guards import meets
 from jobs.model.stage import Output
-from jobs.query.clauses.conditions import conjoined
-from jobs.query.clauses.inputs import Inputs, Part
-from jobs.query.clauses.keys import outputs_of
-from jobs.query.clauses.logical import Block, From, Query
 from jobs.query.expressions.infer import condition
 from jobs.query.expressions.row_conditions import row_condition
+from jobs.query.logical.conditions import conjoined
+from jobs.query.logical.inputs import Inputs, Part
+from jobs.query.logical.keys import outputs_of
+from jobs.query.logical.query import Block, From, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

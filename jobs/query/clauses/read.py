@@ -1,11 +1,11 @@
 """The entry point of the front end: `read_query` turns the tree of a query into a logical query.
 
-    text ──parser──> tree ──read_query──> jobs.query.clauses.logical.Query ──planner──> stages
+    text ──parser──> tree ──read_query──> jobs.query.logical.query.Query ──planner──> stages
 
 Each clause has a module of its own; `jobs.query.clauses.block` calls them in the order in which SQL evaluates them:
 
     WITH, FROM    from_clause          WHERE, IN, EXISTS   subqueries, correlation     SELECT   select_list
-    JOIN          joins, within        GROUP BY            grouping                    OVER     over
+    JOIN          joins, within, …     GROUP BY            grouping                    OVER     over
     UNION, …      set_operations       WINDOW, EMIT        time_window                 keys     record_key
 """
 
@@ -19,17 +19,19 @@ from jobs.model.definitions import InsertQuery, Kind, View
 from jobs.model.errors import InvalidQuery
 from jobs.model.stewardship import Stewardship
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.block import check_order, read_block
+from jobs.query.clauses.block import read_block
+from jobs.query.clauses.clause_checks import check_order
 from jobs.query.clauses.from_clause import Context, read_with
-from jobs.query.clauses.logical import Query
 from jobs.query.clauses.quarantine import guarded_query
 from jobs.query.clauses.set_operations import read_set_operation
+from jobs.query.clauses.system_time import lookups_only
 from jobs.query.desugar.first_rows import first_rows, has_first_rows
 from jobs.query.desugar.joins_in_brackets import without_brackets
+from jobs.query.logical.query import Query
 from jobs.sql.dialect import position_of
 from jobs.sql.from_text import parse_query
 
-__all__ = ("query_of", "read_query")
+__all__ = ("query_of", "read_query", "read_tree")
 
 
 def read_query(tree: exp.Expr, catalog: Catalog, *, semantics: Semantics = "sql", kind: Kind | None = None) -> Query:
@@ -43,7 +45,7 @@ def read_query(tree: exp.Expr, catalog: Catalog, *, semantics: Semantics = "sql"
         UnknownName, TypeMismatch, InvalidQuery, NotSupported: with line and column where they are known.
     """
     frozen = kind == "stream" or semantics == "ksql"
-    return _read(attach(tree, catalog.functions), Context(catalog, semantics, kind, _read, frozen=frozen))
+    return read_tree(attach(tree, catalog.functions), Context(catalog, semantics, kind, read_tree, frozen=frozen))
 
 
 def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
@@ -60,7 +62,8 @@ def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
     return guarded_query(query, Stewardship.read(definition.options).quarantined)
 
 
-def _read(tree: exp.Expr, context: Context) -> Query:
+def read_tree(tree: exp.Expr, context: Context) -> Query:
+    """The logical query of a tree in its context. Raises as `read_query`."""
     while isinstance(tree, exp.Subquery) and not tree.alias:
         context = read_with(tree, context)
         tree = tree.this
@@ -68,9 +71,11 @@ def _read(tree: exp.Expr, context: Context) -> Query:
     if isinstance(tree, exp.Query) and context.kind is None and has_first_rows(tree):
         tree = first_rows(tree)
     if isinstance(tree, exp.Select):
-        return read_block(without_brackets(tree), context)
+        flat = without_brackets(tree)
+        return lookups_only(flat, read_block(flat, context), context)
     if isinstance(tree, exp.SetOperation):
-        check_order(tree)
+        if not context.pulls:
+            check_order(tree)
         return read_set_operation(tree, context)
     line, place = position_of(tree)
     raise InvalidQuery("expected a SELECT", line=line, column=place)

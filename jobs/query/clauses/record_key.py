@@ -23,10 +23,10 @@ from sqlglot import exp
 from jobs.model.definitions import Kind
 from jobs.model.stage import Output
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.conditions import columns_equated, is_equality
-from jobs.query.clauses.inputs import ROWKEY, Inputs, Part
 from jobs.query.clauses.joins import Joins
-from jobs.query.clauses.logical import Block
+from jobs.query.logical.conditions import columns_equated, is_equality
+from jobs.query.logical.inputs import ROWKEY, Inputs, Part
+from jobs.query.logical.query import Block
 from jobs.sql.dialect import sql_of
 from jobs.sql.trees import conjuncts
 
@@ -42,7 +42,8 @@ def with_key(block: Block, joins: Joins, kind: Kind | None, semantics: Semantics
         semantics: with `ksql`, the key of an outer join is never NULL: it is the value that the join is on.
     """
     inputs = joins.inputs
-    if block.analytic or block.distinct:
+    repeated = any(part.read for part in inputs.parts)
+    if block.analytic or block.distinct or (repeated and block.group is None and kind is None):
         return block
     if block.group is not None:
         return _with_group_key(block, inputs)
@@ -50,7 +51,7 @@ def with_key(block: Block, joins: Joins, kind: Kind | None, semantics: Semantics
         if isinstance(block.partition_by[0], exp.Null):
             return block
         what, wanted = "expressions of PARTITION BY", [tuple(block.partition_by)]
-    elif len(inputs.parts) == 1:
+    elif len(joins.froms) == 1:
         what, wanted = "key of its input", _input_keys(inputs.parts[0])
     elif kind is None and not any(part.stream for part in inputs.parts):
         what, wanted = "keys of its inputs", _identifying_keys(joins)

@@ -25,10 +25,10 @@ from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownN
 from jobs.model.stage import Output
 from jobs.model.types import BaseType, SqlType
 from jobs.query.clauses.from_clause import Context
-from jobs.query.clauses.keys import outputs_of
-from jobs.query.clauses.logical import Block, From, Query, SetOperation
 from jobs.query.expressions.casts import widened
 from jobs.query.expressions.scope import Typed, column
+from jobs.query.logical.keys import outputs_of
+from jobs.query.logical.query import Block, From, Query, SetOperation
 from jobs.sql.dialect import position_of
 
 Operation = Literal["union all", "union", "intersect", "except", "intersect all", "except all"]
@@ -47,7 +47,8 @@ def read_set_operation(tree: exp.SetOperation, context: Context) -> SetOperation
         NotSupported: BY NAME of anything but a UNION.
     """
     operation = _operation(tree)
-    branches = [context.read(each, context) for each in _branches(tree, operation)]
+    inner = replace(context, outermost=context.outermost and operation == "union all")
+    branches = [context.read(each, inner) for each in _branches(tree, operation)]
     if tree.args.get("by_name"):
         branches = _by_name(branches, tree)
     columns = outputs_of(branches[0])

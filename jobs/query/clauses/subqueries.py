@@ -20,15 +20,15 @@ from jobs.model.definitions import Source
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError
 from jobs.model.relation import Relation
 from jobs.model.stage import JoinType
-from jobs.query.clauses.conditions import conjoined
 from jobs.query.clauses.correlation import Lifted, grouped, lifted
 from jobs.query.clauses.from_clause import Context
-from jobs.query.clauses.inputs import Inputs, Part
-from jobs.query.clauses.keys import one_row, outputs_of
-from jobs.query.clauses.logical import From, Query
 from jobs.query.desugar.counted_subqueries import existing, member, membership
 from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Infer, Typed, column
+from jobs.query.logical.conditions import conjoined
+from jobs.query.logical.inputs import Inputs, Part
+from jobs.query.logical.keys import one_row, outputs_of
+from jobs.query.logical.query import From, Query
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.trees import conjuncts
 

@@ -6,18 +6,12 @@ from typing import Literal, cast
 
 from sqlglot import exp
 
-from jobs.model.columns import WINDOW_BOUNDS
 from jobs.model.errors import InvalidQuery
-from jobs.model.stage import Output
-from jobs.model.types import BIGINT
-from jobs.query.clauses.inputs import Inputs
-from jobs.query.clauses.logical import TimeWindow
-from jobs.query.expressions.scope import column
+from jobs.query.logical.inputs import Inputs
+from jobs.query.logical.query import TimeWindow
 from jobs.sql.dialect import position_of
 from jobs.sql.time_clauses import milliseconds
 
-BOUNDS = tuple(Output(name, column(name), BIGINT) for name in WINDOW_BOUNDS)
-"""The bounds of a group's window, as columns that can be read after grouping."""
 # ksqlDB's default, for its statements: a row that is a day late is left out.
 DEFAULT_GRACE = 24 * 60 * 60 * 1000
 

@@ -18,7 +18,7 @@ from sqlglot import exp
 from jobs.model.definitions import Kind
 from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.query.clauses.from_clause import Joined
-from jobs.query.clauses.inputs import Inputs, Part
+from jobs.query.logical.inputs import Inputs, Part
 from jobs.sql.dialect import position_of
 from jobs.sql.time_clauses import milliseconds
 

@@ -1,7 +1,8 @@
-"""TUMBLE and HOP in FROM: the rows of a table with the windows of time that they fall into.
+"""TUMBLE, HOP and SESSION in FROM: the rows of a table with the windows of time that they fall into.
 
     FROM TUMBLE(s, at, INTERVAL '1' HOUR)                       SELECT *, … AS window_start, … AS window_end FROM s
     FROM HOP(s, at, INTERVAL '5' MINUTE, INTERVAL '1' HOUR)     the same, a row for each window that holds `at`
+    FROM SESSION(s, at, INTERVAL '5' MINUTE, k)                 the same with the session of `k`: `sessions`
 
 The bounds are TIMESTAMPs. Windows begin at 0, as Kafka's do; no row is ever late, since they are columns like others.
 WINDOW TUMBLING and its like are the ones that close.
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.model.errors import InvalidQuery
+from jobs.query.desugar.sessions import sessions
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.intervals import IntervalNode
 from jobs.sql.trees import call, identifier
@@ -20,55 +22,59 @@ START, END = "window_start", "window_end"
 _FORMS = {
     "TUMBLE": "TUMBLE(table, column, INTERVAL '1' HOUR)",
     "HOP": "HOP(table, column, INTERVAL '5' MINUTE, INTERVAL '1' HOUR)",
+    "SESSION": "SESSION(table, column, INTERVAL '5' MINUTE, key_column)",
 }
-_LENGTHS = {"TUMBLE": 1, "HOP": 2}
+_LENGTHS = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
 # Each window of a HOP makes a copy of every row.
 _MOST_WINDOWS = 1000
 
 
 def window_function(table: exp.Expr) -> exp.Subquery | None:
-    """The subquery that TUMBLE or HOP in FROM stands for; None for anything else.
+    """The subquery that TUMBLE, HOP or SESSION in FROM stands for; None for anything else.
 
     Raises:
         InvalidQuery: the arguments are others.
-        NotSupported: SESSION, whose windows depend on the rows around.
     """
     function = table.this if isinstance(table, exp.Table) else None
-    if not isinstance(function, exp.Anonymous):
+    if not isinstance(function, exp.Anonymous) or function.name not in _FORMS:
         return None
-    line, column = position_of(function)
-    if function.name == "SESSION":
-        raise NotSupported(
-            "SESSION in FROM is not supported yet", line=line, column=column, hint="WINDOW SESSION (5 MINUTES)"
-        )
-    if function.name not in _FORMS:
-        return None
-    source, time = (*function.expressions, None, None)[:2]
-    sizes = [_milliseconds(each) for each in function.expressions[2:]]
-    named = isinstance(source, exp.Column) and isinstance(time, exp.Column)
-    if not named or len(sizes) != _LENGTHS[function.name] or not all(sizes):
+    name, arguments = function.name, function.expressions
+    columns = [each for each in arguments if isinstance(each, exp.Column)]
+    lengths = [_milliseconds(each) for each in arguments[2 : 2 + _LENGTHS[name]]]
+    keys = columns[2:]
+    fits = arguments[:2] == columns[:2] and len(columns) >= 2 and arguments[2 + _LENGTHS[name] :] == keys
+    if not fits or len(lengths) != _LENGTHS[name] or not all(lengths) or (keys and name != "SESSION"):
+        line, column = position_of(function)
         raise InvalidQuery(
             f"{sql_of(function)}: a table, a column and lengths without months",
             line=line,
             column=column,
-            hint=_FORMS[function.name],
+            hint=_FORMS[name],
         )
-    step, size = sizes[0] or 0, sizes[-1] or 0
+    source, time = columns[:2]
+    sizes = [each or 0 for each in lengths]
+    if name == "SESSION":
+        select = sessions(source, time, sizes[0], keys, (START, END))
+    else:
+        select = _windows(function, source, time, sizes)
+    alias = table.args.get("alias") or exp.TableAlias(this=identifier(source.name))
+    return exp.Subquery(this=select, alias=alias.copy())
+
+
+def _windows(function: exp.Anonymous, source: exp.Column, time: exp.Column, sizes: list[int]) -> exp.Select:
+    """The rows of a table, once for each window of one length that holds the time."""
+    step, size = sizes[0], sizes[-1]
     if size % step or size // step > _MOST_WINDOWS:
+        line, column = position_of(function)
         raise InvalidQuery(
             f"{function.name}: the size must be a multiple of the step, and of at most {_MOST_WINDOWS} steps",
             line=line,
             column=column,
         )
-    assert isinstance(source, exp.Column)
-    assert isinstance(time, exp.Column)
     select = exp.Select(
         expressions=[exp.Star(), *_bounds(time, step, size)], from_=exp.From(this=exp.Table(this=source.this.copy()))
     )
-    made = exp.Subquery(this=_ended(select, size) if step != size else select)
-    alias = table.args.get("alias") or exp.TableAlias(this=identifier(source.name))
-    made.set("alias", alias.copy())
-    return made
+    return _ended(select, size) if step != size else select
 
 
 def _bounds(time: exp.Column, step: int, size: int) -> list[exp.Expr]:

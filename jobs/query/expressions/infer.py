@@ -33,6 +33,7 @@ from jobs.query.expressions.rewrites import REWRITES
 from jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.intervals import IntervalNode
+from jobs.sql.nested_query import NestedQuery, OuterValue
 from jobs.sql.types_text import data_type, type_of
 
 Aggregate = Callable[[exp.Expression, Infer], Typed | None]
@@ -207,4 +208,6 @@ _RULES: Rules = {
     exp.Cast: lambda node, typed: converted(typed(node.this), type_of(node.to)),
     exp.TryCast: lambda node, typed: asked(converted(typed(node.this), type_of(node.to))),
     exp.Anonymous: _call,
+    # They are elaborated when they are made.
+    **dict.fromkeys((NestedQuery, OuterValue), lambda node, _: Typed(node, type_of(node.args["to"]))),
 }

@@ -13,13 +13,14 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from jobs.model.columns import META_COLUMNS
+from jobs.model.columns import ITEM, META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import JOIN_WORDS, Output
-from jobs.query.clauses.logical import Block, From, Query, SetOperation
+from jobs.query.logical.query import Block, From, Query, SetOperation
 from jobs.query.recompute.text import Recomputation, flat
 
 _META = frozenset(name for name, _ in META_COLUMNS)
+_NOTHING = "FROM (SELECT 1 AS __one) AS __nothing"
 _NEWEST_FIRST = ("_stream_time", "_partition", "_offset")
 
 
@@ -31,9 +32,9 @@ def rows(block: Block, recompute: Recomputation, more: Iterable[exp.Expression])
         f"{recompute.name(a)}.{recompute.name(n)} AS {recompute.name(flat(a, n))}" for a, n in dict.fromkeys(later)
     ]
     names += [recompute.name(item.name) for item in block.expand]
-    names += ["__item"] if block.expand else []
+    names += [ITEM] if block.expand else []
     wanted = {part.alias: {name for alias, name in (*later, *within) if alias == part.alias} for part in block.inputs}
-    joined = " ".join(_input(block, place, recompute, wanted) for place in range(len(block.inputs)))
+    joined = " ".join(_input(block, place, recompute, wanted) for place in range(len(block.inputs))) or _NOTHING
     if block.expand:
         arrays = [(item.name, recompute.inside(item.expression)) for item in block.expand]
         joined = f"{joined} {recompute.engine.expand(arrays)}"
@@ -56,20 +57,6 @@ def meta_column(block: Block, name: str) -> exp.Expression | None:
         return exp.Anonymous(this="GREATEST", expressions=found)
     pads = any(part.join in ("right", "full") for part in block.inputs)
     return exp.Anonymous(this="COALESCE", expressions=found) if pads and len(found) > 1 else found[0]
-
-
-def identity(block: Block) -> list[exp.Expression]:
-    """The columns that identify a joined row, in the order of the inputs."""
-    found: list[exp.Expression] = []
-    for part in block.inputs:
-        if part.join in ("semi", "anti"):
-            continue
-        if isinstance(part.source, Relation):
-            names = part.source.key if part.source.storage == "keyed" else part.source.identity
-        else:
-            names = part.source.key
-        found += [exp.column(name, table=part.alias, quoted=True) for name in names]
-    return found + ([exp.column("__item")] if block.expand else [])
 
 
 def _has(source: Relation | Query, name: str) -> bool:

@@ -11,8 +11,8 @@ from sqlglot import exp
 from jobs.functions.aggregates.registry import function_of
 from jobs.model.columns import EVENT_ORDER, WINDOW_BOUNDS, WINDOW_END, WINDOW_START
 from jobs.model.types import BIGINT
-from jobs.query.clauses.grouping_calls import mark_name, marks_in
-from jobs.query.clauses.logical import Block
+from jobs.query.logical.group_columns import mark_name, marks_in
+from jobs.query.logical.query import Block
 from jobs.query.recompute.calls import Written, call_text
 from jobs.query.recompute.from_where import meta_column
 from jobs.query.recompute.text import Recomputation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jobs.model.calls import AnalyticCall
 from jobs.model.types import DOUBLE
-from jobs.query.clauses.logical import Block
+from jobs.query.logical.query import Block
 from jobs.query.recompute.text import Recomputation
 
 _PEERS_TOGETHER = ("COUNT", "SUM", "AVG", "MIN", "MAX")

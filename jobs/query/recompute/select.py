@@ -19,12 +19,15 @@ inside the next:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from jobs.engines.engine import Dialect, engine_of
 from jobs.model.columns import PARTITIONS_EACH, WINDOW_BOUNDS
 from jobs.model.stage import Output
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.logical import Block, Query, SetOperation
-from jobs.query.recompute.from_where import identity, meta_column, rows
+from jobs.query.logical.keys import identity
+from jobs.query.logical.query import Block, Query, SetOperation
+from jobs.query.recompute.from_where import meta_column, rows
 from jobs.query.recompute.groups import event_order, grouped
 from jobs.query.recompute.over import analytic
 from jobs.query.recompute.text import FrozenJoin, Recomputation
@@ -32,7 +35,12 @@ from jobs.query.recompute.windows import clock, in_windows
 
 
 def recompute_sql(
-    query: Query, dialect: Dialect, *, semantics: Semantics = "sql", frozen: FrozenJoin | None = None
+    query: Query,
+    dialect: Dialect,
+    *,
+    semantics: Semantics = "sql",
+    frozen: FrozenJoin | None = None,
+    nested: Mapping[str, Query] | None = None,
 ) -> str:
     """The query as text for an engine.
 
@@ -40,11 +48,12 @@ def recompute_sql(
         semantics: of the view. With `ksql` rows with a null in a group key are left out. With either, a group that has
             lost all its rows is not in the result: the relations do not hold that it once existed.
         frozen: the condition that a row of a frozen input existed when an event arrived; None: all of them did.
+        nested: the queries inside the expressions of a pull query, for DuckDB.
 
     Raises:
         NotSupported: the engine has no function of its own for an aggregate.
     """
-    return _query(query, Recomputation(engine_of(dialect), semantics, frozen, _query))
+    return _query(query, Recomputation(engine_of(dialect), semantics, frozen, _query, nested or {}))
 
 
 def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = ()) -> str:

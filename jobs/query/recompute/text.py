@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -12,7 +12,9 @@ from jobs.functions.render import lower
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.logical import Query
+from jobs.query.logical.keys import outputs_of
+from jobs.query.logical.query import Query
+from jobs.sql.nested_query import NestedQuery, OuterValue
 
 FrozenJoin = Callable[[str, str], str]
 """(alias of the events, alias of the frozen input) -> the condition that a row existed when the event arrived."""
@@ -24,12 +26,14 @@ class Recomputation:
 
     Attributes:
         subquery: the text of a query inside the query; its second argument are meta columns wanted beside the outputs.
+        nested: the queries inside expressions, by the names of their nodes: a pull query has such.
     """
 
     engine: Engine
     semantics: Semantics
     frozen: FrozenJoin | None
     subquery: Callable[[Query, Recomputation, tuple[str, ...]], str]
+    nested: Mapping[str, Query] = field(default_factory=dict)
 
     def name(self, name: str) -> str:
         """An identifier."""
@@ -37,16 +41,45 @@ class Recomputation:
 
     def inside(self, expression: exp.Expression) -> str:
         """An expression within FROM and WHERE, where inputs still have their aliases."""
-        return lower(expression, self.engine.dialect)
+        return lower(self._with_queries(expression, self.inside), self.engine.dialect)
 
     def after(self, expression: exp.Expression) -> str:
         """An expression of a later clause: `alias.column` is one name there."""
-        made = expression.copy()
-        holder = exp.Paren(this=made)
+        holder = exp.Paren(this=self._with_queries(expression, self.after).copy())
         for node in list(holder.find_all(exp.Column)):
             if node.table:
                 node.replace(exp.column(flat(node.table, node.name), quoted=True))
         return lower(holder.this, self.engine.dialect)
+
+    def _with_queries(self, expression: exp.Expression, text: Callable[[exp.Expression], str]) -> exp.Expression:
+        """The expression with the text of each query inside it; `text` writes what such a query reads of the row."""
+        if not self.nested:
+            return expression
+
+        def written(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, OuterValue):
+                return exp.Var(this=f"{self.name(node.name)}.{self.name(node.place)}")
+            return exp.Var(this=self._query_text(node, text)) if isinstance(node, NestedQuery) else node
+
+        made = expression.transform(written)
+        assert isinstance(made, exp.Expression)
+        return made
+
+    def _query_text(self, node: NestedQuery, text: Callable[[exp.Expression], str]) -> str:
+        """A query inside an expression.
+
+        What it reads of the row around it comes in as a relation of one row, so that no name inside can hide it.
+        """
+        query = self.nested[node.name]
+        source = f"{self.source(query)} AS __inner"
+        if node.expressions:
+            row = ", ".join(f"{text(value)} AS {self.name(str(place))}" for place, value in enumerate(node.expressions))
+            source = f"(SELECT {row}) AS {self.name(node.name)}, LATERAL {source}"
+        if node.form == "exists":
+            return f"EXISTS (SELECT 1 FROM {source})"
+        (column, _), *_ = outputs_of(query)
+        found = f"(SELECT __inner.{self.name(column)} FROM {source})"
+        return found if node.form == "value" else f"({text(node.args['member'])} IN {found})"
 
     def source(self, source: Relation | Query, more: tuple[str, ...] = ()) -> str:
         """A source as it stands in FROM: a relation's name, or a query in parentheses with those meta columns."""

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from jobs.engines.engine import Dialect
 from jobs.model.columns import WINDOW_END, WINDOW_START
-from jobs.query.clauses.logical import Block, TimeWindow
+from jobs.query.logical.query import Block, TimeWindow
 from jobs.query.recompute.text import Recomputation
 
 MILLIS = "__millis"

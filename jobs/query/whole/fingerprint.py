@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from jobs.model.hashed_names import field_name, plain_text
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.logical import Block, Query
+from jobs.query.logical.query import Block, Query
 from jobs.sql.dialect import sql_of
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from jobs.model.definitions import Kind
 from jobs.model.errors import InvalidQuery
-from jobs.query.clauses.logical import Block, Query, SetOperation
+from jobs.query.logical.query import Block, Query, SetOperation
 from jobs.sql.dialect import sql_of
 
 

@@ -24,6 +24,8 @@ class ServerOptions:
         folder: for replicas and idempotency keys; one server at a time works in it.
         tokens: the file of the tokens; None: whoever reaches the server may do everything.
         certificate, key: files of TLS, PEM.
+        postgres_port: where PostgreSQL's clients connect; None: nowhere.
+        postgres_clients: of those that may be connected at once.
         limits: of one query.
         queries: run at once, each in a process of its own.
         body_bytes: the longest body of a request: some 50,000 rows to insert.
@@ -38,6 +40,8 @@ class ServerOptions:
     tokens: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    postgres_port: int | None = None
+    postgres_clients: int = 100
     limits: Limits = QUERY_LIMITS
     queries: int = 2
     body_bytes: int = 8 << 20

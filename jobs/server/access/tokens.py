@@ -7,6 +7,7 @@ A secret has 256 random bits, so a plain hash cannot be searched; a slow one wou
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -16,6 +17,7 @@ import secrets
 import time
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from jobs.model.serving_errors import Forbidden, Unauthenticated
@@ -32,6 +34,8 @@ VERBS: Final[tuple[Verb, ...]] = ("read", "write", "operate")
 _FORMAT: Final = 1
 _NAME = re.compile(r"[a-z0-9-]{1,40}")
 _TOKEN = re.compile(r"sl_([a-z0-9-]{1,40})_([A-Za-z0-9_-]{20,100})")
+_ANSWERS: Final = 1024
+"""Of the question what some scopes allow: that many tokens and views are asked about again and again."""
 # What a request without a known name is compared with, so that it takes as long as one with it.
 _NOBODY: Final = "0" * 64
 
@@ -53,7 +57,7 @@ class Token:
 
     def allows(self, verb: Verb, name: str) -> bool:
         """True if one of the scopes names the verb and the view or stream."""
-        return any(fnmatchcase(name, pattern) for pattern in self._patterns(verb))
+        return _allowed(self.scopes, verb, name)
 
     def require(self, verb: Verb, name: str) -> None:
         """Raise Forbidden unless one of the scopes names the verb and the view or stream."""
@@ -62,11 +66,7 @@ class Token:
 
     def may(self, verb: Verb) -> bool:
         """True if it allows the verb for anything."""
-        return bool(self._patterns(verb))
-
-    def _patterns(self, verb: Verb) -> list[str]:
-        parts = (scope.partition(":") for scope in self.scopes)
-        return [pattern for each, _, pattern in parts if each == verb]
+        return bool(_patterns(self.scopes, verb))
 
 
 EVERYTHING: Final = Token("everybody", "", tuple(f"{verb}:*" for verb in VERBS))
@@ -88,16 +88,16 @@ class Tokens:
         self._refresh()
 
     def find(self, header: str | None) -> Token:
-        """The token of an `Authorization` header.
+        """The token of an `Authorization` header: a bearer's, or the password of a browser's.
 
         Raises:
             Unauthenticated: there is none, or it is unknown or has expired; which of them is not said.
         """
         self._refresh()
-        scheme, _, text = (header or "").partition(" ")
-        found = _TOKEN.fullmatch(text.strip())
-        known = self._known.get(found[1]) if found and scheme.lower() == "bearer" else None
-        same = hmac.compare_digest(_hashed(text.strip()), known.hash if known else _NOBODY)
+        text = _text_of(header or "")
+        found = _TOKEN.fullmatch(text)
+        known = self._known.get(found[1]) if found else None
+        same = hmac.compare_digest(_hashed(text), known.hash if known else _NOBODY)
         if known is None or not same or (known.expires is not None and known.expires <= time.time()):
             raise Unauthenticated("the request has no valid token", hint="send `Authorization: Bearer TOKEN`")
         return known
@@ -111,6 +111,30 @@ class Tokens:
         if mark != self._mark:
             self._known = {token.name: token for token in _read(self._path)}
             self._mark = mark
+
+
+def _patterns(scopes: tuple[str, ...], verb: Verb) -> list[str]:
+    parts = (scope.partition(":") for scope in scopes)
+    return [pattern for each, _, pattern in parts if each == verb]
+
+
+@lru_cache(_ANSWERS)
+def _allowed(scopes: tuple[str, ...], verb: Verb, name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _patterns(scopes, verb))
+
+
+def _text_of(header: str) -> str:
+    """The token's text in an `Authorization` header; empty when it has none."""
+    scheme, _, said = header.partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return said.strip()
+        case "basic":
+            try:
+                return base64.b64decode(said.strip(), validate=True).decode().partition(":")[2]
+            except ValueError:
+                return ""
+    return ""
 
 
 def make_token(path: Path, name: str, scopes: tuple[str, ...], days: int | None) -> str:

@@ -18,15 +18,19 @@ from state_store.errors import StrandlineError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
+    from sqlglot import exp
+
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
     from jobs.serve.subscription import Subscription
-    from jobs.sql.syntax import Select
+    from jobs.sql.syntax import Emit, Select
     from state_store.layout import Lake
 
 _KEEP_ALIVE_SECONDS: Final = 15.0
 """Proxies close a connection on which nothing happens for half a minute or a minute."""
 KEEP_ALIVE: Final = b": keep-alive\n\n"
+_REMEMBERED: Final = 256
+"""Queries whose reading is kept: clients of one page ask the same few."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Hub:
         self._most = most
         self._backlog = backlog
         self._feeds: dict[tuple[str, str, str], Feed] = {}
+        self._read_with: Catalog | None = None
+        self._read: dict[tuple[exp.Query, Emit | None], Subscription] = {}
         self.subscribers = 0
         self.dropped = 0
 
@@ -97,7 +103,7 @@ class Hub:
             raise Busy(f"there are {self._most} subscribers already")
         # A client that is gone before its first event has joined no feed, and left none.
         self._forget_unused()
-        made = subscription(wish.statement, catalog, self._lake)
+        made = self._subscription(wish.statement, catalog)
         feed = self._feed(made, wish.form, functions)
         place = wish.place or Place(feed.version, 0 if wish.snapshot and feed.version >= 0 else None, wish.snapshot)
         try:
@@ -111,6 +117,16 @@ class Hub:
         """End all feeds and subscriptions."""
         for feed in self._feeds.values():
             feed.close()
+
+    def _subscription(self, statement: Select, catalog: Catalog) -> Subscription:
+        """What a query subscribes to, read once for all who ask it: a thousand clients that come back at once would
+        hold up the event loop for seconds."""
+        if catalog is not self._read_with or len(self._read) >= _REMEMBERED:
+            self._read_with, self._read = catalog, {}
+        asked = (statement.query, statement.emit)
+        if asked not in self._read:
+            self._read[asked] = subscription(statement, catalog, self._lake)
+        return self._read[asked]
 
     def _feed(self, made: Subscription, form: Form, functions: Library) -> Feed:
         name = (made.relation.name, made.text, form)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import Response
 
-from jobs.serve.format import json_line, to_json
+from jobs.serve.format import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from jobs.serve.reflected import Reflected
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
+_JSON: Final = "application/json"
+_AGE: Final = "Strandline-Freshness-Ms"
+_AGE_HEADER: Final = _AGE.lower().encode()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -56,7 +59,7 @@ class About:
         named = {
             "Strandline-Version": self.version,
             "Strandline-Event-Time": self.event_time,
-            "Strandline-Freshness-Ms": self.freshness_ms,
+            _AGE: self.freshness_ms,
         }
         return {name: str(value) for name, value in named.items() if value is not None}
 
@@ -84,23 +87,21 @@ def wants_arrow(accept: str | None) -> bool:
     return accept is not None and ARROW in accept
 
 
-def one_row(row: dict[str, Any] | None, about: About) -> Response:
-    """The answer about one key: 404 without a row."""
-    shown = "null" if row is None else json_line(tuple(row), tuple(row.values()))
-    body = f'{{"row": {shown}, {about.members()}}}'
-    return Response(body, 200 if row is not None else 404, about.headers(), "application/json")
+def one_row(row: str | None, about: About) -> Response:
+    """The answer about one key, whose row is JSON already: 404 without one."""
+    body = f'{{"row": {row or "null"}, {about.members()}}}'
+    return Response(body, 404 if row is None else 200, about.headers(), _JSON)
 
 
-def many_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], about: About) -> Response:
-    """Rows as JSON."""
-    lines = ", ".join(json_line(names, row) for row in rows)
-    return joined_rows(lines.encode(), about)
+def many_rows(rows: Sequence[str], about: About) -> Response:
+    """Rows that are JSON already."""
+    return joined_rows(", ".join(rows).encode(), about)
 
 
 def joined_rows(lines: bytes, about: About) -> Response:
     """Rows that are JSON already, joined by commas."""
     body = b'{"rows": [' + lines + b"], " + about.members().encode() + b"}"
-    return Response(body, 200, about.headers(), "application/json")
+    return Response(body, 200, about.headers(), _JSON)
 
 
 def arrow_rows(table: pa.Table, about: About) -> Response:
@@ -111,3 +112,27 @@ def arrow_rows(table: pa.Table, about: About) -> Response:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return Response(sink.getvalue(), 200, about.headers(), ARROW)
+
+
+class VersionAnswers:
+    """The answers about one key at one version of a view: the same as `one_row`, all but the row and the age made once.
+
+    Args:
+        standing: what the version reflects.
+    """
+
+    def __init__(self, standing: Reflected) -> None:
+        self.version = standing.version
+        self._committed = standing.committed
+        about = About.of(standing)
+        fixed = {**about.headers(), "Content-Type": _JSON}
+        del fixed[_AGE]
+        self._fixed = [(name.lower().encode(), value.encode()) for name, value in fixed.items()]
+        # The age is the last member: all before it stays.
+        self._behind = f", {about.members().rpartition(' ')[0]} "
+
+    def of(self, row: str | None) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The headers and the body of the answer with this row, which is JSON already."""
+        age = str(age_ms(self._committed))
+        body = f'{{"row": {row or "null"}{self._behind}{age}}}'.encode()
+        return [*self._fixed, (_AGE_HEADER, age.encode()), (b"content-length", str(len(body)).encode())], body

@@ -83,8 +83,13 @@ async def json_of(request: Request) -> dict[str, Any]:
         RequestRefused: it is none.
         TooLarge: as of `body_of`.
     """
+    return json_object(await body_of(request))
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """A body as a JSON object. Raises RequestRefused."""
     try:
-        found = orjson.loads(await body_of(request))
+        found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RequestRefused(f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -99,7 +104,11 @@ def key_in_path(request: Request, relation: Relation) -> KeyValues:
         RequestRefused: there are more or fewer than the key has columns, or one is not of its type.
     """
     # /v1/views/{view}/rows/…: the view itself may be called `rows`.
-    raw = request.scope["raw_path"].partition(b"?")[0].split(b"/", _BEFORE_KEY)[-1]
+    return key_of_segments(request.scope["raw_path"].partition(b"?")[0].split(b"/", _BEFORE_KEY)[-1], relation)
+
+
+def key_of_segments(raw: bytes, relation: Relation) -> KeyValues:
+    """The key that the end of a path stands for; errors as of `key_in_path`."""
     try:
         texts = [unquote_to_bytes(part).decode() for part in raw.split(b"/")]
     except UnicodeDecodeError:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from jobs.model.errors import SqlError
 from jobs.model.serving_errors import Busy, TimeLimit, TooLarge
 from jobs.serve.terms import Terms
-from jobs.server.queries.worker import Answered, Asked, Form, serve
+from jobs.server.queries.cancelling import Cancelling
+from jobs.server.queries.worker import Answered, Asked, Failed, Form, Question, serve
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from jobs.serve.at_least import Least
     from jobs.serve.limits import Limits
     from jobs.server.access.tokens import Token
+
+A = TypeVar("A")
 
 _GRACE_SECONDS: Final = 0.5
 """A query that stops itself says why; one that cannot is ended so much later."""
@@ -43,7 +45,7 @@ class _Process:
         theirs.close()
         self._warm = False
 
-    def ask(self, asked: Asked) -> Answered | None:
+    def ask(self, asked: Question[A]) -> A | None:
         """The answer; None when the process did not give one in time.
 
         Raises:
@@ -58,9 +60,13 @@ class _Process:
             return None
         self._warm = True
         found = self._pipe.recv()
-        if isinstance(found, Answered):
-            return found
-        raise _revived(*found)
+        if isinstance(found, Failed):
+            raise found.error()
+        return cast("A", found)
+
+    def kill(self) -> None:
+        """End it at once; who waits for its answer gets EOFError. Any thread may call it."""
+        self._process.kill()
 
     def end(self) -> None:
         self._pipe.close()
@@ -86,21 +92,34 @@ class Queries:
             at_least: {table: the least of it that the answer must reflect}.
 
         Raises:
-            NotYet: it does not reflect that yet.
+            NotYet: it does not reflect that yet; otherwise as `answer`.
+        """
+        return self.answer(Asked(text, Terms(self._limits, at_least or {}), token, form))
+
+    def answer(self, question: Question[A], cancelling: Cancelling | None = None) -> A:
+        """The answer to a question.
+
+        Args:
+            cancelling: by which another thread may end it.
+
+        Raises:
             Busy: all processes are at work.
             TimeLimit, TooLarge: it took more than it may.
+            Cancelled: another thread ended it.
             SqlError, StoreError, ServeError: it failed.
         """
         try:
             process = self._free.get(timeout=_WAIT_SECONDS)
         except Empty:
             raise Busy("all queries that the server may run at once are running") from None
+        cancelling = cancelling or Cancelling()
         lost = True
         try:
-            found = process.ask(Asked(text, Terms(self._limits, at_least or {}), token, form))
+            with cancelling.ending(process.kill):
+                found = process.ask(question)
             lost = found is None
         except StrandlineError:
-            lost = False
+            lost = cancelling.cancelled
             raise
         except (EOFError, OSError) as error:
             raise TooLarge("the query needs more memory than it may have", hint="ask for less") from error
@@ -110,18 +129,11 @@ class Queries:
                 process = _Process(self._settings, self._limits)
             self._free.put(process)
         if found is None:
-            raise TimeLimit(f"the query was ended after {self._limits.seconds:g} s", hint="ask for less")
+            seconds = question.terms.limits.seconds
+            raise TimeLimit(f"the query was ended after {seconds:g} s", hint="ask for less")
         return found
 
     def close(self) -> None:
         """End all processes, also those at work."""
         for _ in range(self._processes):
             self._free.get().end()
-
-
-def _revived(kind: type[StrandlineError], message: str, where: str | None, hint: str | None) -> StrandlineError:
-    """The error that the process met."""
-    options: dict[str, Any] = {"hint": hint}
-    error = kind(message, **options)
-    error.where = where if issubclass(kind, SqlError) else None
-    return error

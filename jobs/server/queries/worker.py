@@ -11,16 +11,17 @@ import resource
 import signal
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
 from jobs.model import types as t
+from jobs.model.errors import SqlError
 from jobs.model.serving_errors import RequestRefused
 from jobs.partial.pull import answer
 from jobs.serve.cut import Cut
 from jobs.serve.format import json_line, to_json
-from jobs.serve.pull import Answer
+from jobs.serve.pull import Answer, columns_of
 from jobs.serve.readable import names_read
 from jobs.serve.values import python_rows
 from jobs.sql.statements import parse
@@ -51,6 +52,20 @@ _LATE_IMPORTS: Final = (
 """Measured: 0.7 s of a core, 2.5 s on a busy machine."""
 
 
+A_co = TypeVar("A_co", covariant=True)
+
+
+class Question(Protocol[A_co]):
+    """What is sent to the process: a value that knows its own answer."""
+
+    @property
+    def terms(self) -> Terms:
+        """What it may take."""
+
+    def answered(self, settings: Settings) -> A_co:
+        """The answer, made in the process. Raises StrandlineError."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """One query, as it is sent to the process. `token` is whose it is, `form` that of the answer's body."""
@@ -59,6 +74,33 @@ class Asked:
     terms: Terms
     token: Token
     form: Form
+
+    def answered(self, settings: Settings) -> Answered:
+        """The answer; errors as of `answered`."""
+        return answered(self, Catalog(Lake(settings.lake)), settings)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An error as it comes back: its class, and its attributes that are plain values."""
+
+    type: type[StrandlineError]
+    about: dict[str, object]
+
+    @classmethod
+    def of(cls, error: StrandlineError) -> Failed:
+        """What is sent of an error."""
+        plain = (str, int, type(None))
+        return cls(type(error), {name: each for name, each in vars(error).items() if isinstance(each, plain)})
+
+    def error(self) -> StrandlineError:
+        """The error that the process met, without where it was unless that is a place in the query's own text."""
+        # Not called: each class takes arguments of its own, and these are what it made of them.
+        error = self.type.__new__(self.type, self.about["message"])
+        vars(error).update(self.about)
+        if not isinstance(error, SqlError):
+            error.where = None
+        return error
 
 
 @dataclass(frozen=True)
@@ -74,7 +116,7 @@ class Answered:
 
 
 def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> None:
-    """Answer queries until the other end is closed; what is sent back is `Answered` or the error."""
+    """Answer questions until the other end is closed; what is sent back is the answer, or `Failed`."""
     # Ctrl-C in a terminal goes to all its processes: the server ends this one when it is done.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if memory_bytes is not None:
@@ -83,13 +125,13 @@ def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> Non
     load()
     while True:
         try:
-            asked = pipe.recv()
+            asked: Question[object] = pipe.recv()
         except EOFError:
             return
         try:
-            pipe.send(answered(asked, settings))
+            pipe.send(asked.answered(settings))
         except StrandlineError as error:
-            pipe.send((type(error), error.message, error.where, error.hint))
+            pipe.send(Failed.of(error))
 
 
 def load() -> None:
@@ -98,22 +140,27 @@ def load() -> None:
         import_module(name)
 
 
-def answered(asked: Asked, settings: Settings) -> Answered:
-    """The answer to one query.
+def answered(asked: Asked, catalog: Catalog, settings: Settings) -> Answered:
+    """The answer to one query, over the definitions as they were read.
 
     Raises:
         StrandlineError: as of `jobs.serve.pull.answer`; Forbidden, RequestRefused: it is none that may be asked.
     """
-    lake = Lake(settings.lake)
-    catalog = Catalog(lake)
     statement = _asked(asked.text)
     _check_allowed(statement, asked.token, catalog)
     if isinstance(statement, Explain):
         return _explained(statement, catalog, asked.form)
     functions = Library(catalog.functions.values(), settings.functions.modules)
-    found = answer(statement, catalog, lake, functions, asked.terms)
+    found = answer(statement, catalog, Lake(settings.lake), functions, asked.terms)
     body = _BODIES[asked.form](found)
     return Answered(found.names, found.types, body, found.cut.versions, found.cut.committed, found.cut.event_time)
+
+
+def columns(asked: Asked, catalog: Catalog) -> tuple[tuple[str, ...], tuple[t.SqlType, ...]]:
+    """The names and types of the columns that the answer would have; nothing is read. Errors as of `answered`."""
+    statement = _asked(asked.text)
+    _check_allowed(statement, asked.token, catalog)
+    return ((_PLAN,), (t.VARCHAR,)) if isinstance(statement, Explain) else columns_of(statement, catalog)
 
 
 def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
@@ -155,7 +202,8 @@ def _arrays(found: Answer) -> bytes:
     return "\n".join(to_json(list(row)) for row in python_rows(found.table, found.types)).encode()
 
 
-def _arrow(found: Answer) -> bytes:
+def arrow_stream(found: Answer) -> bytes:
+    """The rows as an Arrow stream, its columns by the answer's names."""
     import pyarrow as pa
 
     sink = io.BytesIO()
@@ -165,4 +213,4 @@ def _arrow(found: Answer) -> bytes:
     return sink.getvalue()
 
 
-_BODIES: Final = {"objects": _objects, "arrays": _arrays, "arrow": _arrow}
+_BODIES: Final = {"objects": _objects, "arrays": _arrays, "arrow": arrow_stream}

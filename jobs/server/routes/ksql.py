@@ -91,8 +91,7 @@ async def query_stream(request: Request) -> Response:
 @router.post("/inserts-stream")
 async def inserts_stream(request: Request) -> Response:
     """A line `{"target": "STREAM"}`, then a line for each row: an answer for each, `ok` or the error."""
-    lines = [line for line in (await body_of(request)).split(b"\n") if line.strip()]
-    parsed = [_object(line) for line in lines]
+    parsed = await asyncio.to_thread(_objects, await body_of(request))
     target = parsed[0].get("target") if parsed else None
     if not isinstance(target, str):
         raise RequestRefused("the first line names the target")
@@ -189,6 +188,10 @@ async def _parts(
 
 def _header(names: Iterable[str], types: Iterable[SqlType]) -> bytes:
     return orjson.dumps({"columnNames": [*map(shown_name, names)], "columnTypes": [*map(shown_type, types)]})
+
+
+def _objects(body: bytes) -> list[dict[str, Any]]:
+    return [_object(line) for line in body.split(b"\n") if line.strip()]
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """`/v1/views/{view}/rows`: rows by key, key list, range and window.
 
 A look-up by key in a replica takes some ten microseconds, so it is done in the event loop: a thread would cost more.
+One of a whole key without parameters is answered before it comes here, by `point`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
@@ -16,8 +18,8 @@ from jobs.partial.lookups import keys_of, rows_of
 from jobs.serve.at_least import Least, no_versions
 from jobs.serve.lookup import Lookup
 from jobs.serve.pull import answer
+from jobs.serve.row_text import RowText
 from jobs.serve.terms import Terms
-from jobs.serve.values import shown_row
 from jobs.server.http.answers import About, arrow_rows, many_rows, one_row, wants_arrow
 from jobs.server.http.direct import DirectRoute
 from jobs.server.http.requests import (
@@ -37,7 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobs.model.relation import Relation
+    from jobs.server.state.replicas import Followed
     from jobs.server.state.server import Server
+
+_FEW_ROWS = 64
+"""Read and written in the event loop: they take a millisecond. More take a thread, so that nobody waits for them."""
 
 router = APIRouter(tags=["rows"], route_class=DirectRoute)
 
@@ -117,14 +123,24 @@ async def _answered(
         return await _from_partial(request, server, relation, lookup, one=one)
     followed = server.replicas.of(relation)
     if followed is not None:
-        with followed.reading() as now:
-            if now is not None and server.may_answer(relation.name, now.version):
-                server.metrics.lookups.labels(relation.name, "replica").inc()
-                about = About.of(followed.standing(now.version))
-                found = lookup.rows(now, relation.key)
-                return _response(request, relation, found, about, one=one)
-    server.metrics.lookups.labels(relation.name, "table").inc()
+        read = partial(_from_replica, request, server, relation, lookup, followed, one=one)
+        found = read() if lookup.most_rows(relation) <= _FEW_ROWS else await asyncio.to_thread(read)
+        if found is not None:
+            return found
+    server.metrics.looked_up(relation.name, "table")
     return await asyncio.to_thread(_from_table, request, server, relation, lookup, one)
+
+
+def _from_replica(
+    request: Request, server: Server, relation: Relation, lookup: Lookup, followed: Followed, *, one: bool
+) -> Response | None:
+    """The answer of the view's replica; None while it has none."""
+    with followed.reading() as now:
+        if now is None or not server.may_answer(relation.name, now.version):
+            return None
+        server.metrics.looked_up(relation.name, "replica")
+        about = About.of(followed.standing(now.version))
+        return _response(request, relation, lookup.rows(now, relation.key), about, one=one)
 
 
 async def _from_partial(request: Request, server: Server, relation: Relation, lookup: Lookup, *, one: bool) -> Response:
@@ -133,7 +149,7 @@ async def _from_partial(request: Request, server: Server, relation: Relation, lo
         view = await asyncio.to_thread(server.partials.of, relation.name)
     keys = keys_of(lookup, view.plan)
     found = view.kept(keys)
-    server.metrics.lookups.labels(relation.name, "upquery" if found is None else "kept").inc()
+    server.metrics.looked_up(relation.name, "upquery" if found is None else "kept")
     if found is None:
         found = await asyncio.to_thread(view.read, keys)
     return _response(request, relation, rows_of(lookup, view.plan, found), About.of_cut(found.cut), one=one)
@@ -167,7 +183,6 @@ def _response(
 
         schema = pa.schema([(name, sql_type.arrow()) for name, sql_type in shown.items()])
         return arrow_rows(pa.Table.from_pylist(found, schema), about)
-    made = [shown_row(each, shown) for each in found]
-    if one:
-        return one_row(made[0] if made else None, about)
-    return many_rows(tuple(shown), [tuple(each.values()) for each in made], about)
+    text = RowText(shown.items())
+    made = [text.of(each) for each in found]
+    return one_row(made[0] if made else None, about) if one else many_rows(made, about)

@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
 from jobs.serve.format import to_json
-from jobs.server.http.requests import allowed, json_of, server_of
+from jobs.server.http.requests import allowed, body_of, server_of
+from jobs.server.http.row_list import SMALL_BYTES, rows_in
 
 router = APIRouter(tags=["streams"])
 
@@ -23,12 +24,11 @@ async def insert(request: Request, stream: str) -> Response:
     allowed(request, "write", stream)
     server = server_of(request)
     source = server.catalogued.source(stream)
-    rows = (await json_of(request)).get("rows")
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise RequestRefused("'rows' is a list of objects, one at least")
+    body = await body_of(request)
+    rows = rows_in(body) if len(body) <= SMALL_BYTES else await asyncio.to_thread(rows_in, body)
     key = request.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= _MOST_KEY:
         raise RequestRefused(f"an Idempotency-Key has 1 to {_MOST_KEY} characters")
     made = await asyncio.to_thread(server.inserts.insert, source, rows, key)
-    body = {"inserted": len(made.places), "position": made.position}
-    return Response(to_json(body), media_type="application/json")
+    answer = {"inserted": len(made.places), "position": made.position}
+    return Response(to_json(answer), media_type="application/json")

@@ -43,10 +43,29 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
-        self.sent = Counter("strandline_sent_bytes_total", "Bytes of answers", ("route",), registry=self.registry)
-        self.lookups = Counter(
+        self._sent = Counter("strandline_sent_bytes_total", "Bytes of answers", ("route",), registry=self.registry)
+        self._lookups = Counter(
             "strandline_lookups_total", "Look-ups by key, by what answered", ("view", "by"), registry=self.registry
         )
+        # Those of the labels that are there: to find one by its labels takes longer than to move it.
+        self._answers: dict[tuple[str, int], tuple[Histogram, Counter]] = {}
+        self._looked_up: dict[tuple[str, str], Counter] = {}
+
+    def answered(self, route: str, status: int, seconds: float, size: int) -> None:
+        """A request was answered, with so many bytes."""
+        found = self._answers.get((route, status))
+        if found is None:
+            found = (self.seconds.labels(route, str(status)), self._sent.labels(route))
+            self._answers[route, status] = found
+        found[0].observe(seconds)
+        found[1].inc(size)
+
+    def looked_up(self, view: str, by: str) -> None:
+        """A view was looked up: `by` is what answered."""
+        found = self._looked_up.get((view, by))
+        if found is None:
+            found = self._looked_up[view, by] = self._lookups.labels(view, by)
+        found.inc()
 
 
 class Standing:

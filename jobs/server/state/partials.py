@@ -7,13 +7,14 @@ first read ──> opened at the newest cut ──> answers        told of a com
 from __future__ import annotations
 
 import logging
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from jobs.model.definitions import View
 from jobs.partial.plan import partial_plan
 from jobs.partial.upquery import Upqueries
 from jobs.partial.view import PartialView
+from jobs.serve.looking import Looking
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -26,12 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strandline.server")
 
-# After an error, and where no notification comes: as often as the watch sweeps.
-_LOOK_SECONDS = 5.0
 
-
-class FollowedPartial:
-    """One partial view and the thread that advances it.
+class FollowedPartial(Looking):
+    """One partial view and the thread that advances it. Who reads it when it is stopped still gets the rows of its cut.
 
     Args:
         wanted: asked in that thread now and then; False ends it.
@@ -49,40 +47,18 @@ class FollowedPartial:
         self.view = view
         self._wanted = wanted
         self._moved = moved
-        self._wake, self._stop = Event(), Event()
-        self._thread = Thread(target=self._run, name=f"partial {definition.name}", daemon=True)
-        self._thread.start()
+        super().__init__(f"partial {definition.name}")
+        self.begin()
 
-    def wake(self) -> None:
-        """There may be new versions of its inputs."""
-        self._wake.set()
-
-    def stop(self) -> None:
-        """Let the thread end. Who reads the view at this moment still gets the rows of its cut."""
-        self._stop.set()
-        self._wake.set()
-
-    def close(self) -> None:
-        """End the thread."""
-        self.stop()
-        self._thread.join()
-
-    @property
-    def ended(self) -> bool:
-        """True once the thread has ended."""
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self._wake.clear()
-            try:
-                if not self._wanted(self):
-                    return
-                if self.view.advance():
-                    self._moved(self.definition.name)
-            except StrandlineError as error:
-                log.warning("a partial view stands still", extra={"view": self.definition.name, **error.attrs()})
-            self._wake.wait(_LOOK_SECONDS)
+    def look(self) -> bool:
+        try:
+            if not self._wanted(self):
+                return False
+            if self.view.advance():
+                self._moved(self.definition.name)
+        except StrandlineError as error:
+            log.warning("a partial view stands still", extra={"view": self.definition.name, **error.attrs()})
+        return True
 
 
 class Partials:

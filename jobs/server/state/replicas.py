@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import contextmanager
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import TYPE_CHECKING
 
+from jobs.serve.looking import Looking
 from jobs.serve.reflected import Reflected, reflected
 from state_store.delta import reader
 from state_store.errors import StrandlineError, TableMissing
@@ -30,19 +31,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jobs.model.relation import Relation
+    from jobs.serve.lookup import KeyValues
     from state_store.layout import Lake
-    from state_store.replicas.reading import Reading
+    from state_store.replicas.reading import Reading, Row
 
 log = logging.getLogger("strandline.server")
 
 # Of all replicas of a server together some hundreds of MB: the blocks that are read again and again.
 _CACHE_BYTES = 64 << 20
-# After an error, and where no notification comes: as often as the watch sweeps.
-_LOOK_SECONDS = 5.0
 _KEPT_VERSIONS = 8
 
 
-class Followed:
+class Followed(Looking):
     """One view's replica and the thread that follows its table.
 
     Args:
@@ -58,34 +58,19 @@ class Followed:
         self._lake = lake
         self._folder = folder / safe_name(relation.name)
         self._moved = moved
-        self._wake, self._stop = Event(), Event()
         self._replica: Replica | None = None
         self._live = False
         self._standing: dict[int, Reflected] = {}
         self.looked = 0.0
         self.absent = False
-        self._thread = Thread(target=self._run, name=f"replica {relation.name}", daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        """There may be a new version."""
-        self._wake.set()
+        self._follower: Follower | None = None
+        super().__init__(f"replica {relation.name}")
+        self.begin()
 
     def stop(self) -> None:
         """Answer no more; the thread ends soon, and closes the store."""
         self._live = False
-        self._stop.set()
-        self._wake.set()
-
-    def close(self) -> None:
-        """Answer no more, and wait until the store is closed."""
-        self.stop()
-        self._thread.join()
-
-    @property
-    def ended(self) -> bool:
-        """True once the store is closed after `stop`."""
-        return not self._thread.is_alive()
+        super().stop()
 
     @property
     def phase(self) -> str:
@@ -107,6 +92,16 @@ class Followed:
         with self._replica.reading() as now:
             yield now
 
+    def get(self, key: KeyValues) -> tuple[int, Row | None] | None:
+        """The version that it answers with, and the row of a key; None while it does not answer.
+
+        Raises: as `Replica.get`.
+        """
+        replica = self._replica
+        if replica is None or not self._live or replica.state.phase is not Phase.LIVE:
+            return None
+        return replica.get(key)
+
     def standing(self, version: int) -> Reflected:
         """What a version reflects. Raises as `reflected`."""
         known = self._standing.get(version)
@@ -115,22 +110,22 @@ class Followed:
             self._standing = {**dict(list(self._standing.items())[-_KEPT_VERSIONS:]), version: known}
         return known
 
+    def look(self) -> bool:
+        try:
+            self._follower = self._follower or self._opened()
+            at = self._follower.catch_up()
+            self.looked = time.monotonic()
+            self.standing(at.version)
+            self._live, self.absent = True, False
+            self._moved(self.relation.name)
+        except TableMissing:
+            self.absent = True
+        except StrandlineError as error:
+            log.warning("the replica of a view stands still", extra={"view": self.relation.name, **error.attrs()})
+        return True
+
     def _run(self) -> None:
-        follower: Follower | None = None
-        while not self._stop.is_set():
-            self._wake.clear()
-            try:
-                follower = follower or self._opened()
-                at = follower.catch_up()
-                self.looked = time.monotonic()
-                self.standing(at.version)
-                self._live, self.absent = True, False
-                self._moved(self.relation.name)
-            except TableMissing:
-                self.absent = True
-            except StrandlineError as error:
-                log.warning("the replica of a view stands still", extra={"view": self.relation.name, **error.attrs()})
-            self._wake.wait(_LOOK_SECONDS)
+        super()._run()
         if self._replica is not None:
             self._replica.close()
 

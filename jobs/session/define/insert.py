@@ -11,9 +11,9 @@ from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownN
 from jobs.model.stage import MapStage, Plan
 from jobs.model.stage_columns import relation_of
 from jobs.model.types import SqlType, common_type
-from jobs.query.clauses.keys import outputs_of
-from jobs.query.clauses.logical import Query
 from jobs.query.clauses.read import read_query
+from jobs.query.logical.keys import outputs_of
+from jobs.query.logical.query import Query
 from jobs.query.whole.fingerprint import fingerprint
 from jobs.session.define.quarantine import check_quarantine_of_target
 from jobs.session.define.replaced import reads_the_same

@@ -1,21 +1,18 @@
-"""The WITH (…) of a source: its allowed options and their defaults. For a view, see `view_options`.
-
-All other options are refused: Kafka's client options can load classes and run code in the reader (`sasl.jaas.config`,
-callback handlers, interceptors), so none is ever taken from SQL. They belong in the settings.
-"""
+"""The WITH (…) of a source: its options, their values and defaults. For a view, see `view_options`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
 from jobs.model.definitions import Column
-from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, SqlError, UnknownName
+from jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
 from jobs.model.types import BaseType, SqlType
+from jobs.session.define.allowed_options import allowed, error
 from jobs.sql.syntax import Option
 
-FORMATS = ("JSON", "JSON_SR", "AVRO", "DELIMITED", "KAFKA")
 _SOURCE_OPTIONS = (
     "KAFKA_TOPIC",
     "VALUE_FORMAT",
@@ -26,16 +23,8 @@ _SOURCE_OPTIONS = (
     "TIMESTAMP",
     "TIMESTAMP_FORMAT",
     "VALUE_DELIMITER",
+    *NULLABLE_OPTIONS.values(),
 )
-# ksqlDB's options that are not supported yet. The error says so, and not that the name is unknown.
-KSQL_OPTIONS = frozenset(
-    {
-        *("WRAP_SINGLE_VALUE", "KEY_DELIMITER", "RETENTION_MS", "WINDOW_TYPE", "WINDOW_SIZE", "CLEANUP_POLICY"),
-        *("KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME"),
-        *("KEY_AVRO_SCHEMA_FULL_NAME", "VALUE_AVRO_SCHEMA_FULL_NAME", "SOURCED_BY_CONNECTOR", "HEADERS"),
-    }
-)
-_RUNS_CODE = re.compile(r"JAAS|CALLBACK|HANDLER|INTERCEPTOR|CLASS(ES)?$|REPORTERS|PROVIDER|DESERIALIZER|SERIALIZER")
 _KAFKA_TYPES = (BaseType.INT, BaseType.BIGINT, BaseType.DOUBLE, BaseType.VARCHAR, BaseType.BYTES)
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
 # Kafka's own limits are far higher; above this a number is a typing error, and each partition costs a file.
@@ -61,7 +50,7 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
 
     Raises:
         OptionRefused: an option is unknown, given twice, or has a wrong value.
-        NotSupported: an option or format of ksqlDB that is not supported yet.
+        NotSupported: an option of ksqlDB that is not supported yet.
         InvalidQuery: a format that cannot hold the columns.
         UnknownName: TIMESTAMP does not name a column.
     """
@@ -76,7 +65,10 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     check_columns("key", key_format, [c for c in columns if c.key])
     check_columns("value", value_format, [c for c in columns if c.part == "value"])
     topic = given.get("KAFKA_TOPIC")
-    delimiter = given.get("VALUE_DELIMITER")
+    formats = zip(NULLABLE_OPTIONS.values(), (key_format, value_format), strict=True)
+    other = {name: nullable_value(given[name], form) for name, form in formats if name in given}
+    if "VALUE_DELIMITER" in given:
+        other["VALUE_DELIMITER"] = _delimiter(given["VALUE_DELIMITER"], value_format)
     if topic is not None:
         check_topic(topic)
     return SourceOptions(
@@ -87,7 +79,7 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
         replicas=count_of(given.get("REPLICAS")),
         timestamp=timestamp_column(given, columns),
         timestamp_format=given["TIMESTAMP_FORMAT"].value if "TIMESTAMP_FORMAT" in given else None,
-        other={"VALUE_DELIMITER": _delimiter(delimiter, value_format)} if delimiter else {},
+        other=other,
     )
 
 
@@ -101,58 +93,16 @@ def check_topic(option: Option) -> None:
         raise error(OptionRefused, option, f"'{option.value}' is not the name of a topic", "use letters, digits, . _ -")
 
 
-def allowed(options: Iterable[Option], known: tuple[str, ...], owner: str) -> dict[str, Option]:
-    """The options by name.
-
-    Raises:
-        OptionRefused: one that is not known, or is given twice.
-        NotSupported: an option of ksqlDB that is not supported yet.
-    """
-    given: dict[str, Option] = {}
-    for option in options:
-        if option.name not in known:
-            raise _refusal(option, known, owner)
-        if option.name in given:
-            raise error(OptionRefused, option, f"{option.name} is given twice")
-        given[option.name] = option
-    return given
-
-
-def _refusal(option: Option, known: tuple[str, ...], owner: str) -> SqlError:
-    shown = option.name.lower()
-    if "." in option.name or _RUNS_CODE.search(option.name):
-        why = "it can run code in the reader" if _RUNS_CODE.search(option.name) else "it reaches the Kafka client"
-        return error(
-            OptionRefused,
-            option,
-            f"option '{shown}' is refused: {why}",
-            "client options are not taken from SQL; the operator sets them in strandline.toml",
-        )
-    if option.name in KSQL_OPTIONS:
-        return error(NotSupported, option, f"option {option.name} is not supported yet")
-    unknown = UnknownName.among("option", option.name, known)
-    return error(OptionRefused, option, f"{option.name} is not an option of {owner}", unknown.hint)
-
-
-def error(make: Callable[..., SqlError], option: Option, message: str, hint: str | None = None) -> SqlError:
-    """An error at the position of the option."""
-    return make(message, line=option.line, column=option.column, hint=hint)
-
-
 def format_of(option: Option | None, *, default: str, key: bool) -> str:
     """The format that an option names.
 
     Raises:
-        NotSupported, OptionRefused
+        OptionRefused
     """
     if option is None:
         return default
     value = option.value.upper()
     known = (*FORMATS, "NONE") if key else FORMATS
-    if value in ("PROTOBUF", "PROTOBUF_NOSR"):
-        raise error(
-            NotSupported, option, f"the format {value} is not supported yet", f"use one of {', '.join(FORMATS)}"
-        )
     if value not in known:
         raise error(OptionRefused, option, f"'{option.value}' is not a format", f"use one of {', '.join(known)}")
     return value
@@ -179,6 +129,11 @@ def check_columns(side: str, form: str, columns: list[Column]) -> None:
                 f"the format {form} cannot hold the {side} column '{column.name}' of type {column.type}",
                 hint=f"say {side.upper()}_FORMAT = 'JSON'",
             )
+        if form.startswith("PROTOBUF") and _has_nested_items(column.type):
+            raise InvalidQuery(
+                f"column '{column.name}': the format {form} has no ARRAY or MAP in an ARRAY or MAP",
+                hint="put a STRUCT around the inner one",
+            )
         if form != "KAFKA" and _has_odd_map(column.type):
             raise InvalidQuery(f"column '{column.name}': the format {form} has MAPs with VARCHAR keys only")
 
@@ -188,6 +143,31 @@ def _has_odd_map(sql_type: SqlType) -> bool:
     if sql_type.base is BaseType.MAP and sql_type.args[0].base is not BaseType.VARCHAR:
         return True
     return any(_has_odd_map(inner) for inner in (*sql_type.args, *(inner for _, inner in sql_type.fields)))
+
+
+def _has_nested_items(sql_type: SqlType) -> bool:
+    """True if an ARRAY or MAP, at any depth, has one for its items."""
+    items = (BaseType.ARRAY, BaseType.MAP)
+    if sql_type.base in items and any(inner.base in items for inner in sql_type.args):
+        return True
+    return any(_has_nested_items(inner) for inner in (*sql_type.args, *(inner for _, inner in sql_type.fields)))
+
+
+def nullable_value(option: Option, form: str | None) -> str:
+    """The value of an option that says how PROTOBUF writes NULL.
+
+    Args:
+        form: the format of the key or value; None where it is not known yet.
+
+    Raises:
+        OptionRefused: it is no such value, or the format is another.
+    """
+    value = option.value.upper()
+    if form is not None and not form.startswith("PROTOBUF"):
+        raise error(OptionRefused, option, f"{option.name} is for the format PROTOBUF, not {form}")
+    if value not in ("OPTIONAL", "WRAPPER"):
+        raise error(OptionRefused, option, f"{option.name} is OPTIONAL or WRAPPER, not '{option.value}'")
+    return value
 
 
 def count_of(option: Option | None) -> int:

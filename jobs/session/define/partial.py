@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused
 from jobs.model.relation import Relation
 from jobs.model.stewardship import STEWARDSHIP_OPTIONS
-from jobs.query.clauses.logical import Block, Query
 from jobs.query.clauses.read import query_of
-from jobs.session.define.options import error
+from jobs.query.logical.query import Block, Query
+from jobs.session.define.allowed_options import error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

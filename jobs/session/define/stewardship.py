@@ -24,7 +24,7 @@ import yaml
 from jobs.model.definitions import Column
 from jobs.model.errors import OptionRefused, UnknownName
 from jobs.model.stewardship import STEWARDSHIP_OPTIONS, Expectation, Severity
-from jobs.session.define.options import allowed, error
+from jobs.session.define.allowed_options import allowed, error
 from jobs.sql.syntax import Option
 
 # Dagster's rules: https://docs.dagster.io/guides/build/assets/metadata-and-tags

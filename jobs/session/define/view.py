@@ -19,12 +19,13 @@ from jobs.model.stage import Plan
 from jobs.model.stage_columns import relation_of
 from jobs.model.stewardship import Stewardship
 from jobs.model.view_options import Semantics, ViewOptions
-from jobs.query.clauses.keys import grows_by_groups, outputs_of
-from jobs.query.clauses.logical import Block, From, Query, SetOperation, relations_of
 from jobs.query.clauses.quarantine import guarded_query
 from jobs.query.clauses.read import read_query
+from jobs.query.logical.keys import grows_by_groups, outputs_of
+from jobs.query.logical.query import Block, From, Query, SetOperation, relations_of
 from jobs.query.whole.fingerprint import fingerprint
 from jobs.query.whole.ksql_projection import check_projection
+from jobs.session.define.changelog_topic import check_changelog_topic
 from jobs.session.define.options import timestamp_column
 from jobs.session.define.partial import check_options, check_partial
 from jobs.session.define.quarantine import check_quarantine
@@ -79,6 +80,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
         identity=stored.identity,
     )
     check_quarantine(view, catalog)
+    check_changelog_topic(view, catalog)
     if view.partial:
         check_partial(view, catalog)
     return view
@@ -122,7 +124,7 @@ def makes_stream(query: Query, catalog: Catalog) -> bool:
     """True if each row is made of one or several events: no groups, and no table whose changes are followed."""
     if isinstance(query, SetOperation):
         return query.operation == "union all" and all(makes_stream(branch, catalog) for branch in query.branches)
-    return not grows_by_groups(query) and all(_is_stream(each, catalog) for each in query.inputs)
+    return bool(query.inputs) and not grows_by_groups(query) and all(_is_stream(each, catalog) for each in query.inputs)
 
 
 def _is_stream(each: From, catalog: Catalog) -> bool:

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
+from jobs.ingest.formats.format import NULLABLE_OPTIONS
 from jobs.model.definitions import Column
 from jobs.model.errors import OptionRefused
 from jobs.model.stewardship import STEWARDSHIP_OPTIONS
 from jobs.model.view_options import ErrorPolicy, Refresh, Semantics, State
-from jobs.session.define.options import allowed, check_columns, check_topic, count_of, error, format_of
+from jobs.session.define.allowed_options import allowed, error
+from jobs.session.define.options import (
+    check_columns,
+    check_topic,
+    count_of,
+    format_of,
+    nullable_value,
+)
 from jobs.session.define.stewardship import checked
 from jobs.sql.syntax import Option
 
@@ -25,7 +33,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 TOPIC_OPTIONS = (
     *("KAFKA_TOPIC", "KEY_FORMAT", "VALUE_FORMAT", "FORMAT", "PARTITIONS", "REPLICAS"),
-    *("VALUE_DELIMITER", "KEY_DELIMITER", "WRAP_SINGLE_VALUE"),
+    *("VALUE_DELIMITER", "KEY_DELIMITER", "WRAP_SINGLE_VALUE", *NULLABLE_OPTIONS.values()),
 )
 """Options kept for the view's changelog topic."""
 _TIME_OPTIONS = ("TIMESTAMP", "TIMESTAMP_FORMAT")
@@ -73,6 +81,8 @@ def _value(option: Option) -> str:
         return checked(option)
     if name in ("KEY_FORMAT", "VALUE_FORMAT", "FORMAT"):
         return format_of(option, default="", key=name == "KEY_FORMAT")
+    if name in NULLABLE_OPTIONS.values():
+        return nullable_value(option, None)
     if name in ("PARTITIONS", "REPLICAS"):
         return str(count_of(option))
     if name == "KAFKA_TOPIC":

@@ -100,6 +100,14 @@ class Store(ABC):
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """The store as it is now, for the duration of the block."""
 
+    def point(self, key: bytes) -> tuple[bytes | None, bytes | None]:
+        """The state and the value of a key, both of one moment; None: there is none. Errors as of `Snapshot`.
+
+        For reads of one key, where a snapshot may take longer than the read.
+        """
+        with self.snapshot() as now:
+            return now.state(), now.get(key)
+
     @abstractmethod
     def copy_to(self, folder: Path) -> None:
         """Write the rows and the state, of one moment, to files in a folder that is there and empty.

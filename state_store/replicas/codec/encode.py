@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from state_store.errors import CorruptState, KeyRefused
-from state_store.replicas.codec.numbers import as_integer, is_array, is_bytes, is_text, unscaled, width_of
+from state_store.replicas.codec.numbers import is_array, is_bytes, is_text, to_integer, unscaled, width_of
 from state_store.replicas.codec.ordered import DECIMAL_BYTES, ESCAPED, NULL, PRESENT, TERMINATOR
 
 Encoder = Callable[[Any], bytes]
@@ -69,7 +69,8 @@ def _encoder_of(found: pa.DataType) -> tuple[Encoder, int]:
 
 def _offset_integer(found: pa.DataType, width: int) -> Encoder:
     top = 1 << (8 * width - 1)
-    return lambda value: (as_integer(found, value) + top).to_bytes(width, "big")
+    number = to_integer(found)
+    return lambda value: (number(value) + top).to_bytes(width, "big")
 
 
 def _float_encoder(found: pa.DataType) -> Encoder:

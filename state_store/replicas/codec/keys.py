@@ -97,6 +97,9 @@ class KeyCodec:
         return low, high
 
     def _start(self, values: Sequence[Any]) -> bytes:
+        if len(values) == 1:
+            # Most keys have one column; the list below takes twice as long as its encoding.
+            return ROWS + self._encoders[0](values[0])
         return ROWS + b"".join([encode(value) for encode, value in zip(self._encoders, values, strict=False)])
 
     def _bound(self, values: Sequence[Any], *, after: bool) -> bytes:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from state_store.python_values import instant_text
+
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_NTZ: Final = datetime(1970, 1, 1)  # noqa: DTZ001 (TIMESTAMP_NTZ has no zone)
 EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
@@ -17,19 +19,19 @@ _EXACT: Final = Context(prec=80, rounding=ROUND_HALF_EVEN)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def as_integer(arrow_type: pa.DataType, value: Any) -> int:
-    """The whole number that stands for a BOOLEAN, integer, DATE or TIMESTAMP."""
+def to_integer(arrow_type: pa.DataType) -> Callable[[Any], int]:
+    """What makes the whole number that stands for a BOOLEAN, integer, DATE or TIMESTAMP of that type.
+
+    Chosen once for a column: to ask Arrow for the type takes longer than to make the number.
+    """
     if pa.types.is_boolean(arrow_type):
-        if not isinstance(value, bool):
-            raise TypeError
-        return int(value)
+        return _of_boolean
     if pa.types.is_date32(arrow_type):
-        return int(value.toordinal()) - EPOCH_DAY
+        return lambda value: int(value.toordinal()) - EPOCH_DAY
     if pa.types.is_timestamp(arrow_type):
-        return int((value - (EPOCH if arrow_type.tz else EPOCH_NTZ)) // _MICROSECOND)
-    if isinstance(value, bool | float):
-        raise TypeError
-    return int(value.__index__())
+        start = EPOCH if arrow_type.tz else EPOCH_NTZ
+        return lambda value: int((value - start) // _MICROSECOND)
+    return _of_whole
 
 
 def from_integer(arrow_type: pa.DataType) -> Callable[[int], Any] | None:
@@ -37,11 +39,25 @@ def from_integer(arrow_type: pa.DataType) -> Callable[[int], Any] | None:
     if pa.types.is_boolean(arrow_type):
         return bool
     if pa.types.is_date32(arrow_type):
-        return lambda days: date.fromordinal(days + EPOCH_DAY)
+        return lambda days: _day(days, arrow_type)
     if pa.types.is_timestamp(arrow_type):
         start = EPOCH if arrow_type.tz else EPOCH_NTZ
-        return lambda micros: start + timedelta(microseconds=micros)
+        return lambda micros: _instant(start, micros, arrow_type)
     return None
+
+
+def _day(days: int, arrow_type: pa.DataType) -> date | str:
+    try:
+        return date.fromordinal(days + EPOCH_DAY)
+    except (OverflowError, ValueError):
+        return instant_text(days, arrow_type)
+
+
+def _instant(start: datetime, micros: int, arrow_type: pa.DataType) -> datetime | str:
+    try:
+        return start + timedelta(microseconds=micros)
+    except OverflowError:
+        return instant_text(micros, arrow_type)
 
 
 def unscaled(value: Any, scale: int) -> int:
@@ -77,3 +93,17 @@ def is_bytes(arrow_type: pa.DataType) -> bool:
 
 def is_array(arrow_type: pa.DataType) -> bool:
     return bool(pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type))
+
+
+def _of_boolean(value: Any) -> int:
+    if not isinstance(value, bool):
+        raise TypeError
+    return int(value)
+
+
+def _of_whole(value: Any) -> int:
+    if type(value) is int:
+        return value
+    if isinstance(value, (bool, float)):
+        raise TypeError
+    return int(value.__index__())

@@ -43,8 +43,14 @@ class RowCodec:
         self._null_bytes = (len(self._columns) + 7) // 8
         slots: list[Any] = [(column.slot_name, *column.slot) for column in self._columns]
         self._dtype = np.dtype([("count", "<i8"), ("nulls", "u1", (self._null_bytes,)), *slots])
-        self._struct = struct.Struct(f"<q{self._null_bytes}s" + "".join(column.form for column in self._columns))
-        assert self._struct.size == self._dtype.itemsize
+        self._slots_begin = COUNT.size + self._null_bytes
+        self._slots = struct.Struct(f"<{self._slots_begin}x" + "".join(column.form for column in self._columns))
+        self._names = [column.name for column in self._columns]
+        self._no_nulls = bytes(self._null_bytes)
+        # Of most columns the slot is the value: a read has work with the others only.
+        made = [column for column in self._columns if column.variable or column.converts]
+        self._made = [(column.name, column.variable, column.convert) for column in made]
+        assert self._slots.size == self._dtype.itemsize
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:
         """The bytes of each row, each there once."""
@@ -71,20 +77,18 @@ class RowCodec:
             CorruptState: these are no bytes of a row of this schema.
         """
         try:
-            _, null_bits, *slots = self._struct.unpack_from(value)
-            nulls = int.from_bytes(null_bits, "little")
-            at = self._struct.size
-            row = {}
-            for number, column in enumerate(self._columns):
-                found = slots[number]
-                if column.variable:
-                    data, at = value[at : at + found], at + found
-                    found = None if nulls >> number & 1 else column.convert(data)
-                elif nulls >> number & 1:
-                    found = None
-                elif column.converts:
-                    found = column.convert(found)
-                row[column.name] = found
+            row: dict[str, Any] = dict(zip(self._names, self._slots.unpack_from(value), strict=True))
+            at = self._slots.size
+            for name, variable, convert in self._made:
+                if variable:
+                    end = at + row[name]
+                    row[name], at = convert(value[at:end]), end
+                else:
+                    row[name] = convert(row[name])
+            null_bits = value[COUNT.size : self._slots_begin]
+            if null_bits != self._no_nulls:
+                nulls = int.from_bytes(null_bits, "little")
+                row |= {name: None for number, name in enumerate(self._names) if nulls >> number & 1}
         except (struct.error, ValueError, IndexError) as error:
             raise CorruptState("a row of a replica does not read back") from error
         return row

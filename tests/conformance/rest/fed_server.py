@@ -22,7 +22,7 @@ from jobs.server.access.options import ServerOptions
 from jobs.server.access.tokens import Token
 from jobs.server.app import application
 from jobs.server.queries.pool import Queries
-from jobs.server.queries.worker import Answered, Asked, Form, answered
+from jobs.server.queries.worker import Answered, Asked, Form
 from jobs.server.state.server import Server
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
@@ -41,7 +41,7 @@ class _Here(Queries):
         self._own = settings
 
     def ask(self, text: str, token: Token, *, form: Form, at_least: dict[str, Least] | None = None) -> Answered:
-        return answered(Asked(text, Terms(_LIMITS, at_least or {}), token, form), self._own)
+        return Asked(text, Terms(_LIMITS, at_least or {}), token, form).answered(self._own)
 
 
 @dataclass

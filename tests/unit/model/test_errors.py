@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from jobs.model import errors as job_errors
+from jobs.model import operating_errors, publish_errors
 from jobs.model.errors import OffsetsVanished, RefreshFailed, UnknownName
 from jobs.model.revive import revive
 from state_store.errors import Action, StrandlineError, WriterBusy
@@ -54,8 +57,11 @@ def test_a_text_without_a_code_keeps_its_cause() -> None:
     assert "ValueError: no such luck" in revived.message
 
 
-def test_the_tree_drawn_in_the_module_is_the_tree() -> None:
-    """The drawing is what readers trust, so it must name every class."""
-    drawing = job_errors.__doc__ or ""
-    for cls in _classes(job_errors.SqlError) + _classes(job_errors.SourceError) + _classes(job_errors.PipelineError):
-        assert cls.__name__ in drawing
+@pytest.mark.parametrize(
+    "branch", [job_errors.SqlError, job_errors.SourceError, job_errors.PipelineError, publish_errors.PublishError]
+)
+def test_the_tree_drawn_in_the_module_is_the_tree(branch: type[StrandlineError]) -> None:
+    """The drawing is what readers trust, so that of its module must name every class."""
+    assert operating_errors.RangeInseparable in _classes(job_errors.PipelineError)
+    for cls in _classes(branch):
+        assert cls.__name__ in (sys.modules[cls.__module__].__doc__ or "")

@@ -70,7 +70,7 @@ def child(body: str, pids: Path | None = None) -> list[str]:
     head = f"""
     import sys, types
     from pathlib import Path
-    from dataclasses import dataclass
+    from dataclasses import dataclass, field
     from jobs.model.errors import *
     from state_store.errors import *
     pids = Path({str(pids)!r})
@@ -82,7 +82,7 @@ def child(body: str, pids: Path | None = None) -> list[str]:
 
     @dataclass
     class RunReport:
-        pipeline: str; epochs: int; seconds: float; tables: tuple
+        pipeline: str; epochs: int; seconds: float; tables: tuple; held: dict = field(default_factory=dict)
     """
     tail = """
     module = types.ModuleType('jobs.run.pipeline')

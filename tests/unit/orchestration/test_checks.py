@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
+from jobs.model.settings import ServerSettings
 from jobs.operate.drills.history import history
 from jobs.session.interpreter import Interpreter
 from orchestration.definitions import build
+from orchestration.metadata import data_docs
 from tests.unit.operate.conftest import made, template
 from tests.unit.operate.verify.lakes import MadeLake
 
@@ -50,7 +52,7 @@ def execute(
 
 
 def test_expectations_pass_warn_and_fail_as_the_view_says(
-    repository: dg.RepositoryDefinition, instance: dg.DagsterInstance
+    repository: dg.RepositoryDefinition, instance: dg.DagsterInstance, made: MadeLake
 ) -> None:
     names = (
         "expect_column_values_to_not_be_null__page",
@@ -67,6 +69,15 @@ def test_expectations_pass_warn_and_fail_as_the_view_says(
     assert failed.metadata["unexpected rows"].value == 1
     assert failed.metadata["delta version"].value == 2
     assert "values must belong to this set" in str(failed.metadata["details"].value)
+    page = made.lake.data_docs("totals")
+    assert failed.metadata["data docs"].value == str(page)
+    assert "1 passed, 1 warning, 1 failed" in page.read_bytes().decode()
+
+
+def test_checks_link_to_the_page_on_the_server_where_one_is_known(made: MadeLake) -> None:
+    settings = made.settings.model_copy(update={"server": ServerSettings(url="http://127.0.0.1:8088/")})
+    found = data_docs("by town", settings)["data docs"]
+    assert found.value == "http://127.0.0.1:8088/v1/views/by%20town/data-docs"
 
 
 def test_every_view_has_its_vital_signs_and_proofs(

@@ -11,8 +11,8 @@ from jobs.model.serving_errors import KeyRequired
 from jobs.model.settings import Settings
 from jobs.partial.asked import asked
 from jobs.partial.upquery import Key
+from jobs.query.clauses.read_pull import read_pull
 from jobs.serve.pushdown import key_predicate
-from jobs.serve.resolve import resolve
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 from tests.support.served_lake import ServedLake
@@ -28,8 +28,8 @@ def keys(settings: Settings, where: str) -> list[Key]:
     served = ServedLake(settings, DEFINITIONS)
     catalog = Catalog(served.lake)
     (statement,) = parse(f"SELECT n FROM v WHERE {where};")
-    resolved = resolve(cast("Select", statement).query, catalog)
-    found = asked(resolved, key_predicate(resolved), catalog)
+    pull = read_pull(cast("Select", statement).query, catalog)
+    found = asked(pull, key_predicate(pull), catalog)
     assert found is not None
     return found.keys
 

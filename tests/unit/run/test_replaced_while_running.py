@@ -20,6 +20,7 @@ from jobs.model.definitions import View
 from jobs.model.settings import Settings, load_settings
 from jobs.run.pipeline import drain, follow
 from jobs.run.standby import next_to
+from jobs.serve.results import LiveRows, Tombstone
 from jobs.serve.results import Rows as Answered
 from jobs.session.define.analyze import define
 from jobs.session.interpreter import Interpreter
@@ -34,6 +35,9 @@ from tests.support.replaced_lake import AFTER, BEFORE, NEXT, PIPELINE, Rows, eve
 from tests.support.warm_process import exit_code
 
 KILLED = -9
+
+BOTH = """SELECT by_shop.shop, by_shop.n, large.n AS large FROM by_shop LEFT JOIN large ON by_shop.shop = large.shop
+  ORDER BY by_shop.shop"""
 
 # Where a kill leaves the former definition, and where the next one: the commit of the swap is what decides.
 BEFORE_THE_SWAP = (
@@ -69,15 +73,25 @@ def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Setting
     head = reader.head(lake.table("by_shop"))
     assert head is not None
     later: Rows = [("a", 1, 5, 5), ("b", 2, 11, 9)]
-    with _running(settings, lake), _polled(settings) as seen:
+    with (
+        _running(settings, lake),
+        _polled(settings, "SELECT shop, n, total FROM by_shop ORDER BY shop") as seen,
+        _polled(settings, BOTH) as together,
+        # Three rows, two changes by the swap (b has the same values as before), one by the event after it.
+        _subscribed(settings, "SELECT shop, n, total FROM by_shop EMIT CHANGES LIMIT 6") as subscriber,
+    ):
         list(Interpreter(settings, PIPELINE).run(NEXT))
         assert rows(lake, "by_shop") == AFTER
         events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
         _until(lambda: rows(lake, "by_shop") == later)
         _until(lambda: rows(lake, "large") == [("b", 2)])
+    assert sorted(subscriber.values()) == [row[:3] for row in later]
     states = [BEFORE, [row[:3] for row in AFTER], [row[:3] for row in later]]
     assert [each for each in seen if each not in states] == []
     assert BEFORE in seen
+    # Who reads the view with one that follows it sees both before the swap, or both after it.
+    assert [each for each in together if any(large != (n if n > 1 else None) for _, n, large in each)] == []
+    assert [(shop, n) for shop, n, _ in together[0]] == [row[:2] for row in BEFORE]
     # A subscriber from before: the rows that it had, and the changes since, are the table.
     path = lake.table("by_shop")
     columns = ["shop", "n", "total", "most"]
@@ -149,14 +163,14 @@ def _running(settings: Settings, lake: Lake) -> Iterator[None]:
 
 
 @contextmanager
-def _polled(settings: Settings) -> Iterator[list[Rows]]:
+def _polled(settings: Settings, query: str) -> Iterator[list[Rows]]:
     """The states that a reader sees who asks again and again for the columns that it knows."""
     seen: list[Rows] = []
     stop = Event()
 
     def poll() -> None:
         while not stop.is_set():
-            [found] = Interpreter(settings).run("SELECT shop, n, total FROM by_shop ORDER BY shop")
+            [found] = Interpreter(settings).run(query)
             assert isinstance(found, Answered)
             seen.append([tuple(row) for row in found.rows])
 
@@ -168,6 +182,28 @@ def _polled(settings: Settings) -> Iterator[list[Rows]]:
     finally:
         stop.set()
         reading.join(60)
+
+
+@contextmanager
+def _subscribed(settings: Settings, query: str) -> Iterator[dict[object, tuple[object, ...]]]:
+    """What a subscriber holds who takes each change as it comes, until its query ends: {the first column: row}."""
+    held: dict[object, tuple[object, ...]] = {}
+    [changes] = Interpreter(settings).run(query)
+    assert isinstance(changes, LiveRows)
+
+    def take() -> None:
+        for change in changes.rows:
+            if isinstance(change, Tombstone):
+                held.pop(change.row[0], None)
+            else:
+                held[change[0]] = tuple(change)
+
+    taking = Thread(target=take, daemon=True)
+    taking.start()
+    _until(lambda: sorted(held.values()) == BEFORE)
+    yield held
+    taking.join(60)
+    assert not taking.is_alive(), "changes are missing"
 
 
 def _is_held(lake: Lake) -> bool:

@@ -17,15 +17,17 @@ from jobs.model.serving_errors import ChangesGone
 from jobs.model.settings import Settings, load_settings
 from jobs.serve.duck import Duck
 from jobs.serve.results import Tombstone
-from jobs.serve.subscription import subscription
+from jobs.serve.subscription import Subscription, subscription
 from jobs.serve.watch import Watch
 from jobs.server.changes import feed as feeds
+from jobs.server.changes import hub as hubs
 from jobs.server.changes.hub import Hub, Wish
 from jobs.server.changes.place import Place
 from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 from state_store.delta import log, reader
+from state_store.layout import Lake
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """
@@ -159,13 +161,24 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_hear_of_it_at
         reads.append(upto)
         return read(path, after, upto)  # type: ignore[arg-type]
 
+    planned: list[Select] = []
+
+    def planning(statement: Select, catalog: Catalog, lake: Lake) -> Subscription:
+        planned.append(statement)
+        return subscription(statement, catalog, lake)
+
     monkeypatch.setattr(feeds.reader, "read_changes", counted)
+    monkeypatch.setattr(hubs, "subscription", planning)
 
     async def run() -> None:
         hub = Hub(filled.lake, 2_000, 100)
         with Watch(filled.lake, hub.told, hub.tables), filled.kernel() as kernel:
-            wish = Wish(select(), snapshot=False)
-            waiting = [asyncio.create_task(taken(subscribe(filled, hub, wish))) for _ in range(1_000)]
+            catalog, functions = Catalog(filled.lake), Library([], ())
+            waiting = []
+            for _ in range(1_000):
+                wish = Wish(select(), snapshot=False)
+                waiting.append(asyncio.create_task(taken(hub.subscribe(wish, catalog, functions))))
+                await asyncio.sleep(0)
             await asyncio.sleep(0.5)
             filled.append("visits", [{"id": 7, "town": "Rome", "n": 1}])
             await asyncio.to_thread(filled.refresh, kernel)
@@ -175,6 +188,7 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_hear_of_it_at
             assert time.monotonic() - visible < 3
         assert len(set(texts)) == 1
         assert len(reads) == 1
+        assert len(planned) == 1
         assert hub.subscribers == 0
         hub.close()
 

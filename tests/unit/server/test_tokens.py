@@ -11,6 +11,7 @@ import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from jobs.expect.data_docs import write_docs
 from jobs.server.access.options import ServerOptions
 from jobs.server.access.tokens import make_token
 from jobs.server.app import application
@@ -24,6 +25,7 @@ REQUESTS = [
     ("GET", "/v1/views", "read:*", {}),
     ("GET", "/v1/lineage", "read:*", {}),
     ("GET", "/v1/views/by_town", "read:by_*", {}),
+    ("GET", "/v1/views/by_town/data-docs", "read:by_town", {}),
     ("GET", "/v1/views/by_town/rows/Rome", "read:by_town", {}),
     ("GET", "/v1/views/by_town/rows", "read:by_town", {}),
     ("POST", "/v1/views/by_town/rows", "read:by_town", {"keys": [["Rome"]]}),
@@ -53,6 +55,7 @@ def guarded(
     served: ServedLake, client: TestClient, file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[TestClient]:
     make_token(file, "nobody", ("read:nothing",), None)
+    write_docs(served.lake, "by_town", 1, [])
     options = ServerOptions(tmp_path_factory.mktemp("guarded"), tokens=file, limits=LIMITS, queries=1)
     with TestClient(application(served.settings, options), raise_server_exceptions=False) as found:
         yield found

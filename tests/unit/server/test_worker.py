@@ -15,11 +15,11 @@ from pathlib import Path
 from jobs.model.settings import load_settings
 from jobs.serve.terms import FREELY
 from jobs.server.access.tokens import EVERYTHING
-from jobs.server.queries.worker import Asked, answered, load
+from jobs.server.queries.worker import Asked, load
 settings = load_settings(lake=Path(sys.argv[1]))
 load()
 loaded = set(sys.modules)
-answered(Asked("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", FREELY, EVERYTHING, "objects"), settings)
+Asked("SELECT town, SUM(n) AS n FROM by_town GROUP BY town", FREELY, EVERYTHING, "objects").answered(settings)
 print(*sorted(set(sys.modules) - loaded))
 """
 

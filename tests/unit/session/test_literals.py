@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from jobs.model import types as t
+from jobs.model.errors import TypeMismatch
 from jobs.model.types import SqlType
 from jobs.session.literals import evaluate
 from jobs.sql.from_text import parse_expression
@@ -32,6 +33,11 @@ from jobs.sql.from_text import parse_expression
         ("CAST(1.005 AS DECIMAL(4, 2))", t.decimal(4, 2), Decimal("1.01")),
         ("NULL + 1", t.INT, None),
         ("TRUE", t.BOOLEAN, True),
+        ("'12'", t.BIGINT, 12),
+        ("' -1.50'", t.decimal(4, 2), Decimal("-1.50")),
+        ("'1e3'", t.DOUBLE, 1000.0),
+        ("'true'", t.BOOLEAN, True),
+        ("5.0", t.INT, 5),
         ("'2024-05-01'", t.DATE, dt.date(2024, 5, 1)),
         ("TIME '09:35:00.250'", t.TIME, 34_500_250),
         ("'09:35'", t.TIME, 34_500_000),
@@ -46,3 +52,22 @@ def test_constant_expressions_have_exactly_the_value_of_sql(text: str, kind: Sql
     found = evaluate(parse_expression(text), kind, "c")
     assert found == value
     assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("'x'", t.INT),
+        ("'1.5'", t.INT),
+        ("'2147483648'", t.INT),
+        ("'1.005'", t.decimal(4, 2)),
+        ("'NaN'", t.decimal(4, 2)),
+        ("'maybe'", t.BOOLEAN),
+        ("'1' || '2'", t.INT),
+        ("5.5", t.INT),
+        ("5", t.VARCHAR),
+    ],
+)
+def test_what_a_column_cannot_hold_is_refused(text: str, kind: SqlType) -> None:
+    with pytest.raises(TypeMismatch, match="column 'c'"):
+        evaluate(parse_expression(text), kind, "c")

@@ -8,20 +8,23 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.refresh.context import RunContext
 from jobs.model.definitions import View
 from jobs.model.errors import InvalidQuery, NameInUse, NotSupported, RefreshFailed
 from jobs.model.settings import Settings, load_settings
 from jobs.operate import replace as operate_replace
-from jobs.operate.verify.findings import failed
 from jobs.operate.verify.verify import verify
 from jobs.run.pipeline import drain
+from jobs.run.schedule import Maintained
 from jobs.session.apply import plan_apply
 from jobs.session.interpreter import Interpreter
 from state_store.columns import WEIGHT
 from state_store.delta import log, reader
+from state_store.delta.snapshot import read_snapshot
 from state_store.layout import Lake
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import AFTER, BEFORE, BY_SHOP, NEXT, PIPELINE, READERS, events, made, rows
+from tests.unit.operate.verify.damage import head_of, planted, said
 
 
 @pytest.fixture(scope="module")
@@ -174,15 +177,42 @@ def test_the_plan_of_a_file_says_what_is_replaced_and_who_follows(
     assert "kept      'most': it is not in the file" in kept
 
 
+@pytest.mark.parametrize(("whole", "told"), [(False, "have the digest"), (True, "not those of its SQL .* n=99")])
 def test_a_replacement_that_does_not_prove_right_leaves_the_view(
-    session: Interpreter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    session: Interpreter, lake: Lake, monkeypatch: pytest.MonkeyPatch, whole: bool, told: str
 ) -> None:
+    """A wrong value in the rows that were made ready: one that the record tells, and one that only the SQL tells."""
     before = Catalog(lake).get("by_shop")
-    monkeypatch.setattr(operate_replace, "check_recompute", lambda *_: failed("one row is another"))
-    with pytest.raises(RefreshFailed, match="do not prove right: one row is another"):
+    heads = {name: reader.head(lake.table(name)) for name in ("by_shop", "large", "most")}
+    build = operate_replace.catch_up
+
+    def wrongly(context: RunContext, item: Maintained) -> None:
+        build(context, item)
+        path = lake.table("by_shop__standby")
+        assert isinstance(path, Path)
+        planted(path, "n", 99)
+        if whole:
+            said(path, digest=str(reader.digest_of_rows(path, read_snapshot(path, head_of(path)))))
+
+    monkeypatch.setattr(operate_replace, "catch_up", wrongly)
+    with pytest.raises(RefreshFailed, match=f"do not prove right: .*{told}"):
         list(session.run(NEXT))
     assert (Catalog(lake).get("by_shop"), rows(lake, "by_shop")) == (before, BEFORE)
+    assert {name: reader.head(lake.table(name)) for name in heads} == heads
     assert not list(lake.tables.glob("*standby*"))
+
+
+def test_rows_that_cannot_be_proved_are_told_of(
+    session: Interpreter, lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An input whose rows are not those of its record says nothing of what is computed from it."""
+    list(session.run(NEXT))
+    assert "cannot be proved" not in caplog.text
+    sales = lake.table("sales")
+    assert isinstance(sales, Path)
+    said(sales, digest="0" * 32 + ":4")
+    list(session.run(NEXT.replace("qty > 1", "qty > 2")))
+    assert "'by_shop' cannot be proved: the rows of 'sales' at version 0 are not those of its record" in caplog.text
 
 
 def test_a_view_that_got_another_definition_meanwhile_is_left_alone(

@@ -6,6 +6,7 @@ import pytest
 
 from jobs.model import types as t
 from jobs.model.errors import NotSupported, SqlError, SqlSyntaxError, UnknownName
+from jobs.sql import statements
 from jobs.sql.dialect import sql_of
 from jobs.sql.statements import (
     CreateSource,
@@ -23,6 +24,7 @@ from jobs.sql.statements import (
     parse,
     parse_one,
 )
+from state_store.errors import SettingsError
 
 CHECKINS = """CREATE OR REPLACE STREAM package_checkins (
   package_id BIGINT KEY,
@@ -233,3 +235,13 @@ def test_a_declared_column_remembers_its_place() -> None:
     statement = parse_one("CREATE STREAM s (a INT,\n b INT)")
     assert isinstance(statement, CreateSource)
     assert statement.columns[1] == DeclaredColumn("b", t.INT, None, 2, 2)
+
+
+def test_a_form_of_sqlglot_that_cannot_be_extended_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_: object) -> None:
+        raise TypeError("interpreted classes cannot inherit from compiled")
+
+    monkeypatch.setattr(statements, "Grammar", refused)
+    with pytest.raises(SettingsError, match="compiled form") as found:
+        parse("SHOW TABLES;")
+    assert "sqlglotc" in str(found.value.hint)

@@ -13,7 +13,7 @@ from state_store.commits import TableVersion
 from state_store.delta import log, reader
 from state_store.delta.commit import Rows, commit
 from state_store.delta.snapshot import read_snapshot
-from state_store.digest import digest_of_table
+from state_store.hashing.digest import digest_of_table
 from tests.support.format_1 import unpacked
 
 

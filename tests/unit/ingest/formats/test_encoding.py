@@ -60,11 +60,11 @@ def _round_trip(form: str, kinds: list[tuple[SqlType, Any]], row: dict[str, Any]
     assert rows == [expected]
 
 
-@pytest.mark.parametrize("form", [name for name in FORMATS if name != "KAFKA"])
+@pytest.mark.parametrize("form", [name for name in FORMATS if name != "KAFKA" and not name.startswith("PROTOBUF")])
 @settings(deadline=None, max_examples=examples(10))
 @given(data=st.data())
 def test_what_insert_writes_reads_back(form: str, memory: SchemaRegistryClient, data: st.DataObject) -> None:
-    """Property: decode(encode(row)) = row, for every format, every type and NULL anywhere."""
+    """Property: decode(encode(row)) = row, for every type and NULL anywhere. PROTOBUF has a test of its own."""
     kinds = _SCALARS if form == "DELIMITED" else _SCALARS + _NESTED
     _round_trip(form, kinds, data.draw(_rows(kinds)), lambda: memory)
 

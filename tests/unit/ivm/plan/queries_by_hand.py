@@ -9,7 +9,7 @@ from typing import Any
 from jobs.model import types as t
 from jobs.model.calls import AnalyticCall
 from jobs.model.relation import Relation
-from jobs.query.clauses.logical import Block, From, Query, SetOperation, TimeWindow
+from jobs.query.logical.query import Block, From, Query, SetOperation, TimeWindow
 from tests.support.plan_bench import block, call, e, out, source
 
 VISIT = source("visit", "stream", "product", product=t.VARCHAR, person=t.VARCHAR, length=t.INT)

@@ -15,13 +15,13 @@ from jobs.operate.backup.plan import plan_backup
 from jobs.operate.backup.restore import RestoreResult, execute_restore, plan_restore
 from jobs.operate.verify.verify import verify
 from state_store.aside import set_aside
-from state_store.delta import reader
-from state_store.errors import BackupBroken, CorruptState, LakeNotEmpty
+from state_store.delta import log, reader
+from state_store.errors import BackupBroken, CorruptState, InputReplaced, LakeNotEmpty
 from state_store.layout import Lake
 from state_store.paths import LakePath
 from tests.support.operated_lake import epoch
 from tests.support.warm_process import exit_code
-from tests.unit.operate.verify.damage import flip
+from tests.unit.operate.verify.damage import flip, head_of
 from tests.unit.operate.verify.lakes import MadeLake
 
 
@@ -62,6 +62,24 @@ def test_only_what_is_new_is_copied(shop: MadeLake, tmp_path: Path) -> None:
     newer = restore(backup, tmp_path / "newer")
     assert older.tables == first.tables
     assert newer.tables == third.tables != first.tables
+
+
+def test_an_input_that_has_lost_its_newest_commit_is_refused(shop: MadeLake, tmp_path: Path) -> None:
+    """What was computed from that commit could not go on from the backup."""
+    table = shop.lake.table("totals")
+    log.commit_file(table, head_of(table)).unlink()
+    with pytest.raises(InputReplaced, match="'totals' ends at version 3"):
+        plan_backup(shop.settings, tmp_path / "backup")
+    shutil.rmtree(table)
+    with pytest.raises(InputReplaced, match="'totals' is not there"):
+        plan_backup(shop.settings, tmp_path / "backup")
+
+
+def test_an_input_that_was_made_anew_is_copied_as_it_is(shop: MadeLake, tmp_path: Path) -> None:
+    """Its versions begin again: they are not compared with those that a view's vector names."""
+    set_aside(shop.lake, "totals")
+    shop.refresh("totals", [{"page": "a", "n": 1, "seconds": 1.0}], None, ["visits"])
+    assert back_up(shop, tmp_path / "backup").tables["totals"] == 1
 
 
 def test_a_table_that_was_made_anew_is_copied_anew(shop: MadeLake, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.expect.verdict import Verdict
 from jobs.model.definitions import View
 from jobs.operate.quality.proofs import PROOFS, prove
-from jobs.operate.quality.verdict import Verdict
 from jobs.session.interpreter import Interpreter
 from tests.unit.operate.verify.lakes import MadeLake
 

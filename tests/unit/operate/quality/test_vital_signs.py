@@ -8,10 +8,10 @@ import os
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.expect.verdict import Verdict
 from jobs.ingest.logs.log import Record
 from jobs.model.definitions import View
 from jobs.operate.quality.freshness import Waiting
-from jobs.operate.quality.verdict import Verdict
 from jobs.operate.quality.vital_signs import VitalSigns
 from jobs.session.interpreter import Interpreter
 from state_store.delta import log as delta_log

@@ -15,7 +15,7 @@ from state_store.delta import reader
 from state_store.delta.commit import Rows, commit
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import CHECKSUM_TAG
-from state_store.digest import Digest, digest_of_table
+from state_store.hashing.digest import Digest, digest_of_table
 from tests.unit.operate.verify.damage import record_of, rewritten, said
 from tests.unit.operate.verify.lakes import MadeLake
 

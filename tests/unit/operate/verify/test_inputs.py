@@ -10,7 +10,7 @@ import pytest
 from jobs.operate.verify import inputs
 from jobs.operate.verify.inputs import InputUnreadable, input_rows
 from state_store.delta import reader
-from state_store.digest import digest_of_table
+from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from tests.support.format_1 import unpacked
 from tests.support.keyed_table import made, rows

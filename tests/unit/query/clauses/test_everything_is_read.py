@@ -10,9 +10,7 @@ from sqlglot import exp
 from jobs.model.definitions import Kind
 from jobs.model.errors import NotSupported, SqlError
 from jobs.query.clauses.read import read_query
-from jobs.serve.elaborate import elaborate
-from jobs.serve.resolve import resolve
-from jobs.sql.dialect import sql_of
+from jobs.query.clauses.read_pull import read_pull
 from jobs.sql.from_text import parse_query
 from jobs.sql.read_arguments import READ
 from jobs.sql.statements import parse_one
@@ -40,6 +38,7 @@ VIEWS = (
     "SELECT k FROM t EXCEPT ALL SELECT k FROM u",
     "SELECT FROM_UNIXTIME(v) + INTERVAL '2' MONTH AS a, CAST(k AS DATE) + INTERVAL '2' DAY AS b FROM s",
     "SELECT z.a FROM s AS z (a, b)",
+    "SELECT v.a, u.b FROM (VALUES (1, 2)) AS v (a) CROSS JOIN UNNEST(ARRAY[1]) WITH ORDINALITY AS u (x, b)",
     "SELECT ARRAY_AGG(v ORDER BY x DESC) AS a, MODE() WITHIN GROUP (ORDER BY v) AS b FROM s",
     "SELECT ARRAY_AGG(v IGNORE NULLS ORDER BY x) AS a, FIRST_VALUE(v RESPECT NULLS) AS b FROM s",
     "SELECT DISTINCT ON (k) k FROM s",
@@ -63,6 +62,7 @@ VIEWS = (
     "SELECT k, v, COUNT(*) AS c FROM s GROUP BY GROUPING SETS ((k, v), ())",
     "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY x DESC, v NULLS LAST ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING)"
     " AS a FROM s QUALIFY a > 1",
+    "SELECT s.k FROM s JOIN t FOR SYSTEM_TIME AS OF PROCTIME() AS b ON s.v = b.id",
     "SELECT k, COUNT(*) AS c FROM s WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 10 MINUTES, GRACE PERIOD 5 MINUTES)"
     " GROUP BY k EMIT FINAL",
 )
@@ -139,8 +139,7 @@ def test_every_argument_that_is_taken_has_a_meaning(catalog: MemoryCatalog) -> N
         return lambda tree: read_query(tree, catalog, kind=kind)
 
     def pulled(tree: exp.Query) -> object:
-        resolved = resolve(tree, catalog)
-        return elaborate(resolved), sql_of(resolved.query)
+        return read_pull(tree, catalog)
 
     found = {argument for text in VIEWS for argument in mattering(view(None), text)}
     found |= {argument for text in STREAMS for argument in mattering(view("stream"), text)}
@@ -159,10 +158,8 @@ REFUSED = [
     ("SELECT k, COUNT(*) FROM s GROUP BY DISTINCT GROUPING SETS ((k), (k))", "ALL or DISTINCT in GROUP BY"),
     ("SELECT k FROM s LEFT UNION ALL BY NAME SELECT k FROM t", "a side of UNION"),
     ("SELECT k FROM s LEFT UNION ALL SELECT k FROM t", "a side of UNION"),
-    ("SELECT k FROM s FOR SYSTEM_TIME AS OF '2024-01-01'", "FOR SYSTEM_TIME AS OF"),
     ("SELECT k FROM s TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
     ("SELECT s.k FROM s SEMI JOIN t ON s.k = t.k", "SEMI"),
-    ("SELECT s.k FROM s ASOF JOIN t ON s.k = t.k", "ASOF"),
     ("SELECT k FROM s FINAL", "FINAL"),
     ("SELECT /*+ BROADCAST(s) */ k FROM s", "a hint"),
     ("SELECT k FROM s WITH (NOLOCK)", "a hint of a table"),
@@ -173,6 +170,7 @@ REFUSED = [
     ("SELECT COUNT(* EXCEPT (k)) FROM s", "EXCEPT"),
     ("SELECT AS STRUCT k FROM s", "AS STRUCT"),
     ("SELECT k FROM s ORDER BY k LIMIT 3 WITH TIES", "WITH TIES"),
+    ("SELECT k FROM s ORDER BY k FETCH FIRST 3 ROWS WITH TIES", "WITH TIES"),
     ("SELECT k FROM s ORDER BY k WITH FILL", "WITH FILL"),
 ]
 

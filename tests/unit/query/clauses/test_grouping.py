@@ -6,7 +6,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, NotSupported
-from jobs.query.clauses.grouping_calls import marks_in
+from jobs.query.logical.group_columns import marks_in
 from tests.support.query_text import block, shown, sql
 
 

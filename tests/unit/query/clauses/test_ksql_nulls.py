@@ -9,7 +9,7 @@ import pytest
 from sqlglot import exp
 
 from jobs.functions.render import lower
-from jobs.query.clauses.ksql_nulls import ksql_condition, ksql_value
+from jobs.query.blocks.ksql_nulls import ksql_condition, ksql_value
 from jobs.sql.dialect import sql_of
 from tests.support.function_cases import elaborated, table
 

@@ -7,7 +7,7 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.relation import Relation
-from jobs.query.clauses.logical import Block, SetOperation, relations_of
+from jobs.query.logical.query import Block, SetOperation, relations_of
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.query_text import block, joins, read, shown, sql

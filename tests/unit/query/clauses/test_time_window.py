@@ -6,7 +6,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import InvalidQuery, SqlError, SqlSyntaxError, UnknownName
-from jobs.query.clauses.logical import TimeWindow
+from jobs.query.logical.query import TimeWindow
 from jobs.sql.dialect import sql_of
 from jobs.sql.from_text import parse_query
 from tests.support.query_text import block, joins, shown, sql

@@ -63,7 +63,12 @@ def test_format_sets_both_formats() -> None:
         ({"FORMAT": "JSON", "KEY_FORMAT": "KAFKA"}, OptionRefused, "one or the other"),
         ({"VALUE_FORMAT": "XML"}, OptionRefused, "not a format"),
         ({"VALUE_FORMAT": "NONE"}, OptionRefused, "not a format"),
-        ({"VALUE_FORMAT": "PROTOBUF"}, NotSupported, "PROTOBUF"),
+        ({"VALUE_PROTOBUF_NULLABLE_REPRESENTATION": "WRAPPER"}, OptionRefused, "is for the format PROTOBUF, not JSON"),
+        (
+            {"FORMAT": "PROTOBUF", "KEY_PROTOBUF_NULLABLE_REPRESENTATION": "yes"},
+            OptionRefused,
+            "OPTIONAL or WRAPPER, not 'yes'",
+        ),
         ({"VALUE_FORMAT": "KAFKA"}, InvalidQuery, "one value column"),
         ({"KEY_FORMAT": "NONE"}, InvalidQuery, "'id' is a key column"),
         ({"KAFKA_TOPIC": "a/b"}, OptionRefused, "name of a topic"),

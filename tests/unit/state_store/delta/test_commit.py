@@ -20,9 +20,9 @@ from state_store.delta.commit import Rows, commit
 from state_store.delta.log_upkeep import make_checkpoint
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_rows
-from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, CorruptState
 from state_store.folders import remove_file
+from state_store.hashing.digest import digest_of_table
 from state_store.paths import LakePath
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import examples

@@ -23,8 +23,8 @@ from state_store.delta.compaction import compact
 from state_store.delta.compaction_plan import FANOUT, FULL_BYTES, REWRITE_ROWS, CompactionPlan, plan_compaction
 from state_store.delta.file_upkeep import EVERY, maintain_files
 from state_store.delta.snapshot import Snapshot, read_snapshot
-from state_store.digest import digest_of_table
 from state_store.errors import CommitConflict, CorruptState
+from state_store.hashing.digest import digest_of_table
 from state_store.paths import LakePath
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable

@@ -15,8 +15,8 @@ from state_store.commits import CommitRecord
 from state_store.delta import data_files, log, reader
 from state_store.delta.schema import arrow_schema
 from state_store.delta.statistics import Predicate, may_hold
-from state_store.digest import Digest
 from state_store.errors import CorruptState, StoreError
+from state_store.hashing.digest import Digest
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
 

@@ -13,7 +13,7 @@ from state_store.commits import CommitRecord, Head, TableVersion
 from state_store.ddl import schema_json
 from state_store.delta import reader
 from state_store.delta.schema import arrow_schema
-from state_store.digest import digest_of_table
+from state_store.hashing.digest import digest_of_table
 from state_store.kernel.kept import Kept
 from state_store.kernel.table import KernelTable
 from state_store.tablespec import TableSpec

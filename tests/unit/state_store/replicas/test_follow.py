@@ -14,8 +14,8 @@ from state_store.commits import TableVersion
 from state_store.delta import log, reader
 from state_store.delta.cleanup import clean
 from state_store.delta.cleanup_plan import plan_cleanup
-from state_store.digest import Digest
 from state_store.errors import CorruptState, InputReplaced, ReplicaDiverged, ReplicaNotReady, TableMissing, VersionGone
+from state_store.hashing.digest import Digest
 from state_store.replicas import follow, restore
 from state_store.replicas.base.store import Write
 from state_store.replicas.layout import Layout

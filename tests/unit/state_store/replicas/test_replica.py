@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from state_store.columns import WEIGHT
 from state_store.commits import TableVersion
-from state_store.digest import Digest, digest_of_table
 from state_store.errors import DuplicateKey, KeyRefused, NegativeWeight, ReplicaDiverged, ReplicaNotReady
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.replicas.codec.keys import KeyRange
 from state_store.replicas.layout import Layout
 from state_store.replicas.replica import Replica
@@ -74,10 +74,14 @@ def test_reads_are_as_of_the_version(backend: Backend, tmp_path: Path) -> None:
             assert [row["k"] for row in now.range(KeyRange(), limit=2)] == [-1, 1]
             with pytest.raises(KeyRefused):
                 now.get(("a",))
+        assert replica.get(("a", 1)) == (0, {"k": 1, "town": "a", "v": 1.0})
+        with pytest.raises(KeyRefused):
+            replica.get(("a",))
         replica.apply(changes_of([((1, "a", 1.0), -1), ((1, "a", 2.0), 1)]), TableVersion(1, "t", "n1"))
         with replica.reading() as now:
             assert now.version == 1
             assert now.get(("a", 1)) == {"k": 1, "town": "a", "v": 2.0}
+        assert [replica.get(("a", 1)), replica.get(("a", 3))] == [(1, {"k": 1, "town": "a", "v": 2.0}), (1, None)]
         assert replica.digest() == replica.state.digest
 
 
@@ -132,6 +136,8 @@ def test_nothing_is_read_before_it_is_verified(backend: Backend, tmp_path: Path)
         def refused() -> None:
             with pytest.raises(ReplicaNotReady), replica.reading():
                 pass
+            with pytest.raises(ReplicaNotReady):
+                replica.get(("a", 1))
             with pytest.raises(ReplicaNotReady):
                 replica.backup(tmp_path / "backup")
             with pytest.raises(ReplicaNotReady):

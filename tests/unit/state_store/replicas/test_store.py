@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from itertools import count, takewhile
 from pathlib import Path
 from threading import Event, Thread
 
@@ -82,6 +83,37 @@ def test_a_snapshot_stands_still_while_the_store_is_written(lasting: Backend, tm
             assert before.multi_get([A, B, C]) == [b"a1", b"b1", None]
             assert list(before.range(ROWS, ROWS_END)) == [(A, b"a1"), (B, b"b1")]
         assert rows_in(store) == [(A, b"a2"), (C, b"c2")]
+
+
+def test_a_point_is_the_value_of_a_key_with_the_state(backend: Backend, tmp_path: Path) -> None:
+    with closing(backend.open(tmp_path / "s")) as store:
+        assert store.point(A) == (None, None)
+        store.write(Write(b"1", [A], [b"a1"]))
+        assert [store.point(A), store.point(B)] == [(b"1", b"a1"), (b"1", None)]
+        store.write(Write(b"2", [A], [None]))
+        assert store.point(A) == (b"2", None)
+        store.clear(b"cleared")
+        assert store.point(A) == (b"cleared", None)
+
+
+def test_a_point_is_of_one_moment_while_the_store_is_written(lasting: Backend, tmp_path: Path) -> None:
+    with closing(lasting.open(tmp_path / "s")) as store:
+        store.write(Write(b"0", [A], [b"0"]))
+        enough = Event()
+
+        def write() -> None:
+            for number in takewhile(lambda _: not enough.is_set(), count(1)):
+                store.write(Write(b"%d" % number, [A], [b"%d" % number]))
+
+        writer = Thread(target=write)
+        writer.start()
+        seen = set()
+        while len(seen) < 20:
+            state, value = store.point(A)
+            assert state == value
+            seen.add(state)
+        enough.set()
+        writer.join()
 
 
 def test_a_writer_waits_for_the_readers_of_memory(tmp_path: Path) -> None:

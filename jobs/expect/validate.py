@@ -1,0 +1,149 @@
+"""The expectations of a view, validated by Great Expectations over its rows at one version.
+
+    rows at version N ── pandas ──> GX batch ── each expectation ──> verdict: counts, samples, GX's own rendering
+
+GX is imported only here, and only when there is something to validate: the import takes seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.expect.verdict import Verdict
+from state_store.delta import reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from great_expectations.core import ExpectationSuiteValidationResult
+    from great_expectations.datasource.fluent.interfaces import Batch
+
+    from jobs.model.stewardship import Expectation
+    from state_store.paths import LakePath
+
+_SAMPLES = 10
+"""Rows that fail, to look at: enough to see what they have in common, and no copy of the table in Dagster's storage."""
+
+_ONE_AT_A_TIME: Final = Lock()
+"""GX keeps its present context in a variable of its module, and views are refreshed by several threads."""
+
+_SPARK_CONNECT: Final = "pyspark.sql.connect"
+
+# GX's own labels; a label is plotted, so it must not change.
+_NUMBERS = {
+    "element_count": "rows",
+    "unexpected_count": "unexpected rows",
+    "unexpected_percent": "unexpected percent",
+    "missing_count": "missing values",
+}
+
+
+def validate(
+    path: LakePath, expectations: Sequence[Expectation], version: int | None = None
+) -> tuple[int, list[Verdict]]:
+    """Validate the rows of the table at `path`, all at one version; by default its newest.
+
+    Returns:
+        The version, and a verdict for each expectation.
+
+    Raises:
+        TableMissing: there is no table.
+        VersionGone, CorruptState, ForeignWrite: its rows do not read.
+    """
+    if version is None:
+        head = reader.head(path)
+        version = head.version if head is not None else 0
+    rows = reader.read_rows(path, version).to_pandas()
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # GX's dependencies speak to their own developers
+        batch = _batch(rows)
+        return version, [_validated(batch, each) for each in expectations]
+
+
+@contextmanager
+def _without_spark_connect() -> Iterator[None]:
+    """Lets the imports of the block find no Spark Connect, which nobody here uses.
+
+    GX looks for it, and pyspark then ends a process whose main module has no file, with exit code 0: it takes a forked
+    process, or `python -c`, for its own doctests.
+    """
+    if _SPARK_CONNECT in sys.modules:
+        yield
+        return
+    sys.modules[_SPARK_CONNECT] = None  # type: ignore[assignment]  # what the import system takes for "not there"
+    try:
+        yield
+    finally:
+        del sys.modules[_SPARK_CONNECT]
+
+
+def _batch(rows: Any) -> Batch:
+    with _without_spark_connect():
+        import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    asset = context.data_sources.add_or_update_pandas("lake").add_dataframe_asset("view")
+    return asset.add_batch_definition_whole_dataframe("rows").get_batch({"dataframe": rows})
+
+
+def _validated(batch: Batch, expectation: Expectation) -> Verdict:
+    import great_expectations as gx
+    from great_expectations.expectations.registry import get_expectation_impl
+
+    try:
+        made = get_expectation_impl(expectation.type)(**expectation.arguments)
+        suite = gx.ExpectationSuite(expectation.name, expectations=[made])
+        options = {"result_format": "SUMMARY", "partial_unexpected_count": _SAMPLES}
+        found = batch.validate(suite, result_format=options)
+    except Exception as error:  # its arguments are GX's to refuse, in whatever way it does
+        what = f"Great Expectations refuses it: {_first_line(error)}"
+        return Verdict(expectation.name, False, what, expectation.severity)
+    (result,) = found.results
+    fault = _fault(result.exception_info or {})
+    if fault is not None:
+        return Verdict(expectation.name, False, f"it could not be evaluated: {fault}", expectation.severity)
+    numbers = {
+        label: result.result[name]
+        for name, label in _NUMBERS.items()
+        if isinstance(result.result.get(name), int | float)
+    }
+    return Verdict(
+        expectation.name, bool(result.success), _said(result.result), expectation.severity, numbers, _rendered(found)
+    )
+
+
+def _said(result: Mapping[str, Any]) -> str:
+    """What was seen, in a sentence."""
+    if "element_count" in result:
+        samples = ", ".join(repr(each) for each in result.get("partial_unexpected_list") or ())
+        said = f"{result['unexpected_count']} of {result['element_count']} rows are unexpected"
+        return f"{said}: {samples}" if samples else said
+    return f"observed: {result.get('observed_value')}"
+
+
+def _fault(info: Mapping[str, Any]) -> str | None:
+    """The message of the exception that GX met; it gives one, or one for each metric."""
+    nested = [info, *(each for each in info.values() if isinstance(each, dict))]
+    raised = next((each for each in nested if each.get("raised_exception")), None)
+    return None if raised is None else str(raised.get("exception_message")).splitlines()[0]
+
+
+def _rendered(found: ExpectationSuiteValidationResult) -> str:
+    """GX's own rendering as Markdown, without what it says of itself below."""
+    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view.view import DefaultMarkdownPageView
+
+    document = ValidationResultsPageRenderer(run_info_at_end=True).render(found)
+    text = str(DefaultMarkdownPageView().render(document)).partition("### Info")[0]
+    lines = [line.strip() for line in text.splitlines()]
+    return "\n".join(line for at, line in enumerate(lines) if line or (at and lines[at - 1])).strip()
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,107 @@
+"""A part of a stage's rows computed anew, at the version vector where the table stands, and stored as the difference.
+
+    inputs ──read(vector)──> rule ──> rows of the part ──> proof ──┐
+    table  ──read(head)─────────────> rows of the part ────────────┴─> what differs ──> one commit, mode `rebuild`
+
+The vector does not move, so every other row stays what it is, and the next refresh goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from jobs.engines.engine import engine_of
+from jobs.ivm.refresh.engines import kernel_refusals
+from jobs.ivm.refresh.epoch import Epoch, next_record, spans_of
+from jobs.ivm.refresh.faults import typed_fault
+from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.recompute_diff import difference
+from jobs.model.errors import RefreshFailed
+from jobs.model.stage import inputs_of
+from jobs.model.stage_columns import visible_columns
+from state_store.commits import REBUILD
+from state_store.failpoints import failpoint
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from jobs.ivm.refresh.context import Heads, Owner, RunContext
+    from jobs.ivm.refresh.epoch import StageResult
+    from jobs.model.stage import Stage
+    from state_store.commits import Head
+
+_FRESH: Final = "fresh"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of a stage that are computed anew.
+
+    Attributes:
+        condition: in DuckDB's SQL, over visible columns; it holds of all rows of a key or of none.
+        said: the same for people.
+        proof: told of the part's visible rows before they are stored; what it raises keeps them from it.
+    """
+
+    condition: str
+    said: str
+    proof: Callable[[pa.Table], None]
+
+
+def backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: Part) -> StageResult:
+    """Compute a part of a keyed stage's rows at its table's vector, by the kernel, and store what differs.
+
+    Raises:
+        RefreshFailed: the table has not taken in all of its inputs yet.
+        InputReplaced, VersionGone, CorruptState, ForeignWrite: an input, or the table, is to be mended first.
+        RowFailed, FunctionFailed: an expression fails on a row.
+        EngineRefused: the kernel cannot run the rule.
+        CommitConflict: another writer committed first.
+        StrandlineError: what the proof raises. Nothing is stored by any of these.
+    """
+    began = time.monotonic()
+    epoch = _epoch(context, heads, stage, owner, part)
+    assert context.kernel is not None, "a backfill is the kernel's"
+    with context.kernel.connection() as connection, kernel_refusals(stage):
+        try:
+            committed = _stored(DuckDbRuntime(context, connection, epoch), connection, epoch, part)
+        except Exception as error:
+            typed = typed_fault(epoch, str(error))
+            if typed is None:
+                raise
+            raise typed from error
+    done = epoch.done("none" if committed is None else "rebuild", epoch.record.reason, committed)
+    return replace(done, seconds=time.monotonic() - began)
+
+
+def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: Part) -> Epoch:
+    """The epoch in which every input is read as far as the table's vector says, and no further."""
+    head = heads.find(stage.table)
+    names = {each.relation.name for each in inputs_of(stage)}
+    reached = {name: head.record.vector.get(owner.entry(name)) if head is not None else None for name in names}
+    upto = {name: at.version for name, at in reached.items() if at is not None}
+    if head is None or len(upto) < len(names):
+        raise RefreshFailed(
+            f"'{stage.table}' has not taken in all of its inputs yet: there is nothing to compute anew",
+            hint="run its pipeline first",
+        )
+    spans = tuple(replace(span, after=None) for span in spans_of(stage, owner, heads, head, upto))
+    record = replace(next_record(context, owner, head, spans), mode=REBUILD, reason=f"backfilled: {part.said}")
+    return Epoch(stage, head, spans, record, first=False, few_changes=False)
+
+
+def _stored(runtime: DuckDbRuntime, connection: duckdb.DuckDBPyConnection, epoch: Epoch, part: Part) -> Head | None:
+    """The commit; None, and no commit, when the stored rows are those that were computed."""
+    stage, engine = epoch.stage, engine_of(runtime.dialect)
+    computed = runtime.run(maintenance(stage, runtime.dialect, None), stored=False)
+    runtime.keep(_FRESH, f"SELECT * FROM ({computed}) WHERE {part.condition}")
+    names = ", ".join(engine.name(name) for name, _ in visible_columns(stage))
+    part.proof(connection.sql(f"SELECT {names} FROM {_FRESH}").to_arrow_table())
+    settled = runtime.run(difference(stage, _FRESH, engine, part.condition))
+    failpoint("inside-refresh")
+    return runtime.settle(settled, epoch.record)

@@ -1,0 +1,156 @@
+"""The execution of a backfill: the rows of the period computed anew, proved, and stored as the difference.
+
+    writer's lock ──> table is what its record says ──> rows of the period ──> equal to the view's SQL? ──> one commit
+
+Nothing is stored unless all of it holds. A kill before the commit leaves the view as it was; after it, all is done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jobs.catalog import replacements
+from jobs.catalog.catalog import Catalog
+from jobs.functions.python.register import Library
+from jobs.ivm.refresh.backfill_stage import Part, backfill_stage
+from jobs.ivm.refresh.context import Heads, Owner, RunContext
+from jobs.ivm.refresh.error_policy import decide
+from jobs.ivm.rules.stored import unmarked
+from jobs.model import tables
+from jobs.model.definitions import View
+from jobs.model.errors import RefreshFailed
+from jobs.operate.verify.findings import counted
+from jobs.operate.verify.opened import opened
+from jobs.operate.verify.recompute import PartRows, check_recompute
+from jobs.operate.verify.rows import check_digest
+from jobs.operate.verify.subjects import subjects
+from jobs.run.orphans import sole_writer
+from state_store.delta import reader
+from state_store.kernel.kernel import Kernel
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from jobs.model.settings import Settings
+    from jobs.operate.backfill.plan import BackfillPlan
+    from jobs.operate.verify.opened import Opened
+
+Watch = Callable[[str], None]
+"""Told of each step of a backfill when it is done, in words."""
+
+
+@dataclass(frozen=True)
+class BackfillResult:
+    """What a backfill came to.
+
+    Attributes:
+        computed: rows in the period, as they are now.
+        inserted, deleted: rows by which they differ from what was stored.
+        version: of the commit; None when nothing differs.
+    """
+
+    view: str
+    computed: int
+    inserted: int
+    deleted: int
+    version: int | None
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as values of JSON."""
+        return asdict(self)
+
+
+def execute_backfill(settings: Settings, plan: BackfillPlan, watch: Watch) -> BackfillResult:
+    """Carry out a plan, without a JVM, at the version vector where the view stands when its turn comes.
+
+    Raises:
+        WriterBusy: the view's pipeline is running.
+        RefreshFailed: the rows do not prove right, or the view got another definition meanwhile.
+        StrandlineError: as of `backfill_stage`. Nothing was changed by any of these.
+    """
+    lake = Lake(settings.lake)
+    writer = f"backfill/{os.getpid()}"
+    with sole_writer(lake, plan.pipeline, writer):
+        catalog = _unchanged(plan, lake)
+        (subject,) = (each for each in subjects([plan.view], catalog, lake) if each.table == plan.view)
+        table = opened(subject)
+        _check_whole(table)
+        watch(f"{counted(table.record.rows, 'row')} of version {table.version} are what was committed")
+        with _surroundings(settings, lake, catalog, writer) as context:
+            proof = _Proof(plan, table, catalog, context, watch)
+            heads, stage = Heads(lake), plan.item.stages[-1]
+            stage = decide(stage, plan.item.options.errors, tables.dead_letters(plan.view), heads).stages[-1]
+            said = f"the rows whose {plan.column.name} is {plan.period}"
+            part = Part(plan.condition, said, proof.check)
+            done = backfill_stage(context, heads, stage, Owner(plan.item.fingerprint), part)
+    watch("nothing differs" if done.version is None else f"version {done.version} has the difference")
+    return BackfillResult(plan.view, proof.rows, done.inserted, done.deleted, done.version, round(done.seconds, 3))
+
+
+class _Proof:
+    """The proof of the computed rows, and what it has seen of them."""
+
+    def __init__(self, plan: BackfillPlan, table: Opened, catalog: Catalog, context: RunContext, watch: Watch) -> None:
+        assert context.functions is not None
+        self.rows = 0
+        self._plan, self._watch = plan, watch
+        self._recomputed = partial(check_recompute, table, catalog, context.lake, context.functions)
+
+    def check(self, rows: pa.Table) -> None:
+        """Compare the rows with the view's SQL, computed by DuckDB without the engine's rules.
+
+        Raises:
+            RefreshFailed: they differ, or the SQL does not run over the inputs.
+        """
+        self.rows = rows.num_rows
+        self._watch(f"{counted(rows.num_rows, 'row')} are computed anew")
+        outcome = self._recomputed(part=PartRows(rows, self._plan.condition))
+        if outcome.ok is None:
+            raise RefreshFailed(f"the rows of '{self._plan.view}' cannot be proved: {outcome.what}")
+        if not outcome.ok:
+            raise RefreshFailed(
+                f"the rows computed anew do not prove right: {outcome.what}",
+                where=self._plan.view,
+                hint=f"what it reads may itself be wrong: strandline verify --deep, or rebuild {self._plan.view}",
+            )
+        self._watch("they are the rows of the view's SQL")
+
+
+def _check_whole(table: Opened) -> None:
+    """Raise RefreshFailed unless the rows of the table are those of its record: others would only be hidden."""
+    outcome = check_digest(table, reader.digest_of_rows(table.path, table.snapshot))
+    if outcome.ok is False:
+        raise RefreshFailed(outcome.what, where=table.subject.table, hint=table.subject.hint)
+
+
+def _unchanged(plan: BackfillPlan, lake: Lake) -> Catalog:
+    """The catalog, in which the view is what was planned.
+
+    Raises:
+        RefreshFailed: it is another one, or about to be.
+    """
+    catalog = Catalog(lake)
+    view = catalog.find(plan.view)
+    begun = any(each.name == plan.view for each in replacements.begun(lake))
+    if begun or not isinstance(view, View) or unmarked(plan.item.fingerprint) != view.fingerprint:
+        raise RefreshFailed(
+            f"'{plan.view}' was dropped or gets another definition", hint=f"type: strandline run {plan.pipeline}"
+        )
+    return catalog
+
+
+@contextmanager
+def _surroundings(settings: Settings, lake: Lake, catalog: Catalog, writer: str) -> Iterator[RunContext]:
+    """The surroundings of the computation: the kernel of this process, and the functions that users wrote."""
+    functions = Library(catalog.functions.values(), settings.functions.modules)
+    with Kernel(*settings.kernel_size) as kernel:
+        yield RunContext(None, lake, writer, functions, kernel, "duckdb")

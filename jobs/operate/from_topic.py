@@ -1,0 +1,148 @@
+"""`strandline rebuild VIEW --from-topic`: a view's rows put back from its changelog topic, its inputs left alone.
+
+    topic ──live records──> rows, digest compared ──> one commit, mode `rebuild`
+
+A topic holds the rows that people see, and not what a refresh goes on from (`__state`, the version vector). So the
+table can be read at once, by whatever reads tables, and a run stops at it until `strandline rebuild VIEW` has computed
+it from its inputs, which changes no visible row where those are the same.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from jobs.catalog.catalog import Catalog
+from jobs.engines.engine import engine_of
+from jobs.ivm.plan.plan import plan
+from jobs.ivm.refresh.epoch import FROM_TOPIC
+from jobs.ivm.rules.stored import spec_of, state_type
+from jobs.model.publish_errors import NeverPublished, TopicDiffers, TopicMoved
+from jobs.model.stage_columns import visible_columns
+from jobs.publish.declared import topic_as_source
+from jobs.publish.decoder import decoded_rows
+from jobs.publish.live_records import live_records
+from jobs.publish.open import published_view, registry_of
+from jobs.publish.topic import open_topic
+from jobs.run.orphans import sole_writer
+from jobs.run.swap import difference
+from state_store.aside import set_aside
+from state_store.columns import STATE
+from state_store.commits import REBUILD, CommitRecord
+from state_store.delta import reader
+from state_store.errors import CorruptState, VersionGone
+from state_store.hashing.digest import Digest, digest_of_table
+from state_store.kernel.kernel import Kernel
+from state_store.kernel.table import KernelTable
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from jobs.model.definitions import Source
+    from jobs.model.settings import Settings
+    from jobs.model.stage import Stage
+    from jobs.publish.position import Position
+    from state_store.commits import Head
+
+
+@dataclass(frozen=True)
+class FromTopic:
+    """What was put back.
+
+    Attributes:
+        of_version: the version of the former table whose rows they are.
+        version: of the commit that holds them.
+    """
+
+    view: str
+    topic: str
+    rows: int
+    of_version: int
+    version: int
+
+
+def rebuild_from_topic(settings: Settings, name: str) -> FromTopic:
+    """Put the rows of a view back from its changelog topic. A table that cannot be read is set aside.
+
+    Raises:
+        UnknownName, InvalidQuery: there is no such view, or it has no changelog topic.
+        NeverPublished: the topic holds no version, or does not say which.
+        TopicMoved: it was written to meanwhile.
+        TopicTaken, TopicDiffers: it does not add up to that version. Nothing was changed.
+        WriterBusy: the view's pipeline is running.
+    """
+    lake = Lake(settings.lake)
+    catalog = Catalog(lake)
+    view = published_view(catalog, name)
+    source = topic_as_source(view)
+    position, rows = _read(source, settings, lake)
+    stage = plan(view, catalog).stages[-1]
+    with sole_writer(lake, view.pipeline, f"{view.pipeline}/{os.getpid()}"):
+        made = _stored(settings, lake, stage, rows, _record(position, source, view.pipeline))
+    return FromTopic(name, source.topic, rows.num_rows, position.version, made.version)
+
+
+def _read(source: Source, settings: Settings, lake: Lake) -> tuple[Position, pa.Table]:
+    """The version that the topic holds, and its rows."""
+    topic = open_topic(source, settings, lake)
+    try:
+        position = topic.position()
+        if position is None:
+            raise NeverPublished(
+                f"the topic '{source.topic}' does not say which version of '{source.name}' it holds",
+                hint=f"type: strandline publish {source.name}; or strandline rebuild {source.name}",
+            )
+        live = live_records(topic.log, source.topic, source.name, bytes)
+        if topic.position() != position:
+            raise TopicMoved(f"the topic '{source.topic}' was written to meanwhile", hint="end its publisher")
+    finally:
+        topic.close()
+    rows = decoded_rows(live, source, registry_of(settings, lake))
+    found = digest_of_table(rows.to_batches())
+    if found != Digest.parse(position.digest):
+        raise TopicDiffers(
+            f"the topic '{source.topic}' adds up to {found.count} rows that are not those of version "
+            f"{position.version} of '{source.name}', which had {position.rows}",
+            where=source.topic,
+            hint=f"compute them from the view's inputs: strandline rebuild {source.name}",
+        )
+    return position, rows
+
+
+def _record(position: Position, source: Source, pipeline: str) -> CommitRecord:
+    return CommitRecord(
+        epoch=0,
+        fingerprint=FROM_TOPIC,
+        writer=f"{pipeline}/{os.getpid()}",
+        mode=REBUILD,
+        reason=f"rebuilt from the topic '{source.topic}': version {position.version}",
+        digest=position.digest,
+    )
+
+
+def _stored(settings: Settings, lake: Lake, stage: Stage, rows: pa.Table, record: CommitRecord) -> Head:
+    """Commit the rows in the place of all that the table has."""
+    engine = engine_of("duckdb")
+    state = state_type(stage)
+    listed = [engine.name(name) for name, _ in visible_columns(stage)]
+    if state is not None:
+        listed.append(f"{engine.cast('NULL', state)} AS {STATE}")
+    text = f"SELECT {', '.join(listed)} FROM from_topic"
+    with Kernel(*settings.kernel_size) as kernel, kernel.connection() as connection:
+        connection.register("from_topic", rows)
+        table = KernelTable(connection, kernel.kept, lake.table(stage.table), spec_of(stage), "view")
+        head = _standing(lake, stage.table) or table.ensure(record)
+        before = table.read(head.version).text
+        following = replace(record, epoch=head.record.epoch + 1, table=head.record.table)
+        return table.replace_all(text, difference(stage, stage, before, text), following, head)
+
+
+def _standing(lake: Lake, table: str) -> Head | None:
+    """The table as it stands; None when there is none that can be read."""
+    try:
+        return reader.standing(lake.table(table))
+    except (CorruptState, VersionGone):
+        set_aside(lake, table)
+        return None

@@ -1,0 +1,154 @@
+"""The records of a view's rows: a key with a value where the row is there, a key alone (a tombstone) where it went.
+
+    header                 says
+    strandline.view        whose topic it is
+    strandline.version     the version of the table in which the row became so
+    strandline.ordinal     the record's number within that version, from 1
+
+Each record carries its own version, since compaction keeps the newest record of a key and no others: headers stay with
+the record, a record that only marked a version would not say what it covers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.ingest.formats.format import open_format
+from jobs.ingest.formats.wire_columns import wire_column
+from jobs.ingest.logs.log import Record
+from jobs.model.errors import EncodeFailed
+from state_store.columns import WEIGHT
+from state_store.errors import DuplicateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from jobs.ingest.formats.format import Format, Role
+    from jobs.ingest.logs.log import Header
+    from jobs.model.definitions import Source
+
+VIEW: Final = "strandline.view"
+VERSION: Final = "strandline.version"
+ORDINAL: Final = "strandline.ordinal"
+
+SLICE_ROWS: Final = 10_000
+"""Rows that are turned into records at a time: some ten MB of Python objects, whatever the size of the table."""
+
+_EMPTY: Final = b"{}"
+"""Of a key or a value without columns: of a view of one row, or one all of whose columns are its key."""
+_NULL: Final = b"null"
+
+
+class Encoder:
+    """Writes the records of one changelog topic.
+
+    Args:
+        source: the topic, as a source could read it.
+        registry: called when a format needs one.
+
+    Raises:
+        OptionRefused, NotSupported: as of `open_format`.
+    """
+
+    def __init__(self, source: Source, registry: Callable[[], Any]) -> None:
+        self._source = source
+        self._view: Header = (VIEW, source.name.encode())
+        self._formats: dict[Role, Format | None] = {
+            "key": open_format(source, "key", registry),
+            "value": open_format(source, "value", registry),
+        }
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that a record has."""
+        return [column.name for column in self._source.columns]
+
+    def keys(self, rows: pa.Table) -> list[bytes]:
+        """The key of each row.
+
+        Raises:
+            EncodeFailed: the format cannot write one of them.
+        """
+        absent = _EMPTY if self._formats["key"] is None else _NULL if self._source.key_format == "JSON" else None
+        return self._payloads(rows, "key", absent, "has no NULL")
+
+    def values(self, rows: pa.Table) -> list[bytes]:
+        """The value of each row. Errors as of `keys`."""
+        absent = _EMPTY if self._formats["value"] is None else None
+        return self._payloads(rows, "value", absent, "cannot tell a row of NULLs from one that is deleted")
+
+    def changes(self, changes: pa.Table, version: int, timestamp_ms: int) -> Iterator[Record]:
+        """The records of one version's changes: those of the keys that went, then those of the rows that came.
+
+        A row that came as it went (where only `__state` changed) has none.
+
+        Args:
+            changes: the visible columns and `__weight`; of each key one row that went at most, and one that came.
+            timestamp_ms: of the commit, milliseconds since the epoch.
+
+        Raises:
+            EncodeFailed: as of `keys`.
+            DuplicateKey: two rows came with one key.
+        """
+        import pyarrow.compute as pc
+
+        came = changes.filter(pc.greater(changes[WEIGHT], 0))
+        went = dict(self.pairs(changes.filter(pc.less(changes[WEIGHT], 0))))
+        there = {key for part in slices(came) for key in self.keys(part)}
+        if len(there) != came.num_rows:
+            raise DuplicateKey(f"version {version} of '{self._source.name}' has two rows of one key")
+        number = 0
+        for key in went:
+            if key not in there:
+                number += 1
+                yield self.record(key, None, (version, number), timestamp_ms)
+        for key, value in self.pairs(came):
+            if went.get(key) != value:
+                number += 1
+                yield self.record(key, value, (version, number), timestamp_ms)
+
+    def pairs(self, rows: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+        """(key, value) of each row. Errors as of `keys`."""
+        for part in slices(rows):
+            yield from zip(self.keys(part), self.values(part), strict=True)
+
+    def record(self, key: bytes, value: bytes | None, place: tuple[int, int], timestamp_ms: int) -> Record:
+        """One record.
+
+        Args:
+            place: the version, and the record's number within it.
+        """
+        version, number = place
+        headers: tuple[Header, ...] = (
+            self._view,
+            (VERSION, str(version).encode()),
+            (ORDINAL, str(number).encode()),
+        )
+        return Record(key, value, timestamp_ms, headers)
+
+    def _payloads(self, rows: pa.Table, role: Role, absent: bytes | None, why: str) -> list[bytes]:
+        form = self._formats[role]
+        if form is None:
+            return [_EMPTY] * rows.num_rows
+        columns = [column for column in self._source.columns if column.part == role]
+        names = [column.name for column in columns]
+        wire = [wire_column(rows[column.name], column) for column in columns]
+        try:
+            found = [form.encode(dict(zip(names, row, strict=True))) for row in zip(*wire, strict=True)]
+        except (ValueError, TypeError) as error:
+            raise EncodeFailed(f"a row of '{self._source.name}' cannot be written: {error}") from error
+        if absent is None and None in found:
+            stated = self._source.key_format if role == "key" else self._source.value_format
+            raise EncodeFailed(
+                f"a row of '{self._source.name}' cannot be written: as a {role}, the format {stated} {why}",
+                hint=f"say {role.upper()}_FORMAT = 'JSON'",
+            )
+        return [payload if payload is not None else absent or b"" for payload in found]
+
+
+def slices(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows, some at a time."""
+    for start in range(0, rows.num_rows, SLICE_ROWS):
+        yield rows.slice(start, SLICE_ROWS)

@@ -1,0 +1,54 @@
+"""The live records of a changelog topic: the newest of each key, but for the keys that are deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from jobs.ingest.logs.partitioner import partition_for
+from jobs.model.publish_errors import TopicTaken
+from jobs.publish.encoder import VIEW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jobs.ingest.logs.log import Header, Log
+
+Kept = TypeVar("Kept")
+
+
+def live_records(log: Log, topic: str, view: str, keep: Callable[[bytes], Kept]) -> dict[bytes, Kept]:
+    """{key: what `keep` makes of its value}, of all committed records at the time of the call.
+
+    All keys are in memory: some 150 bytes each, and what is kept.
+
+    Raises:
+        TopicTaken: a record is not the view's.
+        SourceUnavailable: the brokers do not answer.
+    """
+    begins, ends = log.begin_offsets(topic), log.end_offsets(topic)
+    newest: dict[bytes, tuple[int, Kept | None]] = {}
+    for partition, end in sorted(ends.items()):
+        for run in log.read(topic, partition, begins[partition], end):
+            _check_ours(run.headers, topic, view)
+            for key, value in zip(run.keys, run.values, strict=True):
+                name = key or b""
+                before = newest.get(name)
+                # Where partitions were added, a key may have records in two: those of its present one came later.
+                if before is not None and before[0] == partition_for(name, len(ends), 0) != partition:
+                    continue
+                newest[name] = (partition, None if value is None else keep(value))
+    return {key: kept for key, (_, kept) in newest.items() if kept is not None}
+
+
+def _check_ours(headers: Sequence[Sequence[Header] | None], topic: str, view: str) -> None:
+    wanted = (VIEW, view.encode())
+    strange = [each or () for each in headers if wanted not in (each or ())]
+    if not strange:
+        return
+    other = dict(strange[0]).get(VIEW)
+    whose = f"of the view '{other.decode(errors='replace')}'" if other else "that no view published"
+    raise TopicTaken(
+        f"the topic '{topic}' of the view '{view}' has records {whose}",
+        where=topic,
+        hint="name another topic: CREATE OR REPLACE … WITH (KAFKA_TOPIC = '…')",
+    )

@@ -1,0 +1,80 @@
+"""The plan of one publication: from the version that the topic holds to the table's head, and by which way.
+
+nothing       the topic holds the head
+changes       the changes of each version in between, from the table's feed
+difference    the rows of the head against the live records of the topic: where the feed does not reach back to the
+              topic's version, or nothing says which that is
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from state_store.delta import log, reader
+from state_store.errors import VersionGone
+
+if TYPE_CHECKING:
+    from jobs.publish.position import Position
+    from state_store.commits import Head
+    from state_store.paths import LakePath
+
+Way = Literal["nothing", "changes", "difference"]
+
+
+@dataclass(frozen=True)
+class PublishPlan:
+    """What is to be published.
+
+    Attributes:
+        position: what the topic holds; None: nothing that is known.
+        head: what it is to hold.
+        reason: for the way, in words.
+    """
+
+    view: str
+    topic: str
+    position: Position | None
+    head: Head
+    way: Way
+    reason: str
+
+    def __str__(self) -> str:
+        return f"'{self.view}' to topic '{self.topic}': {self.way}, {self.reason}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as data."""
+        at = self.position.version if self.position is not None else None
+        found = {"view": self.view, "topic": self.topic, "from_version": at, "to_version": self.head.version}
+        return {**found, "way": self.way, "reason": self.reason}
+
+
+def plan_publication(table: LakePath, view: str, topic: str, position: Position | None) -> PublishPlan:
+    """The plan for a topic at that position.
+
+    Raises:
+        TableMissing: the view has no table yet.
+        CorruptState, ForeignWrite: as of `reader.head`.
+    """
+    head = reader.head(table)
+    if head is None:
+        raise log.missing(table)
+    way, reason = _way(table, head, position)
+    return PublishPlan(view, topic, position, head, way, reason)
+
+
+def _way(table: LakePath, head: Head, position: Position | None) -> tuple[Way, str]:
+    if position is None:
+        return "difference", "the topic does not say which version it holds"
+    version = position.version
+    if version > head.version:
+        return "difference", f"the topic holds version {version}, and the table went back to {head.version}"
+    try:
+        same = reader.version_at(table, version).same(position.at)
+    except VersionGone:
+        return "difference", f"the topic holds version {version}, which the table's log no longer has"
+    if not same:
+        return "difference", f"version {version} of the table is another commit than the one that the topic holds"
+    if version == head.version:
+        return "nothing", f"the topic holds version {version}, the newest"
+    return "changes", f"versions {version + 1} to {head.version}"

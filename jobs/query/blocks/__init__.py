@@ -1,0 +1,1 @@
+"""Blocks rewritten to blocks, each of which one stage or several maintain."""

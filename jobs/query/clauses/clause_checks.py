@@ -1,0 +1,82 @@
+"""What is checked of a SELECT before it is read: clauses that are refused, its order, what repeats its rows."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.query.expressions.expansions import TABLE_FUNCTIONS
+from jobs.sql.dialect import position_of
+
+# Clauses that parse and are refused: argument of the tree -> name.
+_REFUSED = {"laterals": "LATERAL", "into": "SELECT INTO"}
+_SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+_ORDERS = {"order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET"}
+
+
+def check_clauses(select: exp.Select) -> None:
+    """Check that a SELECT has none of the clauses that nobody reads.
+
+    Raises:
+        NotSupported: it has one.
+    """
+    for argument, what in _REFUSED.items():
+        clause = select.args.get(argument)
+        if clause:
+            line, place = position_of(clause[0] if isinstance(clause, list) else clause)
+            raise NotSupported(f"{what} in a view is not maintained yet", line=line, column=place)
+    distinct = select.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
+        line, place = position_of(distinct)
+        raise NotSupported(
+            "DISTINCT ON in CREATE STREAM or TABLE is not supported",
+            line=line,
+            column=place,
+            hint="CREATE MATERIALIZED VIEW … AS",
+        )
+
+
+def check_order(query: exp.Query) -> None:
+    """Check that a query has no order of its own: a stored table has none.
+
+    Raises:
+        NotSupported: ORDER BY without LIMIT, or any of it in CREATE STREAM or TABLE.
+    """
+    for argument, what in _ORDERS.items():
+        clause = query.args.get(argument)
+        if clause is not None:
+            line, place = position_of(clause)
+            raise NotSupported(
+                f"{what} in a view is not maintained yet"
+                if argument != "order"
+                else "ORDER BY without LIMIT: a view is a table, and has no order",
+                line=line,
+                column=place,
+                hint="order the rows where they are read; ORDER BY … LIMIT n is for CREATE MATERIALIZED VIEW",
+            )
+
+
+def repeats_rows(select: exp.Select) -> bool:
+    """True if a clause of a SELECT makes several rows of one, as UNNEST does: a stage does that once."""
+    group = select.args.get("group")
+    sets = group is not None and (group.args.get("rollup") or group.args.get("cube") or group.find(*_SETS) is not None)
+    calls = (node for item in select.expressions for node in item.find_all(exp.Anonymous))
+    return bool(sets) or any(call.name in TABLE_FUNCTIONS for call in calls)
+
+
+def check_first_table(table: exp.Expr) -> None:
+    """Check that the first of FROM has no clause that belongs to a join.
+
+    Raises:
+        InvalidQuery: it has WITHIN or FOR SYSTEM_TIME.
+    """
+    line, place = position_of(table)
+    if table.args.get("within") is not None:
+        raise InvalidQuery("WITHIN belongs to a JOIN", line=line, column=place)
+    if table.args.get("version") is not None:
+        raise InvalidQuery(
+            "FOR SYSTEM_TIME AS OF belongs to the table that a stream joins",
+            line=line,
+            column=place,
+            hint="FROM stream JOIN table FOR SYSTEM_TIME AS OF stream.ROWTIME ON …",
+        )

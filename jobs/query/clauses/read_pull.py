@@ -1,0 +1,113 @@
+"""The entry point for pull queries: the same clauses as in views, and what only a query that is asked once may have.
+
+ORDER BY of anything, OFFSET        ordering            names that occur twice    select_list
+subqueries that stand anywhere      nested_queries      tables beside relations   from_clause
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from jobs.catalog.catalog import Catalog
+from jobs.functions.python.declared import attach
+from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.query.clauses.block import read_in_order
+from jobs.query.clauses.from_clause import Context, read_with
+from jobs.query.clauses.read import read_tree
+from jobs.query.desugar.joins_in_brackets import without_brackets
+from jobs.query.logical.keys import outputs_of
+from jobs.query.logical.pull import NestedFound, OrderItem, PullQuery
+from jobs.query.logical.query import Query
+from jobs.query.pulled.ordering import not_selected, order_items, shown_item
+from jobs.sql.dialect import position_of, sql_of
+
+
+def read_pull(tree: exp.Query, catalog: Catalog) -> PullQuery:
+    """The logical query of a pull query. The tree stays as it is.
+
+    Raises:
+        SqlError: with line and column where they are known.
+    """
+    tree = attach(tree.copy(), catalog.functions)
+    _check_asked_once(tree)
+    nested = NestedFound()
+    context = Context(catalog, "sql", None, read_tree, nested=nested)
+    while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
+        context = read_with(tree, context)
+        tree = tree.this
+    if _is_first_of_each(tree):
+        # Here ORDER BY says which rows there are, and OFFSET counts those.
+        query = read_tree(tree, context)
+        return PullQuery(query, len(outputs_of(query)), _order_shown(tree, query), 0, nested.queries)
+    offset, items = _taken_offset(tree), order_items(tree)
+    tree.set("order", None)
+    if not isinstance(tree, exp.Select):
+        query = read_tree(tree, context)
+        names = [name for name, _ in outputs_of(query)]
+        order = tuple(_of_set(item, names, tree.key.upper()) for item in items)
+        return PullQuery(query, len(names), order, offset, nested.queries)
+    block, shown, order = read_in_order(without_brackets(tree), read_with(tree, context), items)
+    return PullQuery(block, shown, order, offset, nested.queries)
+
+
+def _check_asked_once(tree: exp.Query) -> None:
+    """Check that no part of a query is for what goes on: EMIT, and the keys of a stream's records."""
+    for select in tree.find_all(exp.Select):
+        line, place = position_of(select)
+        if select.args.get("emit") is not None and select.args["emit"].name != "FINAL":
+            raise NotSupported(
+                "EMIT stands at the end of a query over one stream or table, not inside another",
+                line=line,
+                column=place,
+            )
+        if select.args.get("partition_by") is not None:
+            raise NotSupported(
+                "PARTITION BY is for views: it gives the records of a stream their key", line=line, column=place
+            )
+
+
+def _is_first_of_each(tree: exp.Expr) -> bool:
+    """True for DISTINCT ON."""
+    distinct = tree.args.get("distinct")
+    return isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
+
+
+def _taken_offset(tree: exp.Query) -> int:
+    """The number of OFFSET, which is taken away from the tree.
+
+    Raises:
+        InvalidQuery: it is no number.
+    """
+    clause = tree.args.get("offset")
+    if clause is None:
+        return 0
+    number = clause.expression
+    if not isinstance(number, exp.Literal) or not number.is_int:
+        line, place = position_of(clause)
+        raise InvalidQuery(f"OFFSET takes a number, not {sql_of(number)}", line=line, column=place)
+    tree.set("offset", None)
+    return int(number.name)
+
+
+def _order_shown(tree: exp.Query, query: Query) -> tuple[OrderItem, ...]:
+    """The items of DISTINCT ON's ORDER BY up to the first that is no column of the answer."""
+    names = [name for name, _ in outputs_of(query)]
+    found: list[OrderItem] = []
+    for item in order_items(tree):
+        shown = shown_item(item, names)
+        if shown is None:
+            break
+        found.append(shown)
+    return tuple(found)
+
+
+def _of_set(item: exp.Expr, names: list[str], operation: str) -> OrderItem:
+    """An item of the ORDER BY of a UNION, INTERSECT or EXCEPT.
+
+    Raises:
+        UnknownName, InvalidQuery: it is no column of the answer.
+    """
+    found = shown_item(item, names)
+    if found is None:
+        raise not_selected(item, names, operation)
+    return found

@@ -1,0 +1,245 @@
+"""The inputs of a SELECT, and the resolution of names over them.
+
+SELECT l.id, name, ROWTIME FROM l JOIN r ON l.id = r.id
+
+l.id      the column of l, or an error that lists the columns of l
+name      the column of the only input that has one, or an error that lists both inputs
+ROWTIME   the greatest of the times of the streams: GREATEST(UNIX_TIMESTAMP(l._timestamp), …)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlglot import exp
+
+from jobs.model import types as t
+from jobs.model.columns import PSEUDO_COLUMNS, WINDOW_BOUNDS
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
+from jobs.model.relation import Relation
+from jobs.model.types import SqlType
+from jobs.query.expressions.scope import Typed, column
+from jobs.query.logical.query import Query
+from jobs.sql.dialect import position_of, sql_of
+
+ROWKEY = "rowkey"
+"""ksqlDB's name for the key of a join whose sides are both expressions, or may both be missing."""
+OUTER = "outer"
+"""Mark on a column in a subquery that belongs to the outer query."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One input under its alias.
+
+    Attributes:
+        name: the name of the relation or subquery, for messages.
+        source: the relation or query that the planner reads.
+        columns: the visible columns, which `*` stands for.
+        hidden: other columns that can be read by name: meta columns, bounds of windows.
+        key: the visible columns of the record's key.
+        row_key: the columns that identify a row, when all can be read; else empty.
+        stream: True if its rows are events, each with a time.
+        log: the event log of a source table, which holds its past versions; None for anything else.
+        read: where a column is read that is not read under the alias: from a nested query, or as an item of an array.
+    """
+
+    alias: str
+    name: str
+    source: Relation | Query
+    columns: tuple[tuple[str, SqlType], ...]
+    hidden: Mapping[str, SqlType]
+    key: tuple[str, ...] = ()
+    row_key: tuple[str, ...] = ()
+    stream: bool = False
+    log: Relation | None = None
+    read: Mapping[str, exp.Column] = field(default_factory=dict)
+
+    def type_of(self, name: str) -> SqlType | None:
+        """The type of a column that can be read by that name."""
+        return dict(self.columns).get(name) or self.hidden.get(name)
+
+    def column(self, name: str) -> exp.Column:
+        """A reference to one of its columns."""
+        found = self.read.get(name)
+        return found.copy() if found is not None else column(name, self.alias)
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """The aliases under which its columns are read."""
+        return frozenset(each.table for each in self.read.values()) or frozenset({self.alias})
+
+    @property
+    def has_time(self) -> bool:
+        return self.type_of("_timestamp") is not None
+
+
+class Outer(Protocol):
+    """The scope around a subquery."""
+
+    def find(self, column: exp.Column) -> Typed | None:
+        """The meaning of a name; None when there is none. Raises SqlError: there is more than one."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The scope of a SELECT: the parts in the order of the text, and the other names that can be read.
+
+    Attributes:
+        merged: columns of JOIN … USING, by their name.
+        windowed: True with WINDOW, whose bounds can be read.
+        rowkey: the value that the last join is on.
+        synthetic_key: no column alone has that value: both sides are expressions, or either may be missing.
+        outer: what a subquery can read of the query around it.
+    """
+
+    parts: tuple[Part, ...]
+    merged: Mapping[str, Typed] = field(default_factory=dict)
+    windowed: bool = False
+    rowkey: Typed | None = None
+    synthetic_key: bool = False
+    outer: Outer | None = None
+
+    @property
+    def aliases(self) -> set[str]:
+        """The aliases under which the columns of the parts are read."""
+        return {alias for part in self.parts for alias in part.aliases}
+
+    def resolve(self, column: exp.Column) -> Typed:
+        """The column that a name means, qualified with its input's alias.
+
+        Raises:
+            UnknownName: no such column or input; nearest names proposed.
+            InvalidQuery: more than one input has it; or a pseudo column of a table that has none.
+        """
+        try:
+            found = self.find(column)
+        except SqlError as error:
+            raise error.placed(*position_of(column)) from None
+        if found is None:
+            raise self._unknown(column).placed(*position_of(column))
+        for node in found.expression.find_all(exp.Column):
+            node.this.meta.update({key: value for key, value in column.this.meta.items() if key != OUTER})
+        return found
+
+    def part(self, alias: str) -> Part | None:
+        """The input of that alias."""
+        return next((part for part in self.parts if part.alias == alias), None)
+
+    def holder(self, node: exp.Column) -> Part | None:
+        """The input that a resolved column is of; None for one of the outer query."""
+        return next((part for part in self.parts if _holds(part, node)), None)
+
+    def time(self) -> exp.Expression | None:
+        """The rows' time (TIMESTAMP): of several streams the greatest; None when nothing has one."""
+        having = [part for part in self.parts if part.has_time]
+        times: list[exp.Expression] = [
+            part.column("_timestamp") for part in [part for part in having if part.stream] or having
+        ]
+        if len(times) < 2:
+            return times[0] if times else None
+        return exp.Anonymous(this="GREATEST", expressions=times)
+
+    def find(self, column: exp.Column) -> Typed | None:
+        """The meaning of a name here or in the outer query; None when there is none."""
+        if column.table:
+            part = self.part(column.table)
+            if part is not None:
+                return self._of_part(part, column.name)
+            return self._elsewhere(column) or self._around(column)
+        name = column.name
+        if name in self.merged:
+            return Typed(self.merged[name].expression.copy(), self.merged[name].type)
+        holders = [part for part in self.parts if part.type_of(name) is not None]
+        visible = [part for part in holders if name in dict(part.columns)]
+        holders = visible or holders
+        if len(holders) == 1 and not (self.windowed and name in WINDOW_BOUNDS):
+            return self._of_part(holders[0], name)
+        return self._unqualified(name, holders) or self._around(column)
+
+    def words(self, node: exp.Expr) -> str:
+        """An elaborated expression as a user would write it: without the alias of an only input."""
+        made = node.copy()
+        for found in made.find_all(exp.Column) if len(self.parts) == 1 else ():
+            found.set("table", None)
+        return sql_of(made)
+
+    def _unqualified(self, name: str, holders: list[Part]) -> Typed | None:
+        """The meaning of a name that no single input has; None when there is none."""
+        if self.windowed and name in WINDOW_BOUNDS:
+            return Typed(column(name), t.BIGINT)
+        if name == ROWKEY and not holders and self.rowkey is not None:
+            return Typed(self.rowkey.expression.copy(), self.rowkey.type)
+        if name in PSEUDO_COLUMNS and not holders:
+            if len(self.parts) == 1:
+                return self._pseudo(self.parts[0], name)
+            if name == "rowtime" and (time := self.time()) is not None:
+                return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[time]), t.BIGINT)
+            holders = [part for part in self.parts if part.has_time]
+        if len(holders) > 1:
+            written = [f"{part.alias}.{name}" for part in holders]
+            raise InvalidQuery(
+                f"column '{name}' is ambiguous: {' and '.join(repr(part.alias) for part in holders)} have one",
+                hint=f"write {' or '.join(written)}",
+            )
+        return None
+
+    def _of_part(self, part: Part, name: str) -> Typed | None:
+        sql_type = part.type_of(name)
+        if sql_type is not None:
+            return Typed(part.column(name), sql_type)
+        return self._pseudo(part, name) if name in PSEUDO_COLUMNS else None
+
+    def _pseudo(self, part: Part, name: str) -> Typed:
+        stored, sql_type = PSEUDO_COLUMNS[name]
+        if part.type_of(stored) is None:
+            raise InvalidQuery(
+                f"the rows of '{part.name}' have no {name.upper()}", hint="events have one, and what keeps the newest"
+            )
+        node = part.column(stored)
+        if stored == "_timestamp":
+            return Typed(exp.Anonymous(this="UNIX_TIMESTAMP", expressions=[node]), sql_type)
+        return Typed(node, sql_type)
+
+    def _elsewhere(self, column: exp.Column) -> Typed | None:
+        """A column that is resolved already, in the nested query that it is read from."""
+        for part in self.parts:
+            name = next((name for name, node in part.read.items() if node == column), None)
+            if name is not None:
+                return self._of_part(part, name)
+        return None
+
+    def _around(self, column: exp.Column) -> Typed | None:
+        """A column of the outer query, marked as such; None when it has none of that name."""
+        found = self.outer.find(column) if self.outer is not None else None
+        if found is None:
+            return None
+        for node in found.expression.find_all(exp.Column):
+            if OUTER in node.meta:
+                raise NotSupported(
+                    f"'{column.name}' belongs to a query two levels up: that is not maintained yet",
+                    hint="join the subquery in FROM instead",
+                )
+            node.meta[OUTER] = True
+        return found
+
+    def _unknown(self, column: exp.Column) -> UnknownName:
+        known: list[str] = []
+        if column.table and self.part(column.table) is None:
+            return UnknownName.among("stream, table or alias", column.table, [part.alias for part in self.parts])
+        for part in self.parts:
+            if not column.table or part.alias == column.table:
+                known += [name for name, _ in part.columns]
+                known += PSEUDO_COLUMNS if part.has_time else ()
+        return UnknownName.among("column", column.name, known)
+
+
+def from_outside(node: exp.Expr) -> bool:
+    """True if any column in the expression belongs to the outer query."""
+    return any(OUTER in found.meta for found in node.find_all(exp.Column))
+
+
+def _holds(part: Part, node: exp.Column) -> bool:
+    return any(each == node for each in part.read.values()) if part.read else part.alias == node.table

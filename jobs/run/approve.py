@@ -1,0 +1,54 @@
+"""The approval of a refresh: a table with blocking expectations is validated before anything is computed from it.
+
+It stays as fresh as it was; what reads it waits at the version that was approved last, and goes on by itself once a
+later one holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.expect.approvals import asked_of, read_approval, write_approval
+from jobs.expect.validate import validate
+from jobs.model.operating_errors import ExpectationBroken
+from state_store.delta.log import now_ms
+from state_store.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from jobs.expect.approvals import Approval
+    from jobs.ivm.refresh.context import Heads
+    from jobs.run.schedule import Maintained
+    from state_store.layout import Lake
+
+
+def approve(lake: Lake, heads: Heads, item: Maintained) -> ExpectationBroken | None:
+    """Validate the head of an item's table, unless that was done before, and note what it came to.
+
+    Returns:
+        what is wrong with it; None when its expectations hold.
+
+    Raises:
+        CorruptState, VersionGone: the rows, or the approval, do not read back. Nothing is approved.
+    """
+    head = heads.find(item.target)
+    if head is None or not item.blocking:
+        return None
+    asked = asked_of(item.blocking)
+    known = read_approval(lake, item.target)
+    if not known.covers(head, asked):
+        _, verdicts = validate(lake.table(item.target), item.blocking, head.version)
+        wrong = "; ".join(f"{each.check}: {each.what}" for each in verdicts if each.ok is not True)
+        known = known.refusing(head, asked, wrong, now_ms()) if wrong else known.approving(head, asked)
+        failpoint("before-approval")
+        write_approval(lake, item.target, known)
+    return _broken(item.target, known) if known.refused is not None else None
+
+
+def _broken(table: str, approval: Approval) -> ExpectationBroken:
+    assert approval.refused is not None
+    stay = f"stays at its version {approval.approved.version}" if approval.approved is not None else "waits"
+    return ExpectationBroken(
+        f"version {approval.refused.version} of '{table}' breaks {approval.why}; what reads it {stay}",
+        where=table,
+        hint="correct what it is computed from, or the expectation; the next refresh looks again",
+    )

@@ -1,0 +1,91 @@
+"""The answer of a query over the system catalog: by DuckDB, over tables made for this one query."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from jobs.functions.python.register import Library
+from jobs.model import types as t
+from jobs.model.definitions import InsertQuery
+from jobs.serve.cut import Cut
+from jobs.serve.duck import Duck
+from jobs.serve.limits import Spent
+from jobs.serve.pull import Answer
+from jobs.server.pg_catalog.contents import contents
+from jobs.server.pg_catalog.duck_types import as_language_has_it
+from jobs.server.pg_catalog.parts import FUNCTIONS, TABLES, needed, read_parts
+from jobs.server.pg_catalog.translate import CatalogQuery, catalog_query
+from jobs.server.pg_values.wire_types import oids_of, sent_type, type_named
+from jobs.server.queries.worker import Answered, arrow_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.model.types import SqlType
+    from jobs.serve.terms import Terms
+    from jobs.server.access.tokens import Token
+    from jobs.server.pg_catalog.contents import Caller
+    from jobs.server.pg_catalog.parts import Part
+
+_MAY_READ_IT: Final = re.compile(r"\bpg_\w|\binformation_schema\b", re.I)
+_READS: Final = re.compile(r"\bFROM\b|^EXPLAIN\b", re.I)
+
+
+@dataclass(frozen=True)
+class SystemCatalog:
+    """One query over the system catalog, and what it is answered from."""
+
+    query: CatalogQuery
+    parts: tuple[Part, ...]
+    catalog: Catalog
+
+    @classmethod
+    def of(cls, text: str, catalog: Catalog) -> SystemCatalog | None:
+        """The query of a text; None when it is one for the language."""
+        if _READS.search(text) and not _MAY_READ_IT.search(text):
+            return None
+        parts = read_parts()
+        relations = {each.name for each in catalog.definitions() if not isinstance(each, InsertQuery)}
+        query = catalog_query(text, parts, relations)
+        return None if query is None else cls(query, parts, catalog)
+
+    def parameter_types(self, given: Sequence[int]) -> tuple[SqlType, ...]:
+        """The types of its parameters: by their oids, by the casts around them, text otherwise."""
+        casts = self.query.parameters()
+        return tuple(
+            sent_type(oid) or type_named(casts.get(number, "")) or t.VARCHAR
+            for number, oid in enumerate(oids_of(given, casts), 1)
+        )
+
+    def answer(self, values: Sequence[str], terms: Terms, token: Token, caller: Caller) -> Answered:
+        """The rows, as an Arrow stream.
+
+        Args:
+            values: of its parameters, as SQL.
+
+        Raises:
+            InvalidQuery: DuckDB refuses it.
+            TimeLimit, TooLarge: it takes more than it may.
+        """
+        functions = {part.name.partition(".")[2] for part in self.parts if part.name.startswith(f"{FUNCTIONS}.")}
+        text = self.query.bound(values).duckdb(functions)
+        rows = contents(self.catalog, token, caller)
+        with Duck(Library((), ()), Spent(terms.limits)) as duck:
+            for part in needed(self.parts, self.query.names(text)):
+                duck.define(part.sql)
+                filling = rows.get(part.name.partition(".")[2]) if part.name.startswith(f"{TABLES}.") else None
+                if filling:
+                    _fill(duck, part.name, filling)
+            found = duck.query(text, {})
+        table, types = as_language_has_it(found)
+        answer = Answer(tuple(found.column_names), types, table, Cut({}))
+        return Answered(answer.names, types, arrow_stream(answer), {}, None, None)
+
+
+def _fill(duck: Duck, name: str, rows: list[dict[str, object]]) -> None:
+    import pyarrow as pa
+
+    duck.define(f"INSERT INTO {name} BY NAME SELECT * FROM rows", pa.Table.from_pylist(rows))

@@ -1,0 +1,142 @@
+"""The rows of the system catalog: the relations of the lake that a token may read, as PostgreSQL would describe them.
+
+A stream or table with a topic is a table (`r`), a view a materialized view (`m`); a key is a primary key.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.catalog.relations import visible_relation
+from jobs.model.definitions import InsertQuery, View
+from jobs.server.pg_values.wire_types import OTHERS, PLAIN, modifier_of, oid_of, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.model.definitions import Source
+    from jobs.server.access.tokens import Token
+
+Rows = list[dict[str, Any]]
+
+_NAMESPACES: Final = {"pg_catalog": 11, "public": 2200, "information_schema": 13_000}
+"""Oids as PostgreSQL has them; the last is any that is free."""
+_DATABASE_OID: Final = 5
+_ROLE_OID: Final = 10
+_BTREE: Final = 403
+_FIRST_OID: Final = 1 << 30
+"""Above every oid that PostgreSQL gives to things of its own."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, as the functions of PostgreSQL tell it: both names are as the client gave them, and free.
+
+    Attributes:
+        settings: of the session, by name.
+    """
+
+    database: str
+    role: str
+    settings: Mapping[str, str]
+
+
+def relation_oid(name: str) -> int:
+    """The oid of a relation or index: made of its name, so that it is the same in every query, and after a restart."""
+    return _FIRST_OID | (zlib.crc32(name.encode()) & (_FIRST_OID - 1))
+
+
+def contents(catalog: Catalog, token: Token, caller: Caller) -> dict[str, Rows]:
+    """{table: its rows} of those that have any, with the columns that have no default."""
+    found: dict[str, Rows] = {
+        "session": [{"database": caller.database, "role": caller.role}],
+        "pg_namespace": [{"oid": oid, "nspname": name} for name, oid in _NAMESPACES.items()],
+        "pg_database": [{"oid": _DATABASE_OID, "datname": caller.database}],
+        "pg_roles": [{"oid": _ROLE_OID, "rolname": caller.role}],
+        "pg_settings": [
+            {"name": name, "setting": value, "reset_val": value, "boot_val": value}
+            for name, value in caller.settings.items()
+        ],
+        "pg_type": _types(),
+        **{name: [] for name in ("pg_class", "pg_attribute", "pg_index", "pg_constraint", "definitions")},
+    }
+    for definition in catalog.definitions():
+        if not isinstance(definition, InsertQuery) and token.allows("read", definition.name):
+            _add(definition, found)
+    return found
+
+
+def _add(definition: Source | View, found: dict[str, Rows]) -> None:
+    oid, relation = relation_oid(definition.name), visible_relation(definition)
+    is_view = isinstance(definition, View)
+    key = relation.key if relation.storage == "keyed" else ()
+    found["pg_class"].append(
+        {
+            "oid": oid,
+            "relname": definition.name,
+            "relkind": "m" if is_view else "r",
+            "relnatts": len(definition.columns),
+            "relhasindex": bool(key),
+        }
+    )
+    places = {column.name: number for number, column in enumerate(definition.columns, 1)}
+    for column in definition.columns:
+        found["pg_attribute"].append(
+            {
+                "attrelid": oid,
+                "attname": column.name,
+                "atttypid": oid_of(column.type),
+                "attlen": size_of(column.type),
+                "attnum": places[column.name],
+                "atttypmod": modifier_of(column.type),
+                "attnotnull": column.name in key,
+            }
+        )
+    if is_view:
+        found["definitions"].append({"relation": oid, "sql": definition.sql})
+    if key:
+        _add_key(definition, [places[name] for name in key], found)
+
+
+def _add_key(definition: Source | View, places: list[int], found: dict[str, Rows]) -> None:
+    name = f"{definition.name}_pkey"
+    relation, index = relation_oid(definition.name), relation_oid(name)
+    found["pg_class"].append({"oid": index, "relname": name, "relkind": "i", "relam": _BTREE, "relnatts": len(places)})
+    for number, place in enumerate(places, 1):
+        column = definition.columns[place - 1]
+        about = {"attname": column.name, "atttypid": oid_of(column.type), "attlen": size_of(column.type)}
+        found["pg_attribute"].append({"attrelid": index, "attnum": number, **about})
+    zeros = [0] * len(places)
+    found["pg_index"].append(
+        {
+            "indexrelid": index,
+            "indrelid": relation,
+            "indnatts": len(places),
+            "indnkeyatts": len(places),
+            "indkey": places,
+            "indclass": zeros,
+            "indcollation": zeros,
+            "indoption": zeros,
+        }
+    )
+    found["pg_constraint"].append(
+        {"oid": index, "conname": name, "conrelid": relation, "conindid": index, "conkey": places}
+    )
+
+
+def _types() -> Rows:
+    found: Rows = []
+    for each in (*PLAIN.values(), *OTHERS):
+        found.append(_type(each.oid, each.name, each.sql, each.size, each.category) | {"typarray": each.array})
+        if each.array:
+            array = _type(each.array, f"_{each.name}", f"{each.sql}[]", -1, "A")
+            found.append(array | {"typelem": each.oid})
+    return found
+
+
+def _type(oid: int, name: str, shown: str, size: int, category: str) -> dict[str, Any]:
+    functions = {f"typ{way}": f"{name.lstrip('_')}{way[:4]}" for way in ("input", "output", "receive", "send")}
+    return {"oid": oid, "typname": name, "shown": shown, "typlen": size, "typcategory": category, **functions}

@@ -1,0 +1,49 @@
+-- The views of information_schema that clients ask for. Unlike PostgreSQL's, `tables` has materialized views too: there
+-- the tools that read nothing else would not find any view.
+CREATE SCHEMA ischema;
+CREATE VIEW ischema.schemata AS
+    SELECT pgf.current_database() AS catalog_name, nspname AS schema_name, 'strandline' AS schema_owner
+    FROM pgc.pg_namespace;
+CREATE VIEW ischema.tables AS
+    SELECT pgf.current_database() AS table_catalog, 'public' AS table_schema, relname AS table_name,
+        CASE relkind WHEN 'r' THEN 'BASE TABLE' ELSE 'MATERIALIZED VIEW' END AS table_type,
+        NULL::TEXT AS self_referencing_column_name, NULL::TEXT AS reference_generation,
+        NULL::TEXT AS user_defined_type_catalog, NULL::TEXT AS user_defined_type_schema,
+        NULL::TEXT AS user_defined_type_name, 'NO' AS is_insertable_into, 'NO' AS is_typed,
+        NULL::TEXT AS commit_action
+    FROM pgc.pg_class WHERE relkind IN ('r', 'm');
+CREATE VIEW ischema.views AS
+    SELECT pgf.current_database() AS table_catalog, 'public' AS table_schema, relname AS table_name,
+        sql AS view_definition, 'NONE' AS check_option, 'NO' AS is_updatable, 'NO' AS is_insertable_into
+    FROM pgc.pg_class JOIN pgc.definitions ON relation = oid WHERE relkind = 'm';
+CREATE VIEW ischema.columns AS
+    SELECT pgf.current_database() AS table_catalog, 'public' AS table_schema, c.relname AS table_name,
+        a.attname AS column_name, a.attnum::INT AS ordinal_position, NULL::TEXT AS column_default,
+        CASE WHEN a.attnotnull THEN 'NO' ELSE 'YES' END AS is_nullable,
+        CASE WHEN y.typelem > 0 THEN 'ARRAY' ELSE y.shown END AS data_type,
+        NULL::INT AS character_maximum_length, NULL::INT AS character_octet_length,
+        CASE y.oid WHEN 23 THEN 32 WHEN 20 THEN 64 WHEN 701 THEN 53 WHEN 1700 THEN (a.atttypmod - 4) // 65536 END
+            AS numeric_precision,
+        CASE WHEN y.oid = 1700 THEN 10 WHEN y.oid IN (20, 23, 701) THEN 2 END AS numeric_precision_radix,
+        CASE WHEN y.oid = 1700 THEN (a.atttypmod - 4) % 65536 WHEN y.oid IN (20, 23) THEN 0 END AS numeric_scale,
+        CASE WHEN y.oid IN (1083, 1184) THEN 6 END AS datetime_precision, NULL::TEXT AS interval_type,
+        NULL::TEXT AS character_set_name, NULL::TEXT AS collation_name, NULL::TEXT AS domain_name,
+        pgf.current_database() AS udt_catalog, 'pg_catalog' AS udt_schema, y.typname AS udt_name,
+        'NO' AS is_identity, NULL::TEXT AS identity_generation, 'NEVER' AS is_generated,
+        NULL::TEXT AS generation_expression, 'NO' AS is_updatable
+    FROM pgc.pg_attribute a JOIN pgc.pg_class c ON c.oid = a.attrelid JOIN pgc.pg_type y ON y.oid = a.atttypid
+    WHERE c.relkind IN ('r', 'm');
+CREATE VIEW ischema.table_constraints AS
+    SELECT pgf.current_database() AS constraint_catalog, 'public' AS constraint_schema, n.conname AS constraint_name,
+        pgf.current_database() AS table_catalog, 'public' AS table_schema, c.relname AS table_name,
+        'PRIMARY KEY' AS constraint_type, 'NO' AS is_deferrable, 'NO' AS initially_deferred, 'YES' AS enforced
+    FROM pgc.pg_constraint n JOIN pgc.pg_class c ON c.oid = n.conrelid;
+CREATE VIEW ischema.key_column_usage AS
+    SELECT pgf.current_database() AS constraint_catalog, 'public' AS constraint_schema, n.conname AS constraint_name,
+        pgf.current_database() AS table_catalog, 'public' AS table_schema, c.relname AS table_name,
+        a.attname AS column_name, list_position(n.conkey, a.attnum)::INT AS ordinal_position
+    FROM pgc.pg_constraint n JOIN pgc.pg_class c ON c.oid = n.conrelid
+        JOIN pgc.pg_attribute a ON a.attrelid = c.oid AND list_contains(n.conkey, a.attnum);
+CREATE VIEW ischema.referential_constraints AS
+    SELECT constraint_catalog, constraint_schema, constraint_name, NULL::TEXT AS unique_constraint_schema,
+        NULL::TEXT AS unique_constraint_name FROM ischema.table_constraints WHERE false;

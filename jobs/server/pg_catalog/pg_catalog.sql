@@ -1,0 +1,125 @@
+-- The tables of pg_catalog that clients ask for, with the columns that they name (PostgreSQL 13). Those that stand
+-- without rows are of things that a lake does not have; each is in a query of psql's \d, of pgJDBC or of SQLAlchemy.
+CREATE SCHEMA pgc;
+CREATE TABLE pgc.session (database TEXT, role TEXT);
+CREATE TABLE pgc.pg_namespace (oid BIGINT, nspname TEXT, nspowner BIGINT DEFAULT 10, nspacl TEXT[]);
+CREATE TABLE pgc.pg_class (
+    oid BIGINT, relname TEXT, relnamespace BIGINT DEFAULT 2200, reltype BIGINT DEFAULT 0, reloftype BIGINT DEFAULT 0,
+    relowner BIGINT DEFAULT 10, relam BIGINT DEFAULT 2, relfilenode BIGINT DEFAULT 0, reltablespace BIGINT DEFAULT 0,
+    relpages INT DEFAULT 0, reltuples DOUBLE DEFAULT -1, relallvisible INT DEFAULT 0, reltoastrelid BIGINT DEFAULT 0,
+    relhasindex BOOLEAN DEFAULT false, relisshared BOOLEAN DEFAULT false, relpersistence TEXT DEFAULT 'p',
+    relkind TEXT, relnatts SMALLINT DEFAULT 0, relchecks SMALLINT DEFAULT 0, relhasrules BOOLEAN DEFAULT false,
+    relhastriggers BOOLEAN DEFAULT false, relhassubclass BOOLEAN DEFAULT false, relrowsecurity BOOLEAN DEFAULT false,
+    relforcerowsecurity BOOLEAN DEFAULT false, relispopulated BOOLEAN DEFAULT true, relreplident TEXT DEFAULT 'd',
+    relispartition BOOLEAN DEFAULT false, relrewrite BIGINT DEFAULT 0, relacl TEXT[], reloptions TEXT[],
+    relpartbound TEXT, relhasoids BOOLEAN DEFAULT false);
+CREATE TABLE pgc.pg_attribute (
+    attrelid BIGINT, attname TEXT, atttypid BIGINT, attstattarget INT DEFAULT -1, attlen SMALLINT, attnum SMALLINT,
+    attndims INT DEFAULT 0, atttypmod INT DEFAULT -1, attbyval BOOLEAN DEFAULT false, attstorage TEXT DEFAULT 'p',
+    attalign TEXT DEFAULT 'i', attnotnull BOOLEAN DEFAULT false, atthasdef BOOLEAN DEFAULT false,
+    atthasmissing BOOLEAN DEFAULT false, attidentity TEXT DEFAULT '', attgenerated TEXT DEFAULT '',
+    attisdropped BOOLEAN DEFAULT false, attislocal BOOLEAN DEFAULT true, attinhcount INT DEFAULT 0,
+    attcollation BIGINT DEFAULT 0, attcompression TEXT DEFAULT '', attacl TEXT[], attoptions TEXT[],
+    attfdwoptions TEXT[]);
+CREATE TABLE pgc.pg_type (
+    oid BIGINT, typname TEXT, typnamespace BIGINT DEFAULT 11, typowner BIGINT DEFAULT 10, typlen SMALLINT,
+    typbyval BOOLEAN DEFAULT false, typtype TEXT DEFAULT 'b', typcategory TEXT, typispreferred BOOLEAN DEFAULT false,
+    typisdefined BOOLEAN DEFAULT true, typdelim TEXT DEFAULT ',', typrelid BIGINT DEFAULT 0, typelem BIGINT DEFAULT 0,
+    typarray BIGINT DEFAULT 0, typinput TEXT, typoutput TEXT, typreceive TEXT, typsend TEXT,
+    typnotnull BOOLEAN DEFAULT false, typbasetype BIGINT DEFAULT 0, typtypmod INT DEFAULT -1, typndims INT DEFAULT 0,
+    typcollation BIGINT DEFAULT 0, typdefault TEXT, typacl TEXT[], shown TEXT);
+CREATE TABLE pgc.pg_index (
+    indexrelid BIGINT, indrelid BIGINT, indnatts SMALLINT, indnkeyatts SMALLINT, indisunique BOOLEAN DEFAULT true,
+    indisprimary BOOLEAN DEFAULT true, indisexclusion BOOLEAN DEFAULT false, indimmediate BOOLEAN DEFAULT true,
+    indisclustered BOOLEAN DEFAULT false, indisvalid BOOLEAN DEFAULT true, indcheckxmin BOOLEAN DEFAULT false,
+    indisready BOOLEAN DEFAULT true, indislive BOOLEAN DEFAULT true, indisreplident BOOLEAN DEFAULT false,
+    indnullsnotdistinct BOOLEAN DEFAULT false, indkey SMALLINT[], indcollation BIGINT[], indclass BIGINT[],
+    indoption SMALLINT[], indexprs TEXT, indpred TEXT);
+CREATE TABLE pgc.pg_constraint (
+    oid BIGINT, conname TEXT, connamespace BIGINT DEFAULT 2200, contype TEXT DEFAULT 'p',
+    condeferrable BOOLEAN DEFAULT false, condeferred BOOLEAN DEFAULT false, convalidated BOOLEAN DEFAULT true,
+    conrelid BIGINT, contypid BIGINT DEFAULT 0, conindid BIGINT, conparentid BIGINT DEFAULT 0,
+    confrelid BIGINT DEFAULT 0, confupdtype TEXT DEFAULT ' ', confdeltype TEXT DEFAULT ' ',
+    confmatchtype TEXT DEFAULT ' ', conislocal BOOLEAN DEFAULT true, coninhcount INT DEFAULT 0,
+    connoinherit BOOLEAN DEFAULT true, conkey SMALLINT[], confkey SMALLINT[], confdelsetcols SMALLINT[], conbin TEXT);
+CREATE TABLE pgc.pg_database (
+    oid BIGINT, datname TEXT, datdba BIGINT DEFAULT 10, encoding INT DEFAULT 6, datcollate TEXT DEFAULT 'C',
+    datctype TEXT DEFAULT 'C', datistemplate BOOLEAN DEFAULT false, datallowconn BOOLEAN DEFAULT true,
+    datconnlimit INT DEFAULT -1, dattablespace BIGINT DEFAULT 1663, datacl TEXT[]);
+CREATE TABLE pgc.pg_roles (
+    oid BIGINT DEFAULT 10, rolname TEXT, rolsuper BOOLEAN DEFAULT false, rolinherit BOOLEAN DEFAULT true,
+    rolcreaterole BOOLEAN DEFAULT false, rolcreatedb BOOLEAN DEFAULT false, rolcanlogin BOOLEAN DEFAULT true,
+    rolreplication BOOLEAN DEFAULT false, rolconnlimit INT DEFAULT -1, rolpassword TEXT, rolvaliduntil TIMESTAMPTZ,
+    rolbypassrls BOOLEAN DEFAULT false, rolconfig TEXT[]);
+CREATE VIEW pgc.pg_authid AS FROM pgc.pg_roles;
+CREATE VIEW pgc.pg_user AS
+    SELECT rolname AS usename, oid AS usesysid, false AS usecreatedb, false AS usesuper, false AS userepl,
+        false AS usebypassrls, NULL::TEXT AS passwd, NULL::TIMESTAMPTZ AS valuntil, NULL::TEXT[] AS useconfig
+    FROM pgc.pg_roles;
+CREATE TABLE pgc.pg_am (oid BIGINT, amname TEXT, amhandler TEXT, amtype TEXT);
+INSERT INTO pgc.pg_am VALUES (2, 'heap', 'heap_tableam_handler', 't'), (403, 'btree', 'bthandler', 'i');
+CREATE TABLE pgc.pg_settings (
+    name TEXT, setting TEXT, unit TEXT, category TEXT DEFAULT 'Strandline', short_desc TEXT, extra_desc TEXT,
+    context TEXT DEFAULT 'user', vartype TEXT DEFAULT 'string', source TEXT DEFAULT 'session', min_val TEXT,
+    max_val TEXT, enumvals TEXT[], boot_val TEXT, reset_val TEXT, sourcefile TEXT, sourceline INT,
+    pending_restart BOOLEAN DEFAULT false);
+CREATE TABLE pgc.definitions (relation BIGINT, sql TEXT);
+CREATE VIEW pgc.pg_tables AS
+    SELECT 'public' AS schemaname, relname AS tablename, 'strandline' AS tableowner, NULL::TEXT AS tablespace,
+        relhasindex AS hasindexes, false AS hasrules, false AS hastriggers, false AS rowsecurity
+    FROM pgc.pg_class WHERE relkind = 'r';
+CREATE VIEW pgc.pg_matviews AS
+    SELECT 'public' AS schemaname, relname AS matviewname, 'strandline' AS matviewowner, NULL::TEXT AS tablespace,
+        relhasindex AS hasindexes, true AS ispopulated, sql AS definition
+    FROM pgc.pg_class JOIN pgc.definitions ON relation = oid WHERE relkind = 'm';
+CREATE VIEW pgc.pg_views AS
+    SELECT schemaname, matviewname AS viewname, matviewowner AS viewowner, definition FROM pgc.pg_matviews WHERE false;
+CREATE VIEW pgc.pg_indexes AS
+    SELECT 'public' AS schemaname, t.relname AS tablename, i.relname AS indexname, NULL::TEXT AS tablespace,
+        NULL::TEXT AS indexdef
+    FROM pgc.pg_index x JOIN pgc.pg_class t ON t.oid = x.indrelid JOIN pgc.pg_class i ON i.oid = x.indexrelid;
+CREATE TABLE pgc.pg_attrdef (oid BIGINT, adrelid BIGINT, adnum SMALLINT, adbin TEXT);
+CREATE TABLE pgc.pg_description (objoid BIGINT, classoid BIGINT, objsubid INT, description TEXT);
+CREATE TABLE pgc.pg_shdescription (objoid BIGINT, classoid BIGINT, description TEXT);
+CREATE TABLE pgc.pg_depend (
+    classid BIGINT, objid BIGINT, objsubid INT, refclassid BIGINT, refobjid BIGINT, refobjsubid INT, deptype TEXT);
+CREATE TABLE pgc.pg_inherits (inhrelid BIGINT, inhparent BIGINT, inhseqno INT, inhdetachpending BOOLEAN);
+CREATE TABLE pgc.pg_partitioned_table (partrelid BIGINT, partstrat TEXT, partnatts SMALLINT, partattrs SMALLINT[]);
+CREATE TABLE pgc.pg_proc (
+    oid BIGINT, proname TEXT, pronamespace BIGINT, proowner BIGINT, prolang BIGINT, prokind TEXT, proretset BOOLEAN,
+    prorettype BIGINT, provariadic BIGINT, pronargs SMALLINT, proargtypes BIGINT[], proallargtypes BIGINT[],
+    proargmodes TEXT[], proargnames TEXT[], prosrc TEXT, provolatile TEXT, proparallel TEXT, prosecdef BOOLEAN,
+    proacl TEXT[]);
+CREATE TABLE pgc.pg_language (oid BIGINT, lanname TEXT);
+CREATE TABLE pgc.pg_trigger (
+    oid BIGINT, tgrelid BIGINT, tgname TEXT, tgenabled TEXT, tgisinternal BOOLEAN, tgconstraint BIGINT, tgfoid BIGINT,
+    tgparentid BIGINT, tgdeferrable BOOLEAN, tginitdeferred BOOLEAN, tgtype SMALLINT);
+CREATE TABLE pgc.pg_rewrite (oid BIGINT, rulename TEXT, ev_class BIGINT, ev_type TEXT, ev_enabled TEXT);
+CREATE TABLE pgc.pg_policy (
+    oid BIGINT, polname TEXT, polrelid BIGINT, polcmd TEXT, polpermissive BOOLEAN, polroles BIGINT[], polqual TEXT,
+    polwithcheck TEXT);
+CREATE TABLE pgc.pg_statistic_ext (
+    oid BIGINT, stxrelid BIGINT, stxname TEXT, stxnamespace BIGINT, stxowner BIGINT, stxkeys SMALLINT[],
+    stxkind TEXT[], stxstattarget INT);
+CREATE TABLE pgc.pg_publication (
+    oid BIGINT, pubname TEXT, pubowner BIGINT, puballtables BOOLEAN, pubinsert BOOLEAN, pubupdate BOOLEAN,
+    pubdelete BOOLEAN, pubtruncate BOOLEAN, pubviaroot BOOLEAN);
+CREATE TABLE pgc.pg_publication_rel (oid BIGINT, prpubid BIGINT, prrelid BIGINT, prqual TEXT, prattrs SMALLINT[]);
+CREATE TABLE pgc.pg_foreign_table (ftrelid BIGINT, ftserver BIGINT, ftoptions TEXT[]);
+CREATE TABLE pgc.pg_foreign_server (oid BIGINT, srvname TEXT, srvfdw BIGINT);
+CREATE TABLE pgc.pg_collation (
+    oid BIGINT, collname TEXT, collnamespace BIGINT, collowner BIGINT, collprovider TEXT,
+    collisdeterministic BOOLEAN, collencoding INT, collcollate TEXT, collctype TEXT);
+CREATE TABLE pgc.pg_enum (oid BIGINT, enumtypid BIGINT, enumsortorder DOUBLE, enumlabel TEXT);
+CREATE TABLE pgc.pg_range (rngtypid BIGINT, rngsubtype BIGINT, rngmultitypid BIGINT, rngcollation BIGINT);
+CREATE TABLE pgc.pg_extension (oid BIGINT, extname TEXT, extowner BIGINT, extnamespace BIGINT, extversion TEXT);
+CREATE TABLE pgc.pg_sequence (
+    seqrelid BIGINT, seqtypid BIGINT, seqstart BIGINT, seqincrement BIGINT, seqmax BIGINT, seqmin BIGINT,
+    seqcache BIGINT, seqcycle BOOLEAN);
+CREATE TABLE pgc.pg_tablespace (oid BIGINT, spcname TEXT, spcowner BIGINT, spcacl TEXT[], spcoptions TEXT[]);
+CREATE TABLE pgc.pg_opclass (oid BIGINT, opcmethod BIGINT, opcname TEXT, opcnamespace BIGINT, opcdefault BOOLEAN);
+CREATE TABLE pgc.pg_auth_members (roleid BIGINT, member BIGINT, grantor BIGINT, admin_option BOOLEAN);
+CREATE TABLE pgc.pg_db_role_setting (setdatabase BIGINT, setrole BIGINT, setconfig TEXT[]);
+CREATE TABLE pgc.pg_stat_activity (
+    datid BIGINT, datname TEXT, pid INT, usesysid BIGINT, usename TEXT, application_name TEXT, state TEXT, query TEXT);
+CREATE TABLE pgc.pg_locks (locktype TEXT, database BIGINT, relation BIGINT, pid INT, mode TEXT, granted BOOLEAN);

@@ -1,0 +1,115 @@
+"""Messages of a client: their frames, and the values inside them.
+
+    ┌ kind ┬ length ──────┬ payload ┐
+    │ 1 B  │ 4 B, itself  │         │     the messages before authentication have no kind
+    └──────┴──────────────┴─────────┘
+
+Described in PostgreSQL's documentation, "Frontend/Backend Protocol" → "Message Formats".
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from jobs.server.pg_values.refusal import Refusal, SqlState
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader
+
+_LENGTH: Final = struct.Struct("!i")
+_SHORT: Final = struct.Struct("!h")
+_UNSIGNED: Final = struct.Struct("!I")
+_MOST_STARTUP_BYTES: Final = 10_000
+"""PostgreSQL's own limit of a startup packet."""
+
+
+class Payload:
+    """The payload of one message, read from its beginning to its end.
+
+    Every method raises Refusal when the message ends before the value does, or a text is not UTF-8.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._place = 0
+
+    @property
+    def ended(self) -> bool:
+        """True if nothing is left of it."""
+        return self._place >= len(self._body)
+
+    def raw(self, size: int) -> bytes:
+        """So many bytes."""
+        end = self._place + size
+        if size < 0 or end > len(self._body):
+            raise malformed("a message ends in the middle of a value")
+        found = self._body[self._place : end]
+        self._place = end
+        return found
+
+    def text(self) -> str:
+        """A text that ends with a zero byte."""
+        end = self._body.find(b"\0", self._place)
+        if end < 0:
+            raise malformed("a text in a message does not end")
+        found = self.raw(end - self._place)
+        self._place += 1
+        try:
+            return found.decode()
+        except UnicodeDecodeError as error:
+            raise Refusal(SqlState.NOT_UTF8, "a text in a message is not UTF-8") from error
+
+    def short(self) -> int:
+        """A signed number of two bytes."""
+        return int(_SHORT.unpack(self.raw(2))[0])
+
+    def number(self) -> int:
+        """A signed number of four bytes."""
+        return int(_LENGTH.unpack(self.raw(4))[0])
+
+    def unsigned(self) -> int:
+        """A number of four bytes without a sign: an oid."""
+        return int(_UNSIGNED.unpack(self.raw(4))[0])
+
+    def value(self) -> bytes | None:
+        """Bytes after their number; −1 stands for NULL."""
+        size = self.number()
+        return None if size == -1 else self.raw(size)
+
+    def shorts(self) -> list[int]:
+        """Numbers of two bytes each, after their count."""
+        return [self.short() for _ in range(self.short())]
+
+
+async def read_startup(reader: StreamReader) -> Payload:
+    """The first message of a connection, or the one after a request for encryption.
+
+    Raises:
+        EOFError: the client has gone.
+        Refusal: it is no message of this protocol.
+    """
+    return Payload(await _body(reader, _MOST_STARTUP_BYTES))
+
+
+async def read_message(reader: StreamReader, most_bytes: int) -> tuple[bytes, Payload]:
+    """The next message: its kind and its payload.
+
+    Raises:
+        EOFError: the client has gone.
+        Refusal: it is longer than a message may be.
+    """
+    kind = await reader.readexactly(1)
+    return kind, Payload(await _body(reader, most_bytes))
+
+
+async def _body(reader: StreamReader, most_bytes: int) -> bytes:
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    if not _LENGTH.size <= length <= most_bytes:
+        raise malformed(f"a message of {length:,} bytes is not taken", f"the longest has {most_bytes:,}")
+    return await reader.readexactly(length - _LENGTH.size)
+
+
+def malformed(message: str, hint: str | None = None) -> Refusal:
+    """The error of a message that cannot be read: what follows it cannot be read either."""
+    return Refusal(SqlState.PROTOCOL, message, hint=hint, fatal=True)

@@ -1,0 +1,111 @@
+"""The result of a statement: the rows that are still to be sent, or only the word for what was done.
+
+A query's rows are whole before the first is sent, in Arrow form, so that the process that made them is free for others
+while a client takes its time. They are bounded by the limits of an answer, and all answers of a server by a budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from jobs.model import types as t
+from jobs.server.pg_values.refusal import Refusal, SqlState
+from jobs.server.pg_values.wire_types import columns_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from jobs.server.pg_values.wire_types import WireColumn
+
+HELD_BYTES: Final = 512 << 20
+"""Of answers that clients have not taken yet: eight of the largest."""
+
+
+class Budget:
+    """The bytes of answers that a server holds. One event loop works with it."""
+
+    def __init__(self, most: int = HELD_BYTES) -> None:
+        self._most = most
+        self.held = 0
+
+    def hold(self, size: int) -> None:
+        """Count so many bytes.
+
+        Raises:
+            Refusal: that would be more than the server may hold.
+        """
+        if self.held + size > self._most:
+            raise Refusal(
+                SqlState.TOO_LARGE,
+                f"the server holds {self.held:,} bytes of answers that nobody has taken yet",
+                hint="fetch from open cursors to their end, or close them",
+            )
+        self.held += size
+
+    def release(self, size: int) -> None:
+        """Count so many bytes no more."""
+        self.held -= size
+
+
+@dataclass
+class Result:
+    """What a statement came to.
+
+    Attributes:
+        tag: what a client hears at the end, `BEGIN`; with rows their number is added, `SELECT 12`.
+        columns: None without rows.
+        rows: those that are left.
+        warnings: that go before it.
+        told: settings that go to the client unasked.
+    """
+
+    tag: str
+    columns: tuple[WireColumn, ...] | None = None
+    rows: pa.Table | None = None
+    warnings: tuple[str, ...] = ()
+    told: dict[str, str] = field(default_factory=dict)
+    _held: int = 0
+    _budget: Budget | None = None
+
+    @classmethod
+    def of_texts(cls, tag: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Result:
+        """Rows of texts."""
+        import pyarrow as pa
+
+        columns = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(names))]
+        return cls(tag, columns_of(names, [t.VARCHAR] * len(names)), pa.table(columns, names=[*names]))
+
+    @property
+    def left(self) -> int:
+        """The number of rows that are left."""
+        return 0 if self.rows is None else self.rows.num_rows
+
+    def held(self, size: int, budget: Budget) -> Result:
+        """This result, counted in a budget until its last row is taken or it is closed. Raises Refusal."""
+        budget.hold(size)
+        self._held, self._budget = size, budget
+        return self
+
+    def take(self, count: int | None) -> pa.Table:
+        """The next rows; None: all that are left."""
+        assert self.rows is not None
+        taken = self.rows.slice(0, count)
+        self.rows = self.rows.slice(taken.num_rows)
+        if not self.rows.num_rows:
+            self.rows = self.rows.schema.empty_table()
+            self._release()
+        return taken
+
+    def close(self) -> None:
+        """Let go of what is left."""
+        if self.rows is not None:
+            self.rows = self.rows.schema.empty_table()
+        self._release()
+
+    def _release(self) -> None:
+        if self._budget is not None:
+            self._budget.release(self._held)
+            self._held, self._budget = 0, None

@@ -1,0 +1,248 @@
+"""One client's session: what its statements do, whatever messages they came by.
+
+I ──BEGIN──> T ──error──> E        nothing is written, so a transaction only bounds the life of cursors; each query
+^────COMMIT, ROLLBACK─────┘        reads the newest consistent cut of its own tables
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from jobs.server.pg_values.refusal import Refusal, SqlState
+from jobs.server.pg_values.wire_types import columns_of
+from jobs.server.postgres.question import Described
+from jobs.server.postgres.result import Result
+from jobs.server.postgres.settings import VERSIONS
+from jobs.server.postgres.statements import (
+    Back,
+    Begin,
+    Close,
+    Deallocate,
+    Declare,
+    Done,
+    End,
+    Fetch,
+    Query,
+    Reset,
+    Savepoint,
+    Set,
+    Show,
+    Statement,
+)
+
+if TYPE_CHECKING:
+    from jobs.server.pg_values.parameters import Parameter
+    from jobs.server.postgres.asking import Asking
+    from jobs.server.postgres.result import Budget
+    from jobs.server.postgres.settings import Settings
+
+Values = tuple["Parameter", ...]
+
+IDLE: Final = b"I"
+IN_TRANSACTION: Final = b"T"
+FAILED: Final = b"E"
+
+
+@dataclass
+class Portal:
+    """A statement with its parameters, and its result once it has run; a cursor is one too.
+
+    Attributes:
+        formats: of the columns, as the client wants them; empty: all text; one: that of all.
+        hold: it outlives the transaction.
+    """
+
+    statement: Statement
+    parameters: Values = ()
+    formats: tuple[int, ...] = ()
+    result: Result | None = None
+    hold: bool = False
+
+
+class Session:
+    """The state of one client's session."""
+
+    def __init__(self, asking: Asking, settings: Settings, budget: Budget) -> None:
+        self.settings = settings
+        self.status = IDLE
+        self.portals: dict[str, Portal] = {}
+        self.prepared: dict[str, tuple[Statement, tuple[int, ...]]] = {}
+        self._savepoints: list[str] = []
+        self._asking = asking
+        self._budget = budget
+
+    def cancel(self) -> None:
+        """End the query that runs, if one does."""
+        self._asking.cancel()
+
+    def failed(self) -> None:
+        """Note an error: a transaction that has one does nothing more."""
+        if self.status == IN_TRANSACTION:
+            self.status = FAILED
+
+    def end_of_message(self) -> None:
+        """Outside of a transaction every message is one by itself, and its portals end with it."""
+        if self.status == IDLE:
+            self._end_portals()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.cancel()
+        for name in list(self.portals):
+            self.close_portal(name)
+
+    def close_portal(self, name: str) -> None:
+        """Let go of a portal; one that is not there is gone already."""
+        portal = self.portals.pop(name, None)
+        if portal is not None and portal.result is not None:
+            portal.result.close()
+
+    async def result_of(self, portal: Portal) -> Result:
+        """The result of a portal, which runs now unless it has."""
+        if portal.result is None:
+            portal.result = await self.run(portal.statement, portal.parameters)
+        return portal.result
+
+    async def run(self, statement: Statement, parameters: Values = ()) -> Result:
+        """Run a statement.
+
+        Raises:
+            StrandlineError: it failed, or the transaction has before it.
+        """
+        if self.status == FAILED and not isinstance(statement.command, End | Back):
+            raise Refusal(
+                SqlState.FAILED_TRANSACTION,
+                "the transaction has failed: nothing runs until it ends",
+                hint="send ROLLBACK",
+            )
+        match statement.command:
+            case Query():
+                return await self._rows(statement.text, parameters)
+            case Declare():
+                return await self._declare(statement, parameters)
+            case Fetch(name, count, move):
+                return self._fetch(name, count, move)
+            case Begin() | End() | Savepoint() | Back():
+                return self._transaction(statement.command)
+            case _:
+                return self._set(statement)
+
+    async def describe(self, statement: Statement, oids: tuple[int, ...]) -> Described | None:
+        """What a statement takes and gives; None when it has no rows that are known before it runs."""
+        match statement.command:
+            case Query():
+                return await self._asking.types(statement.text, oids, self.settings)
+            case Show():
+                result = await self.run(statement)
+            case Fetch(name):
+                result = self._cursor(name)
+            case _:
+                return None
+        columns = result.columns or ()
+        return Described((), tuple(each.name for each in columns), tuple(each.type for each in columns))
+
+    async def _rows(self, text: str, parameters: Values) -> Result:
+        import pyarrow as pa
+
+        found = await self._asking.rows(text, parameters, self.settings)
+        told = self.settings.note(found)
+        result = Result("SELECT", columns_of(found.names, found.types), pa.ipc.open_stream(found.body).read_all())
+        if found.versions:
+            result.told[VERSIONS] = told
+        return result.held(len(found.body), self._budget)
+
+    async def _declare(self, statement: Statement, parameters: Values) -> Result:
+        command = statement.command
+        assert isinstance(command, Declare)
+        if self.status == IDLE and not command.hold:
+            hint = "send BEGIN first, or declare it WITH HOLD"
+            raise Refusal(SqlState.NO_TRANSACTION, "a cursor lives in a transaction, and there is none", hint=hint)
+        if command.name in self.portals:
+            raise Refusal(SqlState.CURSOR_TAKEN, f"there is a cursor '{command.name}' already", hint="CLOSE ends it")
+        rows = await self._rows(command.query, parameters)
+        self.portals[command.name] = Portal(statement, result=rows, hold=command.hold)
+        return Result("DECLARE CURSOR", told=rows.told)
+
+    def _fetch(self, name: str, count: int | None, move: bool) -> Result:
+        cursor = self._cursor(name)
+        taken = cursor.take(count)
+        return Result(f"MOVE {taken.num_rows}") if move else Result("FETCH", cursor.columns, taken)
+
+    def _cursor(self, name: str) -> Result:
+        portal = self.portals.get(name)
+        if portal is None or portal.result is None or portal.result.columns is None:
+            raise Refusal(SqlState.UNKNOWN_CURSOR, f"there is no cursor '{name}'", hint="DECLARE makes one")
+        return portal.result
+
+    def _transaction(self, command: Begin | End | Savepoint | Back) -> Result:
+        match command:
+            case Begin():
+                self.status = IN_TRANSACTION
+                return Result("BEGIN")
+            case End(commit):
+                kept = commit and self.status != FAILED
+                outside = ("there is no transaction",) if self.status == IDLE else ()
+                self.status = IDLE
+                self._savepoints.clear()
+                self._end_portals()
+                return Result("COMMIT" if kept else "ROLLBACK", warnings=outside)
+            case Savepoint(name):
+                if self.status == IDLE:
+                    raise Refusal(SqlState.NO_TRANSACTION, "there is no transaction", hint="send BEGIN first")
+                self._savepoints.append(name)
+                return Result("SAVEPOINT")
+            case Back(name, release):
+                return self._back(name, release)
+
+    def _back(self, name: str, release: bool) -> Result:
+        if name not in self._savepoints or (release and self.status == FAILED):
+            raise Refusal(SqlState.UNKNOWN_SAVEPOINT, f"there is no savepoint '{name}' to go back to")
+        while self._savepoints[-1] != name:
+            self._savepoints.pop()
+        if release:
+            self._savepoints.pop()
+            return Result("RELEASE")
+        self.status = IN_TRANSACTION
+        return Result("ROLLBACK")
+
+    def _set(self, statement: Statement) -> Result:
+        match statement.command:
+            case Set(name, value):
+                warning = self.settings.set(name, value)
+                return Result("SET", warnings=(warning,) if warning else ())
+            case Reset(name):
+                self.settings.reset(name)
+                return Result("RESET")
+            case Show(name):
+                return self._show(name)
+            case Close(name):
+                return self._close(name)
+            case Deallocate(name):
+                for each in list(self.prepared) if name is None else (name,):
+                    self.prepared.pop(each, None)
+                return Result("DEALLOCATE" if name else "DEALLOCATE ALL")
+            case Done(tag):
+                return Result(tag)
+            case other:
+                raise AssertionError(other)
+
+    def _show(self, name: str | None) -> Result:
+        if name is None:
+            rows = [(each, value, "") for each, value in sorted(self.settings.all().items())]
+            return Result.of_texts("SHOW", ("name", "setting", "description"), rows)
+        spelt, value = self.settings.show(name)
+        return Result.of_texts("SHOW", (spelt,), [(value,)])
+
+    def _close(self, name: str | None) -> Result:
+        if name is None:
+            for each in list(self.portals):
+                self.close_portal(each)
+            return Result("CLOSE CURSOR ALL")
+        self._cursor(name)
+        self.close_portal(name)
+        return Result("CLOSE CURSOR")
+
+    def _end_portals(self) -> None:
+        for name in [name for name, portal in self.portals.items() if not portal.hold]:
+            self.close_portal(name)

@@ -1,0 +1,46 @@
+"""`GET /v1/views/{view}/data-docs`: the page on what the expectations of a view came to.
+
+A browser that follows a link sends no token, so here it is told to ask for one: as the password, whatever the user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from jobs.expect.data_docs import POLICY, read_docs
+from jobs.model.errors import UnknownName
+from jobs.model.serving_errors import Unauthenticated
+from jobs.server.http.failures import failure
+from jobs.server.http.requests import allowed, server_of
+
+router = APIRouter(tags=["views"])
+
+_HEADERS: Final = {
+    # It shows values of rows: nothing in it may run, and it belongs in nobody's cache.
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@router.get("/v1/views/{view}/data-docs")
+async def data_docs(request: Request, view: str) -> Response:
+    """The page, as HTML; 404 while the expectations of the view were never validated."""
+    try:
+        allowed(request, "read", view)
+    except Unauthenticated as error:
+        answer = failure(error)
+        answer.headers["WWW-Authenticate"] = 'Basic realm="a token of Strandline, as the password", charset="UTF-8"'
+        return answer
+    server = server_of(request)
+    server.catalogued.definition(view)
+    page = await asyncio.to_thread(read_docs, server.lake, view)
+    if page is None:
+        hint = "they are validated by Dagster, after each drain"
+        raise UnknownName(f"the expectations of '{view}' were not validated yet", hint=hint)
+    return Response(page, headers=_HEADERS, media_type="text/html")

@@ -1,0 +1,190 @@
+"""Changelog topics on a real broker: each version once, whatever is killed, and the table back from the topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+
+from infra.kafka.broker import KafkaBroker
+from jobs.model.publish_errors import NeverPublished, PublisherFenced, TopicTaken, TopicUnfit
+from jobs.model.settings import Settings
+from jobs.operate.from_topic import rebuild_from_topic
+from jobs.publish.open import open_publisher
+from jobs.publish.publisher import Published
+from jobs.run.publishing import publishing
+from jobs.session.status import status
+from state_store.aside import set_aside
+from state_store.delta import reader
+from state_store.kernel.kernel import Kernel
+from tests.support.killed_publisher import published
+from tests.support.published_lake import VIEWS, PublishedLake
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with Kernel("500MB", 1) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def made(kafka: Settings, request: pytest.FixtureRequest) -> PublishedLake:
+    return PublishedLake(kafka, f"{request.node.name[5:40]}-")
+
+
+def assert_folds(made: PublishedLake, view: str) -> list[int]:
+    """Each version that the topic names adds up to the table's rows; those versions."""
+    folds = list(made.folds(view))
+    assert [(version, str(digest)) for version, digest in folds] == [
+        (version, str(made.digest(view, version))) for version, _ in folds
+    ]
+    return [version for version, _ in folds]
+
+
+def standing(made: PublishedLake, view: str) -> tuple[object, ...]:
+    """Version, rows, lag and state of a topic, as `strandline status` has them."""
+    topic = made.source(view).topic
+    [row] = [tuple(row) for row in status(made.settings).rows if row[1:3] == (topic, "changelog topic")]
+    return row[3], row[5], row[6], row[9]
+
+
+def test_each_version_and_back(made: PublishedLake, kernel: Kernel) -> None:
+    """Six views of many shapes, one version at a time and several in one transaction; then each table from its topic:
+    once as it is, once lost."""
+    made.epoch(kernel)
+    assert standing(made, "by_town") == (None, None, None, "never published")
+    for view in VIEWS:
+        made.publish(view)
+    made.epoch(kernel)
+    assert standing(made, "by_town") == (1, 3, 1, "behind")
+    made.epoch(kernel)
+    for view in VIEWS:
+        assert made.publish(view).writes == 1
+        assert assert_folds(made, view)[-1] == reader.head(made.lake.table(view)).version  # type: ignore[union-attr]
+    assert standing(made, "by_town") == (3, 5, 0, "fresh")
+    for view in VIEWS:
+        table = made.lake.table(view)
+        said = reader.head(table).record.digest  # type: ignore[union-attr]
+        if view != "total":
+            set_aside(made.lake, view)
+        done = rebuild_from_topic(made.settings, view)
+        head = reader.head(table)
+        assert head is not None
+        assert (done.of_version, head.record.digest, head.version) == (3, said, done.version)
+        # The digest that the record states is compared with the rows that are read.
+        assert reader.read_rows(table).num_rows == done.rows
+        # The topic has it all; it only learns the number of the version.
+        assert made.publish(view).records == 0
+
+
+@pytest.mark.kill
+def test_a_killed_publisher_loses_and_doubles_nothing(made: PublishedLake, kernel: Kernel) -> None:
+    """Killed before the transaction, inside it with all its records sent, and after its commit; on the first
+    publication and on later ones. Readers of committed records see whole versions all the while."""
+    for failpoint in ("inside-publish", "before-publish", "inside-publish", "after-publish"):
+        for _ in range(2):
+            made.epoch(kernel)
+        assert published(made.settings, "by_town", failpoint) == -9
+        if made.log_of("by_town").exists(made.source("by_town").topic):
+            assert_folds(made, "by_town")
+        assert published(made.settings, "by_town", "") == 0
+        assert assert_folds(made, "by_town")[-1] == reader.head(made.lake.table("by_town")).version  # type: ignore[union-attr]
+    assert assert_folds(made, "by_town") == [2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_second_publisher_fences_the_first(made: PublishedLake, kernel: Kernel) -> None:
+    made.epoch(kernel)
+    first = open_publisher(made.settings, "by_town")
+    first.catch_up()
+    made.epoch(kernel)
+    made.publish("by_town")
+    made.epoch(kernel)
+    with pytest.raises(PublisherFenced, match="another publisher"):
+        first.catch_up()
+    first.close()
+    made.publish("by_town")
+    assert assert_folds(made, "by_town") == [1, 2, 3]
+
+
+def test_a_topic_that_forgot_its_version_is_compared(
+    made: PublishedLake, kernel: Kernel, kafka_broker: KafkaBroker
+) -> None:
+    """The offsets of the group have expired; then the topic was deleted and made anew."""
+    topic = made.source("by_both").topic
+    made.epoch(kernel)
+    made.publish("by_both")
+    kafka_broker.admin.delete_consumer_groups([f"strandline-{topic}"])[f"strandline-{topic}"].result(30)
+    with pytest.raises(NeverPublished):
+        rebuild_from_topic(made.settings, "by_both")
+    made.epoch(kernel)
+    done = made.publish("by_both")
+    assert (done.way, done.records) == ("difference", 3)
+    assert assert_folds(made, "by_both") == [1, 2]
+    kafka_broker.admin.delete_topics([topic])[topic].result(30)
+    deadline = time.monotonic() + 20
+    while made.log_of("by_both").exists(topic) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    done = made.publish("by_both")
+    assert (done.way, done.records) == ("difference", 6)
+    assert assert_folds(made, "by_both") == [2]
+
+
+def test_a_topic_that_is_not_the_views_stays_as_it_is(
+    made: PublishedLake, kernel: Kernel, kafka_broker: KafkaBroker
+) -> None:
+    made.epoch(kernel)
+    plain, others = (made.source(view).topic for view in ("by_town", "by_both"))
+    kafka_broker.create_topic(plain, 1)
+    with pytest.raises(TopicUnfit, match=r"cleanup\.policy=delete"):
+        made.publish("by_town")
+    kafka_broker.create_topic(others, 1, {"cleanup.policy": "compact"})
+    kafka_broker.produce(others, [(b"k", b"v")])
+    with pytest.raises(TopicTaken):
+        made.publish("by_both")
+    assert made.log_of("by_both").end_offsets(others) == {0: 1}
+
+
+def test_a_run_publishes_what_it_commits(made: PublishedLake, kernel: Kernel) -> None:
+    """Told of a commit, not by looking every few seconds; at its end it has published all of them."""
+    told, versions = Event(), []
+
+    def heard(done: Published) -> None:
+        versions.append(done.version)
+        told.set()
+
+    views = [made.view("by_town")]
+    with publishing(made.settings, views, heard, drained=True) as failures:
+        for number in range(3):
+            told.clear()
+            made.epoch(kernel)
+            assert told.wait(3 if number else 20)
+        made.epoch(kernel)
+    assert failures == {}
+    assert versions == [1, 2, 3, 4]
+    assert assert_folds(made, "by_town") == [1, 2, 3, 4]
+
+
+def test_a_run_leaves_the_topic_to_who_publishes_beside_it(made: PublishedLake, kernel: Kernel) -> None:
+    """What stays fresh is nobody's failure; what stays behind is, and the run does not fence the other at once."""
+    told = Event()
+    views = [made.view("by_town")]
+    with publishing(made.settings, views, lambda _: told.set(), drained=True) as failures:
+        made.epoch(kernel)
+        assert told.wait(20)
+        other = open_publisher(made.settings, "by_town")
+        other.catch_up()
+        made.epoch(kernel)
+        other.catch_up()
+    assert failures == {}
+    with publishing(made.settings, views, lambda _: told.set(), drained=True) as failures:
+        told.clear()
+        made.epoch(kernel)
+        assert told.wait(20)
+        open_publisher(made.settings, "by_town").catch_up()
+        made.epoch(kernel)
+    assert [type(error) for error in failures.values()] == [PublisherFenced]
+    assert assert_folds(made, "by_town") == [1, 2, 3]

@@ -1,0 +1,60 @@
+"""The shipped pipelines with their events, brought through by the kernel without a JVM, a few events an epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from jobs.cli.demo import define
+from jobs.ingest.event_logs import Target
+from jobs.ingest.identity import current_ids
+from jobs.ingest.in_driver import SmallBatches
+from jobs.ingest.logs.open import open_log
+from jobs.ingest.offsets import committed_offsets, cut
+from jobs.ingest.source import Reading
+from jobs.ivm.refresh.context import RunContext
+from jobs.model.definitions import Source
+from jobs.model.settings import Settings
+from jobs.run.refresh_views import refresh_all
+from jobs.run.schedule import maintained
+from jobs.session.apply import pipeline_of, read_text
+from jobs.session.interpreter import Interpreter
+from jobs.sql.statements import parse
+from jobs.sql.syntax import Delete
+from state_store.kernel.kernel import Kernel
+
+_EVENTS: Final = 3
+"""Of an epoch, so that each view has versions between its first and its last."""
+
+
+def example_lake(file: Path, settings: Settings) -> None:
+    """A lake with one pipeline: defined, its events taken in, its views fresh; then what its file deletes as well."""
+    define(file, settings)
+    with Kernel("256MB", 1) as kernel:
+        _drained(pipeline_of(file), settings, kernel)
+        for statement in parse(read_text(file)):
+            if isinstance(statement, Delete):
+                Interpreter(settings, pipeline_of(file)).execute(statement)
+        _drained(pipeline_of(file), settings, kernel)
+
+
+def _drained(pipeline: str, settings: Settings, kernel: Kernel) -> None:
+    interpreter = Interpreter(settings, pipeline)
+    lake, catalog = interpreter.lake, interpreter.catalog
+    definitions = catalog.pipeline(pipeline)
+    sources = [each for each in definitions if isinstance(each, Source)]
+    topics = open_log(settings, lake)
+    ids = current_ids(sources, lake, topics)
+    committed = {source.name: committed_offsets(source, lake) for source in sources}
+    reading = Reading.after(committed, settings, lake, sources, ids)
+    small = SmallBatches(reading, Path(str(lake.checkpoint(pipeline))), kernel)
+    targets = Target.of_all(sources, lake, f"{pipeline}/1", ids)
+    context = RunContext(None, lake, f"{pipeline}/1", kernel=kernel, engine="duckdb")
+    at = reading.start
+    end = {topic: {str(part): last for part, last in topics.end_offsets(topic).items()} for topic in at}
+    while at != end:
+        reached = cut(at, end, _EVENTS)
+        small.ingest((at, reached), targets)
+        at = reached
+        failures = refresh_all(context, maintained(definitions, catalog), frozenset()).failures
+        assert not failures, failures

@@ -1,0 +1,24 @@
+"""A publisher in a process of its own, begun in milliseconds, to be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+
+from jobs.model.settings import Settings
+from jobs.publish.open import open_publisher
+
+
+def published(settings: Settings, view: str, failpoint: str) -> int | None:
+    """The exit code of a publisher of the view; `failpoint` is where it kills itself."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=_publish, args=(settings, view, failpoint))
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def _publish(settings: Settings, view: str, failpoint: str) -> None:
+    os.environ["STRANDLINE_FAILPOINT"] = failpoint
+    open_publisher(settings, view).catch_up()

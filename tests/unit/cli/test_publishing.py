@@ -1,0 +1,44 @@
+"""`strandline publish`, and `strandline rebuild --from-topic`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli.main import app
+from jobs.model.settings import Settings
+from state_store.kernel.kernel import Kernel
+from tests.support.published_lake import VIEWS, PublishedLake
+
+
+def invoke(*args: str) -> tuple[int, str, str]:
+    found = CliRunner().invoke(app, args)
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_publish_shows_its_plan_and_what_it_did(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_LAKE", str(settings.lake))
+    made = PublishedLake(settings)
+    with Kernel("500MB", 1) as kernel:
+        made.epoch(kernel)
+    code, out, _ = invoke("publish", "by_town", "--dry-run")
+    assert (code, out) == (
+        0,
+        "'by_town' to topic 'by_town': difference, the topic does not say which version it holds\n",
+    )
+    code, out, _ = invoke("publish", "--json")
+    done = {row["view"]: row for row in map(json.loads, out.splitlines())}
+    assert (code, set(done)) == (0, set(VIEWS))
+    assert (done["by_town"]["records"], done["by_town"]["version"], done["by_town"]["writes"]) == (3, 1, 1)
+    code, _, err = invoke("publish", "visits")
+    assert code == 2
+    assert "[sql.invalid_query] 'visits' has no changelog topic" in err
+    code, _, err = invoke("rebuild", "by_town", "--from-topic")
+    assert code == 0
+    assert "by_town: 3 rows of version 1 from the topic 'by_town'" in err
+    code, out, _ = invoke("status", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    [row] = [row for row in rows if row.get("kind") == "changelog topic" and row["table"] == "by_town"]
+    assert (row["version"], row["rows"], row["lag"], row["state"]) == (1, 3, 0, "fresh")

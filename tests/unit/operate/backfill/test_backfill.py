@@ -1,0 +1,203 @@
+"""A backfill mends the rows of its range, in one commit that says the difference, and touches nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.ivm.refresh import backfill_stage
+from jobs.model.errors import RefreshFailed
+from jobs.model.operating_errors import RangeInseparable
+from jobs.model.settings import Settings, load_settings
+from jobs.operate.backfill.execute import BackfillResult, execute_backfill
+from jobs.operate.backfill.period import period_of
+from jobs.operate.backfill.plan import plan_backfill
+from jobs.operate.verify.verify import verify
+from jobs.run.orphans import sole_writer
+from jobs.run.pipeline import drain
+from state_store import changelog
+from state_store.columns import STATE
+from state_store.delta import reader
+from state_store.errors import WriterBusy
+from state_store.layout import Lake
+from tests.support.arrow_table import Row
+from tests.support.invariants import assert_correct
+from tests.support.warm_process import exit_code
+from tests.unit.operate.backfill.conftest import HOUR_MS, NOON, PIPELINE, clicks, plant
+from tests.unit.operate.verify.damage import said
+
+THREE = int(NOON.timestamp() * 1000) + 3 * HOUR_MS
+
+
+def backfill(
+    settings: Settings, view: str, begin: str | None, end: str | None, by: str | None = None
+) -> BackfillResult:
+    said: list[str] = []
+    done = execute_backfill(settings, plan_backfill(settings, view, period_of(begin, end), by), said.append)
+    assert said[-1] == ("nothing differs" if done.version is None else f"version {done.version} has the difference")
+    return done
+
+
+def more(row: Row) -> Row:
+    return {**row, "n": row["n"] + 5}
+
+
+def table(lake: Lake, view: str) -> list[Row]:
+    names = [name for name in reader.schema(lake.table(view)).names if name != STATE]
+    return sorted(reader.read_rows(lake.table(view), columns=names).to_pylist(), key=str)
+
+
+def proved(settings: Settings, view: str) -> list[str]:
+    return [f"{each.check}: {each.what}" for each in verify(settings, [view], deep=True) if each.ok is False]
+
+
+def in_hour(column: str, at: int) -> Any:
+    return lambda row: more(row) if row[column] == at else None
+
+
+def test_the_rows_of_a_window_are_mended_and_the_feed_says_the_difference(settings: Settings, lake: Lake) -> None:
+    whole = table(lake, "hourly")
+    plant(lake, "hourly", in_hour("windowstart", THREE))
+    assert proved(settings, "hourly")
+    before = reader.head(lake.table("hourly"))
+    done = backfill(settings, "hourly", "2026-11-01T15:00", "2026-11-01T16:00")
+    after = reader.head(lake.table("hourly"))
+    assert before is not None
+    assert after is not None
+    assert (done.computed, done.inserted, done.deleted, done.version) == (2, 2, 2, before.version + 1)
+    assert (after.version, after.record.epoch) == (done.version, before.record.epoch + 1)
+    assert (after.record.mode, after.record.vector) == ("rebuild", before.record.vector)
+    assert after.record.reason.startswith("backfilled: the rows whose windowstart is from 2026-11-01 15:00:00")
+    assert table(lake, "hourly") == whole
+    feed = reader.read_changes(lake.table("hourly"), after=before.version)
+    assert sorted(row["n"] for row in feed.to_pylist()) == [1, 2, 6, 7]
+    assert proved(settings, "hourly") == []
+
+
+def test_what_reads_the_view_follows_by_the_difference(settings: Settings, lake: Lake) -> None:
+    plant(lake, "hourly", in_hour("windowstart", THREE))
+    drain(settings, PIPELINE)
+    assert {row["n"] for row in table(lake, "busiest")} == {7, 6}
+    plan = plan_backfill(settings, "hourly", period_of("2026-11-01T15:00", None))
+    assert plan.followers == ("busiest",)
+    execute_backfill(settings, plan, lambda _: None)
+    drain(settings, PIPELINE)
+    assert_correct(lake, PIPELINE)
+
+
+def test_rows_outside_of_the_range_are_left_alone(settings: Settings, lake: Lake) -> None:
+    """Also those that are wrong: whoever asks for a range gets that range."""
+    plant(lake, "hourly", lambda row: more(row) if row["windowstart"] in (THREE, THREE + 4 * HOUR_MS) else None)
+    done = backfill(settings, "hourly", None, "2026-11-01T19:00")
+    assert (done.computed, done.inserted, done.deleted) == (14, 2, 2)
+    assert "6" in str(proved(settings, "hourly"))
+    assert backfill(settings, "hourly", None, "2026-11-01T19:00").version is None
+    assert backfill(settings, "hourly", "2026-11-01T19:00", "2026-11-01T20:00").inserted == 2
+    assert proved(settings, "hourly") == []
+
+
+def test_a_row_that_is_missing_comes_back_and_one_too_many_goes(settings: Settings, lake: Lake) -> None:
+    whole = table(lake, "daily")
+    day = NOON.date()
+    plant(lake, "daily", lambda row: {**row, "page": "z"} if (row["page"], row["day"]) == ("b", day) else None)
+    assert backfill(settings, "daily", "2026-11-01", "2026-11-02").inserted == 1
+    assert table(lake, "daily") == whole
+    assert proved(settings, "daily") == []
+
+
+def test_sessions_are_told_by_their_begin_under_whatever_name_it_is_shown(settings: Settings, lake: Lake) -> None:
+    plant(lake, "visits", in_hour("begun", THREE))
+    plan = plan_backfill(settings, "visits", period_of("2026-11-01T15:00:00", "2026-11-01T15:00:01"))
+    assert plan.column.name == "begun"
+    assert execute_backfill(settings, plan, lambda _: None).inserted == 1
+    assert proved(settings, "visits") == []
+
+
+def test_events_that_came_meanwhile_are_the_next_refreshs(settings: Settings, lake: Lake) -> None:
+    plant(lake, "hourly", in_hour("windowstart", THREE))
+    clicks(lake, range(3, 5), 42)
+    done = backfill(settings, "hourly", "2026-11-01T15:00", "2026-11-01T16:00")
+    assert done.computed == 2
+    assert {row["n"] for row in table(lake, "hourly")} == {1, 2}
+    drain(settings, PIPELINE)
+    assert {row["n"] for row in table(lake, "hourly")} == {1, 2, 4}
+    assert_correct(lake, PIPELINE)
+
+
+@pytest.mark.parametrize(
+    ("view", "by", "said", "hint"),
+    [
+        ("clicks", None, "nothing to be computed anew", "a view"),
+        ("slow", None, "events, which are only ever added", "strandline rebuild slow"),
+        ("per_page", None, "no column of 'per_page' separates", "strandline rebuild per_page"),
+        ("per_page", "last", "the column 'last' of 'per_page' does not separate", "strandline rebuild per_page"),
+        ("both_ends", None, "several columns", "--by day, same"),
+        ("hourly", "n", "the column 'n'", "--by windowstart, windowend"),
+    ],
+)
+def test_a_range_that_cannot_be_separated_is_refused(
+    settings: Settings, view: str, by: str | None, said: str, hint: str
+) -> None:
+    with pytest.raises(RangeInseparable, match=said) as caught:
+        plan_backfill(settings, view, period_of("2026-11-01", None), by)
+    assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "said"),
+    [(None, None, "is a rebuild"), ("2026-11-02", "2026-11-02", "nothing lies"), ("today", None, "is no moment")],
+)
+def test_a_range_that_is_none_is_refused(begin: str | None, end: str | None, said: str) -> None:
+    with pytest.raises(RangeInseparable, match=said):
+        period_of(begin, end)
+
+
+def test_a_day_is_not_cut(settings: Settings) -> None:
+    with pytest.raises(RangeInseparable, match="holds days"):
+        plan_backfill(settings, "daily", period_of("2026-11-01T15:00", None))
+
+
+def test_rows_that_do_not_prove_right_are_not_stored(
+    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule is what is wrong, and the proof does not use it."""
+    head = reader.head(lake.table("hourly"))
+    wrong = plan_backfill(settings, "hourly", period_of("2026-11-01T15:00", None))
+    rule = backfill_stage.maintenance
+    with monkeypatch.context() as patch:
+        patch.setattr(backfill_stage, "maintenance", lambda *a: f"SELECT * REPLACE (n + 1 AS n) FROM ({rule(*a)})")
+        with pytest.raises(RefreshFailed, match="do not prove right"):
+            execute_backfill(settings, wrong, lambda _: None)
+    assert reader.head(lake.table("hourly")) == head
+
+
+def test_rows_that_nobody_committed_are_not_hidden_by_it(settings: Settings, lake: Lake) -> None:
+    said(lake.table("hourly"), digest="0" * 32 + ":28")
+    with pytest.raises(RefreshFailed, match="the record says") as caught:
+        backfill(settings, "hourly", "2026-11-01", None)
+    assert "strandline rebuild hourly" in str(caught.value.hint)
+
+
+def test_a_running_pipeline_is_not_disturbed(settings: Settings, lake: Lake) -> None:
+    with sole_writer(lake, PIPELINE, "a run"), pytest.raises(WriterBusy):
+        backfill(settings, "hourly", "2026-11-01", None)
+
+
+def _backfilled(folder: Path) -> None:
+    backfill(load_settings(lake=folder), "hourly", "2026-11-01T15:00", "2026-11-01T16:00")
+
+
+def test_one_that_is_killed_leaves_the_view_as_it_was_and_is_said_again(lake: Lake) -> None:
+    plant(lake, "hourly", in_hour("windowstart", THREE))
+    before = table(lake, "hourly")
+    folder = Path(os.fspath(lake.root))  # type: ignore[arg-type]
+    assert exit_code(_backfilled, folder, failpoint="before-log-entry:1") == -signal.SIGKILL
+    assert table(lake, "hourly") == before
+    assert exit_code(_backfilled, folder) == 0
+    assert proved(load_settings(lake=folder), "hourly") == []
+    rows = changelog.fold(reader.read_changes(lake.table("hourly"), after=-1), ["page", "windowstart", "n"])
+    assert len(rows) == 28

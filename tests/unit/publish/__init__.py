@@ -1,0 +1,1 @@
+"""Changelog topics: what a reader has of them, whatever happened to their publishers."""

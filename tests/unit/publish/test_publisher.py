@@ -1,0 +1,141 @@
+"""A view's topic adds up to its table at each version, whatever became of publisher, feed, table and topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.ingest.logs.log import Record
+from jobs.model.publish_errors import PublisherFenced, TopicTaken
+from jobs.model.settings import Settings
+from jobs.publish.open import open_publisher
+from state_store.aside import set_aside
+from state_store.delta import log, reader
+from state_store.delta.log_upkeep import make_checkpoint
+from state_store.errors import TableMissing
+from state_store.folders import remove_file
+from state_store.kernel.kernel import Kernel
+from state_store.leases import living
+from tests.support.published_lake import VIEWS, PublishedLake
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    with Kernel("500MB", 1) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def made(settings: Settings) -> PublishedLake:
+    return PublishedLake(settings)
+
+
+def assert_folds(made: PublishedLake, view: str) -> list[int]:
+    """Each version that the topic names adds up to the table's rows; those versions."""
+    folds = list(made.folds(view))
+    assert [(version, str(digest)) for version, digest in folds] == [
+        (version, str(made.digest(view, version))) for version, _ in folds
+    ]
+    return [version for version, _ in folds]
+
+
+def test_a_topic_adds_up_to_its_table_at_each_version(made: PublishedLake, kernel: Kernel) -> None:
+    """The first publication is the rows as they are, the next ones are the feed, one by one and several at once."""
+    made.epoch(kernel)
+    first = {view: made.publish(view) for view in VIEWS}
+    assert {done.way for done in first.values()} == {"difference"}
+    made.epoch(kernel)
+    assert {made.publish(view).way for view in VIEWS} == {"changes"}
+    for _ in range(3):
+        made.epoch(kernel)
+    for view in VIEWS:
+        assert made.publish(view).writes == 1
+        assert made.publish(view).way in ("nothing", "changes")
+        versions = assert_folds(made, view)
+        assert versions[0] == first[view].version
+        assert set(versions[1:]) == {at for at in range(versions[0] + 1, versions[-1] + 1) if made.moves(view, at)}
+        assert made.digest(view, versions[-1]) == made.digest(view, first[view].version + 4)
+
+
+def test_a_view_without_a_table_has_nothing_to_publish(made: PublishedLake) -> None:
+    with pytest.raises(TableMissing):
+        made.publish("by_town")
+
+
+def test_a_gap_in_the_feed_is_answered_by_the_difference(made: PublishedLake, kernel: Kernel) -> None:
+    """Also the rows that went meanwhile go from the topic."""
+    made.epoch(kernel)
+    made.publish("open_places")
+    for _ in range(2):
+        made.epoch(kernel)
+    table = made.lake.table("open_places")
+    head = reader.head(table)
+    assert head is not None
+    make_checkpoint(table, head.version)
+    remove_file(log.commit_file(table, head.version - 1))
+    done = made.publish("open_places")
+    assert (done.way, done.records) == ("difference", 1)
+    assert made.records("open_places")[head.version] == [(1, b'"Rome"', None)]
+    assert assert_folds(made, "open_places")[-1] == head.version
+
+
+def test_a_publisher_holds_a_lease_on_what_it_has_not_published(made: PublishedLake, kernel: Kernel) -> None:
+    made.epoch(kernel)
+    done = made.publish("by_town")
+    [lease] = living(made.lake.table("by_town"), 0)
+    assert (lease.reader, lease.version) == ("topic-by_town", done.version)
+
+
+def test_a_table_that_was_made_anew_is_compared_with_the_topic(
+    settings: Settings, kernel: Kernel, made: PublishedLake
+) -> None:
+    made.epoch(kernel)
+    made.epoch(kernel)
+    before = made.publish("by_both")
+    set_aside(made.lake, "by_both")
+    made.refresh(kernel, {"by_both"})
+    done = made.publish("by_both")
+    # The same rows in a table of another identity: nothing is to be said of them.
+    assert (before.records, done.way, done.records) == (6, "difference", 0)
+    made.epoch(kernel)
+    assert made.publish("by_both").records == 3
+
+
+def test_the_plan_says_what_is_to_be_published(made: PublishedLake, kernel: Kernel) -> None:
+    made.epoch(kernel)
+
+    def planned() -> tuple[object, ...]:
+        plan = open_publisher(made.settings, "by_town").plan()
+        return plan.way, plan.as_json()["from_version"], plan.as_json()["to_version"]
+
+    assert planned() == ("difference", None, 1)
+    assert not LocalLog(made.lake).exists("by_town"), "a plan changes nothing"
+    made.publish("by_town")
+    assert planned() == ("nothing", 1, 1)
+    made.epoch(kernel)
+    assert planned() == ("changes", 1, 2)
+
+
+def test_a_second_publisher_ends_the_first(made: PublishedLake, kernel: Kernel) -> None:
+    made.epoch(kernel)
+    first = open_publisher(made.settings, "by_town")
+    first.catch_up()
+    made.epoch(kernel)
+    made.publish("by_town")
+    made.epoch(kernel)
+    with pytest.raises(PublisherFenced, match="by_town"):
+        first.catch_up()
+    made.publish("by_town")
+    assert assert_folds(made, "by_town") == [1, 2, 3]
+
+
+def test_what_others_wrote_is_not_deleted(made: PublishedLake, kernel: Kernel) -> None:
+    made.epoch(kernel)
+    topics = LocalLog(made.lake)
+    topics.ensure_topic("by_town")
+    topics.produce("by_town", [Record(b'"Rome"', b"{}", 0)])
+    with pytest.raises(TopicTaken, match="no view published"):
+        made.publish("by_town")
+    assert topics.end_offsets("by_town") == {0: 1}
