@@ -4,7 +4,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-soak bench-replicas clean
+.PHONY: help setup demo up test test-spark test-duckdb nightly check house house-write lock bench-ingest bench-flat bench-shared bench-workloads bench-commits bench-freshness bench-large bench-soak bench-replicas clean
 .DEFAULT_GOAL := help
 # Tests start hundreds of processes, and without it each compiles our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -76,6 +76,9 @@ bench-commits: $(STAMP) ## what an epoch costs to store, against the ways of Del
 bench-freshness: $(STAMP) ## seconds from an event's production until a pull shows it, by a real broker, with a chart in build/freshness
 	$(BIN)/python -m jobs.run.jars kafka
 	$(BIN)/python -m benchmarks.freshness --out build/freshness
+
+bench-large: $(STAMP) ## a hot key, ten million keys, a lake that is larger than memory: time, memory, right answers
+	$(BIN)/python -m benchmarks.large_state
 
 bench-soak: $(STAMP) ## ten thousand epochs through five views in one process: does age cost anything?
 	$(BIN)/python -m benchmarks.soak

@@ -8,8 +8,8 @@ what a careful user writes by hand on Spark (merge: foreachBatch and Delta's MER
 (RocksDB, checkpoints every 5 s, mini-batches; its result goes nowhere). Both read prepared files. Flink needs its
 libraries once: python -m benchmarks.peers.flink
 
-Printed are events a second over all epochs and over the last seven (steady), and the processor's seconds of this
-process and its children.
+Printed are events a second over all epochs and over the last seven (steady), and of this process with its children the
+processor's seconds and the most memory. Spark's JVM is among them from its first use on, whichever engine's turn it is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 from benchmarks.histories import WHERE, Engines, History, Where, engines
+from benchmarks.peak_memory import PeakMemory
 from benchmarks.peers import flink, hand_written
 from benchmarks.process_tree import processor_seconds
 from benchmarks.workload_data import STEADY, WORKLOADS, Measured, Workload
@@ -36,15 +37,17 @@ def main() -> None:
     parser.add_argument("--engines", default=",".join(WHERE))
     asked = parser.parse_args()
     chosen = [where for where in (*WHERE, "merge", "flink") if where in asked.engines.split(",")]
-    print(f"{'':<12} {'overall':>12} {'steady':>12} {'CPU-s':>8}   (events a second)")
+    print(f"{'':<12} {'overall':>12} {'steady':>12} {'CPU-s':>8} {'MB':>7}   (events a second)")
     with engines("bench-workloads") as both, tempfile.TemporaryDirectory() as folder:
         for workload in WORKLOADS:
             for where in chosen:
                 before = processor_seconds(os.getpid())
-                measured = _measured(both, workload, where, asked.epochs, Path(folder))
+                with PeakMemory() as peak:
+                    measured = _measured(both, workload, where, asked.epochs, Path(folder))
                 measured.processor = processor_seconds(os.getpid()) - before
                 rates = f"{measured.rate(asked.epochs):>12,.0f} {measured.rate(STEADY):>12,.0f}"
-                print(f"{workload.name} {where:<9} {rates} {measured.processor:>8.1f}", flush=True)
+                cost = f"{measured.processor:>8.1f} {peak.megabytes:>7,.0f}"
+                print(f"{workload.name} {where:<9} {rates} {cost}", flush=True)
 
 
 def _measured(both: Engines, workload: Workload, engine: str, epochs: int, folder: Path) -> Measured:
