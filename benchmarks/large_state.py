@@ -95,7 +95,7 @@ def drained(name: str, root: Path, gigabytes: float) -> str:
         append(history, case.changes())
         small = refresh(spark, history)
     case.check(history)
-    size = sum(sizes_below(root)) / _GIGABYTE
+    size = sum(sizes_below(root).values()) / _GIGABYTE
     return f"{name:<6} {events:>12,} {size:>8.1f} {first:>8.1f} {small:>8.2f} {peak.megabytes:>8,.0f}"
 
 

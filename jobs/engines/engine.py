@@ -54,6 +54,10 @@ class Engine(Arrays):
         """Aggregate: the value of the row with the smallest order."""
 
     @abstractmethod
+    def newest_rows(self, table: str, keys: Sequence[str], names: Sequence[str], order: str) -> str:
+        """SELECT of these columns of each key's row with the greatest order. No two rows of a key have the same one."""
+
+    @abstractmethod
     def newest_items(self, value: str, order: str, count: int) -> str:
         """Aggregate: array of the `count` values with the greatest orders, greatest first; NULL over no rows."""
 
@@ -99,6 +103,12 @@ class Spark(SparkArrays, Engine):
     def oldest(self, value: str, order: str) -> str:
         return f"min_by({value}, {order})"
 
+    def newest_rows(self, table: str, keys: Sequence[str], names: Sequence[str], order: str) -> str:
+        key = ", ".join(map(self.name, keys))
+        row = self.struct([(name, self.name(name)) for name in names])
+        newest = f"SELECT {self.newest(row, order)} AS __newest FROM {table} GROUP BY {key}"
+        return f"SELECT {', '.join(f'__newest.{self.name(name)}' for name in names)} FROM ({newest})"
+
     def newest_items(self, value: str, order: str, count: int) -> str:
         return f"max_by({value}, {order}, {count})"
 
@@ -136,6 +146,13 @@ class DuckDb(DuckDbArrays, Engine):
 
     def oldest(self, value: str, order: str) -> str:
         return f"arg_min({value}, {order})"
+
+    def newest_rows(self, table: str, keys: Sequence[str], names: Sequence[str], order: str) -> str:
+        # arg_max makes a text of the row and of its order, for each row: four times what this takes.
+        key, listed = (", ".join(map(self.name, each)) for each in (keys, names))
+        same = " AND ".join(f"{table}.{name} IS NOT DISTINCT FROM __most.{name}" for name in map(self.name, keys))
+        most = f"SELECT {key}, max({order}) AS __order FROM {table} GROUP BY {key}"
+        return f"SELECT {listed} FROM {table} SEMI JOIN ({most}) AS __most ON {same} AND {order} = __most.__order"
 
     def newest_items(self, value: str, order: str, count: int) -> str:
         return f"arg_max({value}, {order}, {count})"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from state_store.delta.encodings import encodings
 from state_store.delta.statistics import statistics
 from state_store.disk_errors import disk_errors
 from state_store.errors import CorruptState
@@ -191,7 +192,8 @@ def _write(file: LakePath, row_groups: Iterable[pa.Table], schema: pa.Schema) ->
 
     target = io.BytesIO() if isinstance(file, Location) else file
     # The checksums of pages are not written by default; delta-rs reads timestamps in microseconds only.
-    with pq.ParquetWriter(target, schema, write_page_checksum=True, coerce_timestamps="us") as writer:
+    written: dict[str, Any] = {"write_page_checksum": True, "coerce_timestamps": "us", **encodings(schema)}
+    with pq.ParquetWriter(target, schema, **written) as writer:
         for rows in row_groups:
             writer.write_table(rows)
     if isinstance(target, io.BytesIO):

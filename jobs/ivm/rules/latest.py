@@ -28,16 +28,13 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
            so that nothing needs to be remembered of a deleted key. Where a key's events are spread, its newest row
            still wins, but an event older than a tombstone that arrives in a later epoch brings the key back.
     """
-    keys = [engine.name(name) for name in stage.key]
-    rest = [output for output in stage.outputs if output.name not in stage.key]
+    names = [output.name for output in stage.outputs]
     # The fields of the order come first: the time, last, never decides.
     place = engine.cast(engine.struct([(name, engine.name(name)) for name, _ in PLACE]), struct(*PLACE))
     evaluated = [*(typed(output, engine) for output in stage.outputs), f"{place} AS __at", "_tombstone AS __gone"]
-    parts = [(name, engine.name(name)) for name in (*(output.name for output in rest), "__at", "__gone")]
     # Without the time: DuckDB orders a struct by a text made of its fields, and a fourth one trebles what that costs.
     order = engine.struct([(name, engine.field("__at", name)) for name in EVENT_ORDER])
-    newest = f"{engine.newest(engine.struct(parts), order)} AS __newest"
-    unpacked = [f"{engine.field('__newest', name)} AS {quoted}" for name, quoted in parts]
+    newest = engine.newest_rows("__e", stage.key, [*names, "__at", "__gone"], order)
     final = [f"__d.{engine.name(output.name)}" for output in stage.outputs]
     state = state_column(stage, [(name, f"__d.__at.{engine.name(name)}") for name, _ in PLACE], engine)
     delta = ", ".join(ctes(stage, engine, changed, rows=False))
@@ -45,14 +42,8 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
   SELECT
     {columns(evaluated)}
   FROM delta
-), __k AS (
-  SELECT {", ".join(keys)}, {newest}
-  FROM __e
-  GROUP BY {", ".join(keys)}
 ), __d AS (
-  SELECT
-    {columns([*keys, *unpacked])}
-  FROM __k
+  {newest}
 ), {before(stage, engine)}
 SELECT
     {columns([*final, *state, f"NOT __d.__gone AS {EXISTS}", old_row(stage, engine)])}
