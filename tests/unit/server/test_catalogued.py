@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -35,4 +37,18 @@ def test_a_relation_of_a_catalog_that_is_read_anew_meanwhile_is_not_kept(
 
     monkeypatch.setattr(catalogued, "readable_named", slowly)
     assert "a" in dict(found.relation("s").columns)
+    assert "b" in dict(found.relation("s").columns)
+
+
+def test_a_definition_that_changes_within_one_tick_of_the_disk_is_seen(settings: Settings) -> None:
+    """A disk may tell times to some milliseconds, or to seconds."""
+    assert list(Interpreter(settings).run(STREAM.format(column="a INT")))
+    lake = Lake(settings.lake)
+    folder = Path(str(lake.catalog))
+    told = folder.stat()
+    found = Catalogued(lake)
+    assert "a" in dict(found.relation("s").columns)
+    assert list(Interpreter(settings).run(STREAM.format(column="b INT")))
+    os.utime(folder, ns=(told.st_atime_ns, told.st_mtime_ns))
+    time.sleep(0.02)
     assert "b" in dict(found.relation("s").columns)
