@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from orchestration.processes import ProcessGroup
+from orchestration.processes import ProcessGroup, signals_held_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,5 +71,5 @@ class Service:
 
     def _start(self) -> None:
         self._began = time.monotonic()
-        with self.log.open("a") as output:
+        with self.log.open("a") as output, signals_held_back():
             self.process = ProcessGroup([sys.executable, *self.arguments], stdout=output, stderr=output)

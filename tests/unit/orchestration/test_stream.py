@@ -17,8 +17,10 @@ import pytest
 
 from jobs.model.settings import Settings
 from jobs.run.heartbeat import Beat, read_beat
+from orchestration import stream as stream_module
 from orchestration import streaming as streaming_module
 from orchestration.keeper import KEEPER_TAG
+from orchestration.processes import ProcessGroup
 from orchestration.stream import Pace
 from orchestration.translator import Translator
 from state_store.layout import Lake
@@ -251,6 +253,25 @@ def test_a_run_that_is_cancelled_while_an_event_is_stored_ends_its_stream(
     assert not any(alive(pid) for pid in starts(bench.lake)), "the stream outlived its run"
 
 
+def test_a_run_that_is_cancelled_while_it_starts_its_stream_ends_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children: list[int] = []
+
+    class Cancelled(ProcessGroup):
+        """Its child is there, and nobody knows of it yet."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            children.append(self.pid)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(stream_module, "ProcessGroup", Cancelled)
+    assert not bench.run(GOES_ON).success
+    assert len(children) == 1
+    assert not alive(children[0]), "the stream outlived its run"
+
+
 def test_a_run_that_is_marked_as_ended_ends_its_stream(bench: Bench) -> None:
     """As a forced termination does, when the code server is gone that could pass a cancel on."""
 
@@ -288,6 +309,7 @@ import dagster as dg
 from pathlib import Path
 from jobs.model.settings import load_settings
 from orchestration import streaming
+from orchestration.processes import ProcessGroup
 from orchestration.stream import Pace
 command = sys.argv[2:]
 streaming.stream_command = lambda _pipeline: command
