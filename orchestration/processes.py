@@ -38,13 +38,13 @@ def signals_held_back() -> Iterator[None]:
     before = {number: handler for number, handler in found.items() if callable(handler)}
     try:
         for number in before:
-            signal.signal(number, lambda each, _frame: came.append(each))
+            signal.signal(number, lambda heard, _frame: came.append(heard))
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for number in dict.fromkeys(came):
-        signal.raise_signal(number)
+    for each in dict.fromkeys(came):
+        signal.raise_signal(each)
 
 
 class Group:
