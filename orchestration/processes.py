@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.05
 # SIGKILL cannot be refused; only a process stuck inside the kernel (a dead network mount) outlives it that long.
 _KILLED_WITHIN_SECONDS = 10.0
+# Some hundred lines, whatever stands in them.
+_END_BYTES = 1 << 16
+
+
+def last_lines(output: Path, count: int) -> list[str]:
+    """The last lines of what a child wrote to a file; of its end alone, since the file may be long."""
+    with output.open("rb") as file:
+        file.seek(max(0, output.stat().st_size - _END_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-count:]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import dagster as dg
 
 from jobs.run.heartbeat import SILENT_SECONDS, Beat, read_beat
 from orchestration.launch import GRACE_SECONDS
-from orchestration.processes import Group, ProcessGroup, signals_held_back
+from orchestration.processes import Group, ProcessGroup, last_lines, signals_held_back
 from state_store.delta.log import now_ms
 from state_store.errors import Action
 from state_store.process import process
@@ -216,5 +216,5 @@ class Watch:
         if code is None or code < 0:
             return f"the stream of '{self.pipeline}' was killed"
         # It may not even have begun: another process holds the lock, or the settings are wrong.
-        said = self.output.read_text(errors="replace").splitlines()[-_SAID_LINES:]
+        said = last_lines(self.output, _SAID_LINES)
         return "\n".join([f"the stream of '{self.pipeline}' ended with exit code {code}; its last words:", *said])

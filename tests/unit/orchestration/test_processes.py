@@ -15,7 +15,7 @@ import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from orchestration.launch import DrainClient
-from orchestration.processes import signals_held_back
+from orchestration.processes import last_lines, signals_held_back
 from tests.unit.orchestration.child_drains import (
     STANDS_AND_REFUSES,
     alive,
@@ -115,3 +115,11 @@ def test_a_thread_holds_no_signal_back() -> None:
     thread.start()
     thread.join()
     assert done == ["done"]
+
+
+def test_the_last_lines_of_a_long_output_are_read_from_its_end(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.write_text("".join(f"line {number} ü\n" for number in range(100_000)))
+    assert last_lines(output, 2) == ["line 99998 ü", "line 99999 ü"]
+    output.write_text("only\n")
+    assert last_lines(output, 4) == ["only"]
