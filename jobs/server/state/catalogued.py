@@ -22,6 +22,8 @@ _LOOK_SECONDS: Final = 0.01
 and thousands of requests a second need not each have one."""
 _SECONDS: Final = 5.0
 """On an object store it is seen that much later."""
+_SWAP_SECONDS: Final = 1.0
+"""While a view is being replaced the catalog is read again so often: it takes some milliseconds."""
 _FOLDERS: Final = ("", "functions", "dropping", "replacing")
 """Of the catalog: all that says which definitions there are. They are looked at as text, which is twice as fast."""
 
@@ -97,7 +99,11 @@ def _mark(lake: Lake) -> tuple[object, ...]:
     """
     if not isinstance(lake.catalog, Path):
         return (int(time.monotonic() / _SECONDS),)
-    return tuple(_listed(os.path.join(lake.catalog, each)) for each in _FOLDERS)
+    found = [_listed(os.path.join(lake.catalog, each)) for each in _FOLDERS]
+    _, intents = found[-1]
+    # The swap of a definition is a commit of the view's table, which none of the folders tells.
+    swapped = int(time.monotonic() / _SWAP_SECONDS) if intents else None
+    return (*found, swapped)
 
 
 def _listed(folder: str) -> tuple[int, list[tuple[str, int]]]:
