@@ -112,10 +112,10 @@ def _measure(name: str, settings: Settings, rows: int) -> None:
         began = _moment()
         done = publisher.catch_up()
         _rate(f"{name}: {VERSIONS} versions of {CHANGED:,} rows, in {done.writes} writes", done.records, began)
-        began = time.perf_counter()
+        looks = time.perf_counter()
         for _ in range(20):
             publisher.catch_up()
-        print(f"  {name}: a look without news: {(time.perf_counter() - began) / 20 * 1e3:.1f} ms")
+        print(f"  {name}: a look without news: {(time.perf_counter() - looks) / 20 * 1e3:.1f} ms")
         publisher.close()
         alone = [bench.epoch(FEW, FEW) for _ in range(EPOCHS)]
         with publishing(settings, published_views(bench.catalog.definitions()), lambda _: None, drained=True):

@@ -36,6 +36,9 @@ from pyroaring import BitMap64
 from state_store.commits import CommitRecord, Head
 from state_store.delta import commit, log
 from state_store.delta.create import create_table, new_table_id
+from state_store.delta.deletion_vectors import write_vectors
+from state_store.delta.log_upkeep import make_checkpoint
+from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import Staged, stage_rows
 from state_store.tablespec import TableSpec
 
@@ -92,10 +95,10 @@ def measure(folder: Path, rows: int, changes: int, commits: int, *, flushes: boo
     with (
         patch.object(os, "fsync", fsync),
         patch.object(Staged, "flushed", _method(clock.timed("data", Staged.flushed))),
-        patch.object(commit, "write_vectors", clock.timed("vectors", commit.write_vectors)),
+        patch.object(commit, "write_vectors", clock.timed("vectors", write_vectors)),
         patch.object(log, "write_commit", clock.timed("entry", log.write_commit)),
-        patch.object(commit, "read_snapshot", clock.timed("snapshot", commit.read_snapshot)),
-        patch.object(commit, "make_checkpoint", clock.timed("checkpoint", commit.make_checkpoint)),
+        patch.object(commit, "read_snapshot", clock.timed("snapshot", read_snapshot)),
+        patch.object(commit, "make_checkpoint", clock.timed("checkpoint", make_checkpoint)),
     ):
         head, places = _first(table, rows), _Places(rows, changes)
         for number in range(commits + WARM_UP):

@@ -142,7 +142,7 @@ class History:
             rows = db.sql(f"SELECT {', '.join(listed)} FROM range({first}, {first + events}) AS events(n)")
             schema = pa.schema([(name, kind.arrow()) for name, kind in log.columns])
             write_deltalake(
-                self.lake.table(log.name),
+                str(self.lake.table(log.name)),
                 pa.RecordBatchReader.from_batches(schema, (b.cast(schema) for b in rows.to_arrow_reader())),
                 mode="append",
                 commit_properties=self._commit(events, first + events),

@@ -19,11 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import orjson
 from confluent_kafka import Consumer, TopicPartition
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -108,11 +109,11 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -
             lake = Lake(settings.lake / f"round-{number}")
             wanted = Source("events", "stream", COLUMNS, "events", "KAFKA", "JSON", "bench", "", partitions=PARTITIONS)
             ways: dict[str, Callable[[], object]] = {
-                "consume": lambda: consume(broker, "events", events),
-                "ingest": lambda lake=lake, wanted=wanted: ingest(spark, settings, lake, wanted),
+                "consume": partial(consume, broker, "events", events),
+                "ingest": partial(ingest, spark, settings, lake, wanted),
             }
             if rows is not None:
-                ways["write"] = lambda lake=lake, rows=rows: rows.write.format("delta").save(str(lake.table("bare")))
+                ways["write"] = partial(rows.write.format("delta").save, str(lake.table("bare")))
             for name, way in ways.items():
                 began = time.monotonic()
                 way()
@@ -129,9 +130,11 @@ def measure(broker: KafkaBroker, settings: Settings, events: int, rounds: int) -
 def ingest(spark: SparkSession, settings: Settings, lake: Lake, wanted: Source) -> None:
     """One drain, as a pipeline without views does it."""
     frame = source.Reading.after({}, settings, lake, [wanted], {}).frame(spark)
-    writer = frame.writeStream.foreachBatch(
-        lambda batch, _: by_spark.ingest(batch, Target.of_all([wanted], lake, "bench/1", {})) and None
-    )
+
+    def take(batch: DataFrame, _number: int) -> None:
+        by_spark.ingest(batch, Target.of_all([wanted], lake, "bench/1", {}))
+
+    writer = frame.writeStream.foreachBatch(take)
     checkpoint = str(lake.checkpoint("bench"))
     writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
 

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -104,8 +105,8 @@ def _measured(workload: str, state: str, history: History, size: Size, kernel: K
     keys: list[Key] = [(f"c{number}",) for number in range(READS)]
     if state == "partial":
         view = _opened(history, "view_0")
-        miss = _median((lambda key=key: view.read([key])) for key in keys)
-        hit = _median((lambda key=key: view.kept([key])) for key in keys)
+        miss = _median(partial(view.read, [key]) for key in keys)
+        hit = _median(partial(view.kept, [key]) for key in keys)
         stored = view.counts.bytes
         return Measured(workload, state, stored, _epoch(history, size, kernel, view.advance), hit, miss)
 
@@ -115,7 +116,7 @@ def _measured(workload: str, state: str, history: History, size: Size, kernel: K
 
     epoch = _epoch(history, size, kernel, refresh)
     with _replica(history, "view_0").reading() as now:
-        hit = _median((lambda key=key: now.get(key)) for key in keys)
+        hit = _median(partial(now.get, key) for key in keys)
     return Measured(workload, state, _stored(history), epoch, hit, None)
 
 

@@ -11,16 +11,49 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 # Seconds between two looks whether a group has ended. Reading /proc takes about a millisecond on an ordinary machine.
 _POLL_SECONDS = 0.05
 # SIGKILL cannot be refused; only a process stuck inside the kernel (a dead network mount) outlives it that long.
 _KILLED_WITHIN_SECONDS = 10.0
+# Some hundred lines, whatever stands in them.
+_END_BYTES = 1 << 16
+
+
+def last_lines(output: Path, count: int) -> list[str]:
+    """The last lines of what a child wrote to a file; of its end alone, since the file may be long."""
+    with output.open("rb") as file:
+        file.seek(max(0, output.stat().st_size - _END_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-count:]
+
+
+@contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Let a cancel wait until the body is done: a child that was just started must be known to whoever ends it.
+
+    The handlers that raise for SIGINT and SIGTERM run at the end. Elsewhere than in the main thread none ever runs.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in found.items() if callable(handler)}
+    try:
+        for number in before:
+            signal.signal(number, lambda heard, _frame: came.append(heard))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for each in dict.fromkeys(came):
+        signal.raise_signal(each)
 
 
 class Group:

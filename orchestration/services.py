@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from orchestration.processes import ProcessGroup
+from orchestration.processes import ProcessGroup, last_lines, signals_held_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ class Service:
 
     def tail(self) -> str:
         """The last lines of its output."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+        return "\n".join(last_lines(self.log, _LOG_TAIL_LINES))
 
     def stop(self) -> None:
         """End it with all that it started, also before it was last started again."""
@@ -71,5 +71,5 @@ class Service:
 
     def _start(self) -> None:
         self._began = time.monotonic()
-        with self.log.open("a") as output:
+        with self.log.open("a") as output, signals_held_back():
             self.process = ProcessGroup([sys.executable, *self.arguments], stdout=output, stderr=output)

@@ -22,7 +22,7 @@ import dagster as dg
 
 from jobs.run.heartbeat import SILENT_SECONDS, Beat, read_beat
 from orchestration.launch import GRACE_SECONDS
-from orchestration.processes import Group, ProcessGroup
+from orchestration.processes import Group, ProcessGroup, last_lines, signals_held_back
 from state_store.delta.log import now_ms
 from state_store.errors import Action
 from state_store.process import process
@@ -43,7 +43,9 @@ ASK_SECONDS: Final = 5.0
 _RESTARTS: Final = 5
 """A stream that dies that often, each time within `_SETTLED_SECONDS`, does so for a reason: the run fails."""
 _SETTLED_SECONDS: Final = 300.0
+"""A stream that lived for so long took in events: what ended it is counted as the first of its kind again."""
 _FIRST_DELAY_SECONDS: Final = 1.0
+"""Before a stream is started again, doubled at each death: 15 s in all before the run fails."""
 # An error of ours is a line and its hint; the end of a Python traceback says what and where.
 _SAID_LINES: Final = 4
 # Until the first beat: imports, the plan of every view, and on a busy machine all of that slowly.
@@ -140,8 +142,8 @@ class Watch:
     def _started(self) -> ProcessGroup:
         self.output.parent.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        with self.output.open("a") as output:
-            child = ProcessGroup(self.command, env=environment, stdout=output, stderr=output)
+        with self.output.open("a") as output, signals_held_back():
+            self._group = child = ProcessGroup(self.command, env=environment, stdout=output, stderr=output)
         self._leader = process(child.pid)
         self.context.log.info("started process %d: %s (output: %s)", child.pid, " ".join(self.command), self.output)
         return child
@@ -214,5 +216,5 @@ class Watch:
         if code is None or code < 0:
             return f"the stream of '{self.pipeline}' was killed"
         # It may not even have begun: another process holds the lock, or the settings are wrong.
-        said = self.output.read_text(errors="replace").splitlines()[-_SAID_LINES:]
+        said = last_lines(self.output, _SAID_LINES)
         return "\n".join([f"the stream of '{self.pipeline}' ended with exit code {code}; its last words:", *said])

@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from orchestration.processes import signals_held_back
 from orchestration.served import link_assets, server_command, token_file
 from orchestration.services import Service
 from state_store.errors import SettingsError, StrandlineError
@@ -107,8 +108,9 @@ def _serve(home: Path, port: int, serve_port: int, token: Path) -> int:
     with ExitStack() as stack:
         services = []
         for name, arguments in commands.items():
-            services.append(Service(name, arguments, _logs(home) / f"{name.split()[-1]}.log"))
-            stack.callback(services[-1].stop)
+            with signals_held_back():
+                services.append(Service(name, arguments, _logs(home) / f"{name.split()[-1]}.log"))
+                stack.callback(services[-1].stop)
         print(f"starting Dagster (home {home}, logs {_logs(home)}) …", file=sys.stderr)
         url, served = f"http://{_HOST}:{port}", f"http://{_HOST}:{serve_port}"
         _wait_until_ready(f"{served}/health", services)

@@ -58,6 +58,15 @@ def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
         yield session
 
 
+@pytest.fixture(scope="module")
+def kernel() -> Iterator["Kernel"]:  # noqa: F821, UP037
+    """A kernel for the tests of a module: each opens connections of its own."""
+    from state_store.kernel.kernel import Kernel
+
+    with Kernel("500MB", 1) as made:
+        yield made
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path / "lake")

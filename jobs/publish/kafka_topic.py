@@ -58,6 +58,7 @@ _CHOOSING: Final = (
 )
 _COMPACT: Final = "compact"
 _PARTITION: Final = 0
+"""The position of a whole topic is committed as the offset of one partition, which every topic has."""
 
 
 class KafkaTopic:

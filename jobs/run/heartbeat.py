@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from threading import Event, Thread
@@ -56,6 +57,8 @@ class Beat:
         failures: {table: why it stopped}.
         ended: the run is over: by itself, or as it was asked to.
         error: why it is over, when that was an error: code, action, message, where, hint.
+        ticked: the moment in seconds by the host's monotonic clock, which all its processes share and nobody sets;
+            None in a beat of an older version.
     """
 
     pipeline: str
@@ -71,6 +74,7 @@ class Beat:
     tables: tuple[TableReport, ...]
     ended: bool = False
     error: dict[str, str | None] | None = None
+    ticked: float | None = None
 
     @property
     def is_running(self) -> bool:
@@ -78,7 +82,15 @@ class Beat:
         return not self.ended and (self.process.is_alive or not self.process.is_local)
 
     def silent_seconds(self, now_ms: int) -> float:
-        """The seconds since this beat."""
+        """The seconds since this beat.
+
+        A clock that is set must not make a live run silent, so where it can be, they are told by the monotonic clock.
+
+        Args:
+            now_ms: what counts for a beat of another host, or of before a reboot.
+        """
+        if self.ticked is not None and self.process.is_local:
+            return max(time.monotonic() - self.ticked, 0.0)
         return max(now_ms - self.at, 0) / 1000
 
     def is_silent(self, now_ms: int) -> bool:
@@ -167,6 +179,7 @@ class _Heart:
         return replace(
             self._last,
             at=now_ms(),
+            ticked=time.monotonic(),
             refreshed=refreshed,
             busy_since=stream.busy_since,
             micro_batches=stream.micro_batches,

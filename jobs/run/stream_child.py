@@ -1,13 +1,16 @@
 """The process of a continuous run that Dagster starts: `python -m jobs.run.stream_child PIPELINE`.
 
-It is the run of `strandline run PIPELINE --mode continuous`, with its log on standard error. It has no lifeline: it
-outlives the process that started it, and whoever wants it finds it by its heartbeat. SIGTERM stops it.
+It is the run of `strandline run PIPELINE --mode continuous`. It has no lifeline: it outlives the process that started
+it, and whoever wants it finds it by its heartbeat. SIGTERM stops it. It logs to standard error, of news that comes with
+every micro-batch a line a minute, so that a run without end fills no disk.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import time
+from typing import Final
 
 from jobs.model.settings import load_settings
 from jobs.run.stop_signal import stopped_by_signal
@@ -15,6 +18,37 @@ from state_store.errors import StrandlineError
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+
+_SELDOM_SECONDS: Final = 60.0
+_MOST_KINDS: Final = 1_000
+"""Messages that were not made of a template would otherwise be remembered one by one."""
+
+
+class Seldom(logging.Filter):
+    """Lets news of one kind (one logger's template) through once in so many seconds, and says how much was kept back.
+
+    Warnings and errors always pass. Any thread may log.
+    """
+
+    def __init__(self, seconds: float = _SELDOM_SECONDS) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.INFO:
+            return True
+        kind, now = (record.name, str(record.msg)), time.monotonic()
+        since, kept_back = self._said.get(kind, (now - self._seconds, 0))
+        if now - since < self._seconds:
+            self._said[kind] = (since, kept_back + 1)
+            return False
+        if len(self._said) >= _MOST_KINDS:
+            self._said.clear()
+        self._said[kind] = (now, 0)
+        if kept_back:
+            record.msg, record.args = f"{record.getMessage()} ({kept_back} more since the last such line)", None
+        return True
 
 
 def main(arguments: list[str]) -> int:
@@ -27,7 +61,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m jobs.run.stream_child PIPELINE", file=sys.stderr)
         return EXIT_USAGE
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    _log_to_stderr()
     from jobs.run.pipeline import follow
 
     try:
@@ -37,6 +71,14 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return EXIT_FAILED
     return 0
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Seldom())
+    logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    # It tells of each call between the JVM and Python, by a text of its own.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

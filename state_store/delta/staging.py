@@ -42,6 +42,7 @@ CHECKSUM_TAG: Final = "strandline.crc32"
 """The tag of an `add` action that holds the CRC-32 of the whole file, eight hex digits."""
 
 _PIECE: Final = 1 << 20
+"""Bytes that are read at once for a checksum: a file need not fit into memory."""
 
 
 @dataclass(frozen=True)

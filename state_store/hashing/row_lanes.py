@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 LANES: Final = (1, 2)
 _SEED: Final = 42
+"""Spark's xxhash64 begins with it."""
 _PRESENT: Final = np.uint64(0)
 """What stands in the chain before a value; 1 stands for NULL."""
 _LONG_DIGITS: Final = 18

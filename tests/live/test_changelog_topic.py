@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from threading import Event
 
 import pytest
@@ -23,12 +22,6 @@ from tests.support.killed_publisher import published
 from tests.support.published_lake import VIEWS, PublishedLake
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with Kernel("500MB", 1) as kernel:
-        yield kernel
 
 
 @pytest.fixture

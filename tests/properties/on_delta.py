@@ -21,20 +21,26 @@ from jobs.ivm.refresh.spark_sessions import SparkSessions
 from jobs.model.definitions import Source
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
+from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 from tests.properties.histories import Batch
 from tests.properties.picker import Picker
-from tests.properties.scenario import Scenario
+from tests.properties.scenario import Scenario, Tally, scenario
 from tests.support import lake_tables
+from tests.support.examples import seed_of
 from tests.support.invariants import assert_correct
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from state_store.kernel.kernel import Kernel
-
 PIPELINE = "tests"
 FAILPOINTS = ("inside-refresh", "after-refresh-commit")
+
+
+# One pipeline serves so many views: an epoch costs Spark a second or two for each, four side by side.
+_VIEWS = 24
+FEWEST = 20
+"""Views of a scenario that are left when some of those that are drawn are refused."""
 
 
 class Interrupted(RuntimeError):
@@ -58,15 +64,36 @@ def contexts(lake: Lake, pick: Picker, *, spark: SparkSession | None = None, ker
     return drawn
 
 
-def check(context: Context, lake: Lake, scenario: Scenario, pick: Picker, *, kill: bool) -> None:
+def check_drawn(
+    part: int, folder: Path, *, cuts: int, kill: bool = False, spark: SparkSession | None = None
+) -> tuple[int, Tally]:
+    """Draw a scenario and check it, by the kernel, or by either where there is a session; (its seed, what was drawn).
+
+    Args:
+        part: of the examples of a run, each of `FEWEST` views at least.
+        cuts: the epochs that its history is cut into, at most.
+    """
+    seed = seed_of(part)
+    pick, tally, lake = Picker.seeded(seed), Tally(), Lake(folder / "lake")
+    example = scenario(pick, _VIEWS, tally, catalog=Catalog(lake), most=40, cuts=cuts, in_order=True)
+    with Kernel("1GB", 2) as kernel:
+        try:
+            check(contexts(lake, pick, spark=spark, kernel=kernel), lake, example, pick, kill=kill)
+        except Exception as error:
+            error.add_note(f"STRANDLINE_SEED={seed}\n{example}")
+            raise
+    return seed, tally
+
+
+def check(context: Context, lake: Lake, example: Scenario, pick: Picker, *, kill: bool) -> None:
     """Every epoch: events into the logs, a refresh that is interrupted somewhere, another one, and all must be right.
 
     Args:
         kill: the interrupted refresh is a process of its own that gets SIGKILL, once in a history; otherwise an
             exception is raised.
     """
-    killed_in = pick.count(0, len(scenario.history) - 1) if kill else None
-    for epoch, batch in enumerate(scenario.history):
+    killed_in = pick.count(0, len(example.history) - 1) if kill else None
+    for epoch, batch in enumerate(example.history):
         feed(lake, batch, epoch)
         place, passes = pick.one(FAILPOINTS), pick.count(1, 8)
         if epoch == killed_in:

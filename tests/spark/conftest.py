@@ -12,6 +12,7 @@ from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 from tests.spark.refresh_bench import Bench
 from tests.spark.table_model import Model
+from tests.support.table_model import FOUR_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def model(spark: SparkSession, lake: Lake) -> Model:
     model = Model(spark, lake)
-    model.apply({(1, "a"): (1, {"x": 1}, 1), (1, "b"): (2, None, 1), (None, "a"): (3, {}, 1), (2, None): (4, None, 1)})
+    model.apply(FOUR_ROWS)
     return model
 
 

@@ -1,33 +1,21 @@
-"""A table of the store beside the dictionary that it must equal, and an event log."""
+"""A table of the store in Spark beside the dictionary that it must equal."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from state_store import changelog
-from state_store.commits import CommitRecord, Head, TableVersion
-from state_store.delta import reader
-from state_store.hashing.digest import digest_of_table
+from state_store.commits import CommitRecord, Head
 from state_store.layout import Lake
 from state_store.spark.table import Table
-from state_store.tablespec import TableSpec, quoted
+from state_store.tablespec import quoted
+from tests.support.table_model import BEGIN, SPEC, Changes, Key, Row, TableModel
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Iterable
 
-SPEC = TableSpec(
-    "t",
-    (("k", "STRING"), ("v", "BIGINT"), ("tags", "MAP<STRING, BIGINT>")),
-    "keyed",
-    ("__state.__k0", "k"),
-    "STRUCT<__k0: INT, __n: BIGINT>",
-)
-LOG = TableSpec("log", (("id", "BIGINT"), ("note", "STRING"), ("at", "TIMESTAMP")), "append")
-# (hidden key, key) -> (value, tags, state)
-Key = tuple[int | None, str | None]
-Row = tuple[int | None, dict[str, int] | None, int]
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def settled_frame(table: Table, changes: dict[Key, tuple[Row | None, Row | None]]) -> DataFrame:
@@ -60,33 +48,26 @@ def placed(settled: DataFrame, table: Table, same_key: str) -> DataFrame:
     )
 
 
-class Model:
-    """A table beside the dictionary that it must equal."""
+class Model(TableModel):
+    """A table of the store in Spark."""
 
     def __init__(self, spark: SparkSession, lake: Lake) -> None:
         self.spark = spark
         self.table = Table(spark, lake.table("t"), SPEC)
-        self.head = self.table.ensure(CommitRecord(epoch=0, vector={"log": TableVersion(0)}, writer="test"))
-        self.rows: dict[Key, Row] = {}
+        super().__init__(self.table.path, self.table.ensure(BEGIN))
 
-    def apply(self, changes: dict[Key, Row | None]) -> Head | None:
-        settled = {key: (self.rows.get(key), row) for key, row in changes.items()}
-        record = CommitRecord(epoch=self.head.record.epoch + 1, mode="delta")
-        head = self.table.apply(settled_frame(self.table, settled), record)
-        self.rows |= {key: row for key, row in changes.items() if row}
-        for key in [key for key, row in changes.items() if not row]:
-            self.rows.pop(key, None)
-        self.head = head or self.head
-        return head
+    def commit(self, changes: Changes, record: CommitRecord, times: int) -> Head | None:
+        settled = settled_frame(self.table, {key: (self.rows.get(key), row) for key, row in changes.items()})
+        for _ in range(times - 1):
+            settled = settled.unionAll(settled)
+        return self.table.apply(settled, record)
 
-    def check(self) -> None:
-        """Spark, delta-rs, the digest and the change feed agree with the dictionary."""
-        path = self.table.path
-        expected = sorted(((h, k, *row[:2], row[2]) for (h, k), row in self.rows.items()), key=repr)
+    def advance(self, record: CommitRecord) -> Head:
+        return self.table.advance(record)
+
+    def stored(self) -> Iterable[tuple[Any, ...]]:
         frame = self.table.read(self.head.version).select("__state.__k0", "k", "v", "tags", "__state.__n")
-        assert sorted((tuple(r) for r in frame.collect()), key=repr) == expected
-        assert self.table.head() == self.head == reader.head(path)
-        rows = reader.read_rows(path)
-        assert str(digest_of_table(rows.to_batches())) == self.head.record.digest
-        folded = changelog.fold(reader.read_changes(path))
-        assert digest_of_table(folded.to_batches()) == digest_of_table(rows.to_batches())
+        return [tuple(row) for row in frame.collect()]
+
+    def newest(self) -> Head:
+        return self.table.head()

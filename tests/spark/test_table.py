@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from state_store.commits import CommitRecord, Head, TableVersion
+from state_store.commits import CommitRecord
 from state_store.delta import reader
-from state_store.errors import CorruptState, TableMissing
+from state_store.errors import TableMissing
 from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from state_store.spark.table import Table
 from state_store.tablespec import TableSpec
-from tests.spark.table_model import SPEC, Model, placed, settled_frame
+from tests.spark.table_model import Model, placed
+from tests.support.table_model import SPEC, TableContract
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ONE = TableSpec("one", (("total", "BIGINT"),), "keyed", (), "STRUCT<__n: BIGINT>")
+
+
+class TestTable(TableContract):
+    """Of Spark's tables."""
 
 
 def test_a_table_is_created_once_and_spark_reads_what_was_created(spark: SparkSession, lake: Lake) -> None:
@@ -38,13 +43,6 @@ def test_a_table_is_created_once_and_spark_reads_what_was_created(spark: SparkSe
     assert "deletionVectors" in detail["tableFeatures"]
 
 
-def test_new_keys_are_added_and_the_record_says_so(model: Model) -> None:
-    model.check()
-    record = model.head.record
-    assert (record.epoch, record.inserted, record.deleted, record.mode) == (1, 4, 0, "delta")
-    assert record.digest.endswith(":4")
-
-
 def test_changed_rows_replace_the_old_ones_with_null_and_hidden_keys(model: Model) -> None:
     head = model.apply({(None, "a"): (33, {"y": 2}, 2), (2, None): (44, None, 2), (1, "a"): (11, {"x": 1}, 2)})
     assert head is not None
@@ -60,55 +58,11 @@ def test_changed_and_new_rows_go_into_one_commit(model: Model) -> None:
     model.check()
 
 
-def test_keys_go_away_in_the_same_commit_as_others_change(model: Model) -> None:
-    before = model.head.version
-    model.apply({(None, "a"): None, (2, None): None, (1, "a"): (7, None, 1), (5, "new"): (5, None, 1)})
-    assert model.head.version == before + 1
-    assert (model.head.record.inserted, model.head.record.deleted) == (2, 3)
-    model.check()
-
-
-def test_only_deletes_can_empty_the_table_and_it_can_be_filled_again(model: Model) -> None:
-    model.apply(dict.fromkeys(model.rows))
-    assert model.head.record.digest == "0" * 32 + ":0"
-    model.check()
-    model.apply({(1, "a"): (1, None, 1)})
-    model.check()
-
-
-def test_equal_rows_are_no_commit_and_absent_keys_stay_absent(model: Model) -> None:
-    before = model.head
-    same = {**model.rows, (8, "never"): None}
-    assert model.apply(same) is None
-    assert model.table.head() == before
-
-
-def test_maps_with_the_same_entries_in_another_order_are_equal(model: Model) -> None:
-    model.apply({(1, "a"): (1, {"x": 1, "y": 2}, 1)})
-    assert model.apply({(1, "a"): (1, {"y": 2, "x": 1}, 1)}) is None
-    assert model.apply({(1, "a"): (1, {"y": 2, "x": 3}, 1)}) is not None
-
-
 def test_only_the_rows_that_change_are_written(model: Model) -> None:
     changed = {key: row if key != (1, "b") else (22, None, 1) for key, row in model.rows.items()}
     model.apply(changed)
     feed = model.table.changes(model.head.version - 1, model.head.version)
     assert [(r["k"], r["v"], r["__weight"]) for r in feed.orderBy("__weight").collect()] == [("b", 2, -1), ("b", 22, 1)]
-
-
-def test_a_row_cannot_be_replaced_twice(model: Model) -> None:
-    settled = settled_frame(model.table, {(1, "a"): (model.rows[1, "a"], (7, None, 1))})
-    with pytest.raises(CorruptState, match="settled twice"):
-        model.table.apply(settled.unionAll(settled), CommitRecord(epoch=2))
-    assert model.table.head() == model.head
-
-
-def test_a_change_of_state_alone_is_stored_and_not_seen(model: Model) -> None:
-    digest = model.head.record.digest
-    model.apply({(1, "a"): (1, {"x": 1}, 99)})
-    assert (model.head.record.inserted, model.head.record.deleted, model.head.record.digest) == (0, 0, digest)
-    assert reader.read_changes(model.table.path, model.head.version - 1).num_rows == 0
-    model.check()
 
 
 def test_narrower_types_are_stored_and_hashed_as_the_stored_ones(spark: SparkSession, lake: Lake) -> None:
@@ -121,17 +75,6 @@ def test_narrower_types_are_stored_and_hashed_as_the_stored_ones(spark: SparkSes
         head = table.apply(placed(settled, table, "__s.k <=> __n.k"), CommitRecord(epoch=epoch))
         assert head is not None
         assert str(digest_of_table(reader.scan(table.path))) == head.record.digest
-
-
-def test_an_advance_moves_the_vector_and_nothing_else(model: Model) -> None:
-    before = model.head
-    record = replace(before.record, epoch=2, vector={"log": TableVersion(42, "t", "n")}, mode="advance")
-    model.head = model.table.advance(record)
-    made = replace(record, inserted=0, deleted=0, nonce=model.head.record.nonce)
-    assert model.head == Head(before.version + 1, made)
-    assert made.nonce != before.record.nonce
-    assert model.table.changes(before.version, model.head.version).count() == 0
-    model.check()
 
 
 def test_a_table_with_an_empty_key_holds_one_row(spark: SparkSession, lake: Lake) -> None:

@@ -13,7 +13,7 @@ from state_store.errors import ForeignWrite, VersionGone
 from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from state_store.spark.table import Table
-from tests.spark.table_model import LOG
+from tests.support.table_model import LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,8 @@ from state_store.errors import CommitConflict, VectorMismatch
 from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from state_store.spark.table import Table
-from tests.spark.table_model import SPEC, Key, Model, Row, settled_frame
+from tests.spark.table_model import Model, settled_frame
+from tests.support.table_model import SPEC, Key, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -40,7 +40,7 @@ earned:
       blocking: true
 """
 FIRST: Final = [{"id": 1, "place": "Rome", "fare": 20}, {"id": 2, "place": "Oslo", "fare": 30}]
-SECOND: Final = [
+SECOND: Final[list[dict[str, object]]] = [
     *({"id": 3 + number, "place": "Rome", "fare": 40} for number in range(3)),
     {"id": 6, "place": "Oslo", "fare": None},
 ]

@@ -58,7 +58,7 @@ def drain(
     ids = current_ids(sources, lake, open_log(settings, lake))
     committed = {s.name: committed_offsets(s, lake) for s in sources}
     reading = Reading.after(committed, settings, lake, sources, ids)
-    checkpoint = Path(str(lake.root)) / "checkpoints" / f"run-{len(list(lake.root.glob('checkpoints/*')))}"
+    checkpoint = Path(str(lake.root)) / "checkpoints" / f"run-{len(list(Path(str(lake.root)).glob('checkpoints/*')))}"
     writer = reading.frame(spark).writeStream.foreachBatch(epoch).option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
     return commits

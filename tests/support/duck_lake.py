@@ -25,7 +25,6 @@ from jobs.ivm.refresh.in_memory import MemoryRuntime, stored_path
 from jobs.ivm.refresh.late import with_late_rows
 from jobs.ivm.refresh.memory_tables import FROM, TO, MemoryTable, quoted
 from jobs.ivm.refresh.runtime import maintain
-from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model.columns import TOMBSTONE
 from jobs.model.definitions import Definition, InsertQuery, Source
@@ -35,6 +34,7 @@ from jobs.model.stage_columns import key_names, storage_of
 from state_store.columns import STATE
 from state_store.commits import CommitRecord
 from tests.support import oracle
+from tests.support.stage_rule import StageRule
 
 Row = dict[str, Any]
 
@@ -50,13 +50,10 @@ class _Kept:
     stage: Stage
     since: int | None = None
     late: int | None = None
-    rules: dict[frozenset[str] | None, str] = field(default_factory=dict)
+    rule: StageRule = field(init=False)
 
-    def rule(self, changed: frozenset[str] | None) -> str:
-        """The rule's text, made once for each set of changed inputs."""
-        if changed not in self.rules:
-            self.rules[changed] = maintenance(self.stage, "duckdb", changed)
-        return self.rules[changed]
+    def __post_init__(self) -> None:
+        self.rule = StageRule(self.stage)
 
 
 class DuckLake:
@@ -110,6 +107,14 @@ class DuckLake:
             if only is None or kept.definition in only:
                 self._refresh(kept)
 
+    def recompute(self, name: str) -> None:
+        """Compute all rows of a table anew and store what differs, as REFRESH = 'full' does."""
+        self.epoch += 1
+        for kept in self.kept:
+            if kept.stage.table == name:
+                self._maintain(kept, None, anew=True)
+            kept.since = self.epoch
+
     def rows(self, name: str) -> list[Row]:
         """The visible rows (of an append-only table with the meta columns)."""
         return self.fetch(self.visible_sql(name))
@@ -151,7 +156,7 @@ class DuckLake:
         rows: list[Row] = []
         for each in self._recomputations(name):
             inputs = [
-                f"{quoted(relation.name)} AS ({self.stores[relation.name].at(self.since(name), relation, FROM, TO)})"
+                f"{quoted(relation.name)} AS ({self._seen(relation, name, past=relation.name in each.looked_up)})"
                 for relation in each.relations
             ]
             rows += self.fetch(f"WITH {', '.join(inputs)} {each.sql}" if inputs else each.sql)
@@ -181,6 +186,11 @@ class DuckLake:
             self.recomputations[name] = oracle.recomputations(name, self.catalog, _was_there)
         return self.recomputations[name]
 
+    def _seen(self, relation: Relation, by: str, *, past: bool) -> str:
+        """SELECT of an input's rows as the table `by` last saw them, with those before where it looks them up."""
+        store = self.stores[relation.name]
+        return store.ever(relation, FROM, TO) if past else store.at(self.since(by), relation, FROM, TO)
+
     def _source(self, source: Source) -> None:
         fed = relation_of(source) if source.kind == "stream" else event_log(source)
         self.stores[fed.name] = MemoryTable(self.db, self.schema, fed.name, fed.columns)
@@ -198,16 +208,19 @@ class DuckLake:
     def _refresh(self, kept: _Kept) -> None:
         changed = self._changed(kept)
         if changed is None or changed:
-            since = kept.since or 0
-
-            def side(which: str, each: Input) -> str:
-                return self._side(which, each.relation, since)
-
-            runtime = MemoryRuntime(kept.stage, self.stores[kept.stage.table], side, since)
-            record = with_late_rows(runtime, kept.stage, CommitRecord(epoch=self.epoch, late=kept.late), changed)
-            maintain(runtime, kept.stage, kept.rule(changed), record)
-            kept.late = record.late
+            self._maintain(kept, changed)
         kept.since = self.epoch
+
+    def _maintain(self, kept: _Kept, changed: frozenset[str] | None, *, anew: bool = False) -> None:
+        since = kept.since or 0
+
+        def side(which: str, each: Input) -> str:
+            return self._side(which, each.relation, since)
+
+        runtime = MemoryRuntime(kept.stage, self.stores[kept.stage.table], side, since)
+        record = with_late_rows(runtime, kept.stage, CommitRecord(epoch=self.epoch, late=kept.late), changed)
+        maintain(runtime, kept.stage, kept.rule.text(changed), record, anew=anew)
+        kept.late = record.late
 
     def _changed(self, kept: _Kept) -> frozenset[str] | None:
         if kept.since is None:

@@ -63,9 +63,15 @@ class FedLogs:
         offsets = defaultdict(int, head.record.offsets.get(topic, {}))
         for partition, offset in places:
             offsets[str(partition)] = max(offsets[str(partition)], offset + 1)
-        said = {"offsets": {topic: dict(offsets)}, "topics": {topic: self._log.identity(topic).id}}
+        record = replace(
+            head.record,
+            epoch=head.record.epoch + 1,
+            mode="ingest",
+            offsets={topic: dict(offsets)},
+            topics={topic: self._log.identity(topic).id},
+        )
         known = [{name: row.get(name) for name in table.schema.names} for row in rows]
-        table.apply(known, None, replace(head.record, epoch=head.record.epoch + 1, mode="ingest", **said))
+        table.apply(known, None, record)
 
 
 def _schema(source: Source) -> pa.Schema:

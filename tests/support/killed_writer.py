@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from multiprocessing.process import BaseProcess
-from multiprocessing.synchronize import Event
+from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
+from unittest.mock import patch
 
 from state_store.delta import commit
 from state_store.errors import CommitConflict, VectorMismatch
@@ -36,17 +38,24 @@ def started(lake: Path, events: int, epochs: int, failpoint: str = "", root: Lak
     return process
 
 
-def racing(lake: Path, events: int, epochs: int) -> BaseProcess:
-    """A process that writes so many epochs without the lock, and plans again when another was faster."""
-    process = warm_processes().Process(target=race, args=(lake, events, epochs))
-    process.start()
-    return process
+def lost_races(lake: Path, racers: int, events: int, epochs: int) -> int:
+    """The races that were lost by processes that begin together, write so many epochs each without the lock, and plan
+    again when one was faster."""
+    context = warm_processes()
+    together = context.Barrier(racers)
+    processes = [context.Process(target=race, args=(lake, events, epochs, together)) for _ in range(racers)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    return sum(process.exitcode or 0 for process in processes)
 
 
-def race(lake: Path, events: int, epochs: int) -> None:
+def race(lake: Path, events: int, epochs: int, together: Barrier) -> None:
     """The epochs of one racer; it ends with the number of races that it lost, at most 99, as its exit code."""
     tables, lost = TwoTables(lake / "root"), 0
-    for step in (lambda: tables.ingest(events), tables.refresh):
+    together.wait(60)
+    for step in (partial(tables.ingest, events), tables.refresh):
         done = 0
         while done < epochs:
             try:
@@ -60,6 +69,6 @@ def race(lake: Path, events: int, epochs: int) -> None:
 def write(root: LakePath, told: Path, events: int, epochs: int, failpoint: str, begun: Event) -> None:
     """The writer's epochs, in its own process."""
     os.environ["STRANDLINE_FAILPOINT"] = failpoint
-    commit.CHECKPOINT_INTERVAL = _CHECKPOINT_INTERVAL
+    patch.object(commit, "CHECKPOINT_INTERVAL", _CHECKPOINT_INTERVAL).start()
     begun.set()
     run(root, told, events, epochs)

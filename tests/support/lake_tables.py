@@ -27,8 +27,13 @@ def append(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], epoch: i
     found = _relation(name, Catalog(lake))
     table = pa.Table.from_pylist([dict(row) for row in rows], _schema(found))
     path = lake.table(name)
-    options = {} if path.exists() else {"configuration": {"delta.enableChangeDataFeed": "true"}}
-    write_deltalake(path, table, mode="append", commit_properties=_properties(epoch, table.num_rows), **options)
+    write_deltalake(
+        str(path),
+        table,
+        mode="append",
+        commit_properties=_properties(epoch, table.num_rows),
+        configuration=None if path.exists() else {"delta.enableChangeDataFeed": "true"},
+    )
 
 
 def events(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], first: int = 0, epoch: int = 0) -> None:
@@ -44,12 +49,12 @@ def events(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], first: i
 
 def update(lake: Lake, name: str, epoch: int, where: str, **values: str) -> None:
     """One more commit that changes rows; `values` are SQL expressions."""
-    DeltaTable(lake.table(name)).update(values, predicate=where, commit_properties=_properties(epoch, 0))
+    DeltaTable(str(lake.table(name))).update(values, predicate=where, commit_properties=_properties(epoch, 0))
 
 
 def delete(lake: Lake, name: str, epoch: int, where: str) -> None:
     """One more commit that takes rows away."""
-    DeltaTable(lake.table(name)).delete(where, commit_properties=_properties(epoch, 0))
+    DeltaTable(str(lake.table(name))).delete(where, commit_properties=_properties(epoch, 0))
 
 
 def _relation(name: str, catalog: Catalog) -> Relation:

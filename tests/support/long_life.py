@@ -98,7 +98,7 @@ class LongLife:
         began = time.perf_counter()
         snapshot = read_snapshot(path, self.head.version)
         opened = time.perf_counter()
-        DeltaTable(path)
+        DeltaTable(str(path))
         ended = time.perf_counter()
         spent, self._spent = self._spent, []
         cpu, self._cpu = self._cpu / len(spent), 0.0
@@ -108,7 +108,9 @@ class LongLife:
             files=len(snapshot.files),
             rows=len(self.rows),
             entries=len(log.versions(path)),
-            checkpoint_kb=log.checkpoint_file(path, newest).stat().st_size // 1024 if newest is not None else 0,
+            checkpoint_kb=Path(str(log.checkpoint_file(path, newest))).stat().st_size // 1024
+            if newest is not None
+            else 0,
             commit=median(spent),
             slowest=max(spent),
             cpu=cpu,

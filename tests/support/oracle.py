@@ -9,7 +9,7 @@ as one plain SELECT, in DuckDB's own words.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.relation import Relation
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.read import query_of
-from jobs.query.logical.query import relations_of
+from jobs.query.logical.query import Query, SetOperation, relations_of
 from jobs.query.recompute.select import recompute_sql
 from jobs.query.recompute.text import FrozenJoin
 from state_store.columns import STATE
@@ -44,11 +44,16 @@ def semantics_of(definition: View | InsertQuery) -> Semantics:
 
 @dataclass(frozen=True)
 class Recomputation:
-    """One SELECT that must give the visible columns of a table, or a part of its rows; its relations by their names."""
+    """One SELECT that must give the visible columns of a table, or a part of its rows; its relations by their names.
+
+    Attributes:
+        looked_up: of the relations those that events look up as they are at the time: past rows of them count.
+    """
 
     owner: str
     sql: str
     relations: tuple[Relation, ...]
+    looked_up: frozenset[str] = frozenset()
 
 
 def recomputations(name: str, catalog: Catalog, frozen: FrozenJoin | None = None) -> list[Recomputation]:
@@ -68,8 +73,22 @@ def recomputations(name: str, catalog: Catalog, frozen: FrozenJoin | None = None
     for each in queries:
         query = query_of(each, catalog)
         sql = recompute_sql(query, "duckdb", semantics=semantics_of(each), frozen=frozen)
-        found.append(Recomputation(each.name, f"FROM ({sql}) AS __rows({', '.join(names)})", relations_of(query)))
+        text = f"FROM ({sql}) AS __rows({', '.join(names)})"
+        found.append(Recomputation(each.name, text, relations_of(query), frozenset(_looked_up(query))))
     return found
+
+
+def _looked_up(query: Query) -> Iterator[str]:
+    """The names of the keyed relations that events look up."""
+    if isinstance(query, SetOperation):
+        for branch in query.branches:
+            yield from _looked_up(branch)
+        return
+    for part in query.inputs:
+        if not isinstance(part.source, Relation):
+            yield from _looked_up(part.source)
+        elif part.frozen and part.source.storage == "keyed":
+            yield part.source.name
 
 
 def _newest(source: Source) -> str:

@@ -14,6 +14,13 @@ from jobs.session.define.view_options import view_options
 from jobs.sql.dialect import sql_of
 from jobs.sql.statements import CreateView, parse_one
 
+NESTING_SOURCES = """
+CREATE STREAM s (id INT KEY, k VARCHAR, v INT);
+CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, n INT);
+CREATE TABLE u (id INT PRIMARY KEY, t_id INT, m INT);
+"""
+"""A stream and two tables whose columns have names in common, for queries inside queries."""
+
 
 def read(text: str, catalog: Catalog) -> Query:
     """The query of a CREATE … AS SELECT, or of a SELECT as a materialized view has it."""

@@ -19,7 +19,6 @@ from jobs.ivm.refresh.in_memory import MemoryRuntime
 from jobs.ivm.refresh.memory_tables import ALWAYS, MemoryTable
 from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.consolidate import consolidated
-from jobs.ivm.rules.stage_rule import StageRule
 from jobs.ivm.rules.stored import stored_columns
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import META_COLUMNS
@@ -29,6 +28,7 @@ from jobs.model.stage_columns import visible_columns
 from jobs.model.types import SqlType
 from state_store.columns import VERSION, WEIGHT
 from state_store.commits import CommitRecord
+from tests.support.stage_rule import StageRule
 
 Row = Mapping[str, Any]
 Changes = Sequence[tuple[Row, int, int]]
@@ -37,7 +37,9 @@ Changes = Sequence[tuple[Row, int, int]]
 
 def parse(text: str) -> exp.Expression:
     """An expression over plain column names."""
-    return sqlglot.parse_one(text, dialect="duckdb")
+    made = sqlglot.parse_one(text, dialect="duckdb")
+    assert isinstance(made, exp.Expression)
+    return made
 
 
 def output(name: str, text: str, kind: SqlType) -> Output:
@@ -116,7 +118,7 @@ class RuleBench:
 
     def __init__(self, db: duckdb.DuckDBPyConnection, stage: Stage, *, initial: bool = False) -> None:
         self.stage = stage
-        self.texts = StageRule(stage, "duckdb")
+        self.texts = StageRule(stage)
         self.db = db
         self.inputs = {each.alias: each.relation for each in inputs_of(stage)}
         self.names = [name for name, _ in visible_columns(stage)]

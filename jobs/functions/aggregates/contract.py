@@ -110,10 +110,10 @@ class AggregateFunction(ABC):
 
         Raises:
             TypeMismatch: the number, types or constants of the arguments do not fit.
-            NotSupported: DISTINCT, where it is not maintained.
+            NotSupported: DISTINCT, where the function has none.
         """
         if distinct:
-            raise NotSupported(f"{self.name}(DISTINCT …) is not maintained", hint=f"write {self.name} without DISTINCT")
+            raise NotSupported(f"{self.name}(DISTINCT …) is not supported", hint=f"write {self.name} without DISTINCT")
         return self.check(arguments, types)
 
     @abstractmethod

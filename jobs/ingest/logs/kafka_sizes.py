@@ -36,7 +36,9 @@ class RecordSizes:
     def estimate(self, topic: str, partition: int, start: int, end: int) -> int:
         """The number of offsets times the average of the records seen last, which were the first of some range.
 
-        A range of few records is not worth a look: as long as nothing is known of the topic, it counts as nothing.
+        A range of few records is not worth a look of its own, unless it is the first of all. In a topic that nobody has
+        looked at, records count as large as the largest that are known: many topics of a few records each are much
+        together.
 
         Raises:
             OffsetsVanished: retention removed the records at `start`.
@@ -44,12 +46,13 @@ class RecordSizes:
         """
         count = end - start
         known = self._known.get(topic)
-        if count > _RECORDS and (known is None or time.monotonic() - known.at > _SECONDS):
-            known = self._known[topic] = self._look(topic, partition, start)
-        return count * known.bytes if known is not None else 0
+        old = known is None or time.monotonic() - known.at > _SECONDS
+        if not self._known or (count > _RECORDS and old):
+            known = self._known[topic] = self._look(topic, partition, start, min(end, start + _RECORDS))
+        return count * (known.bytes if known is not None else max(each.bytes for each in self._known.values()))
 
-    def _look(self, topic: str, partition: int, start: int) -> _Average:
-        runs = kafka_range.read(self._options, topic, partition, start, start + _RECORDS)
+    def _look(self, topic: str, partition: int, start: int, end: int) -> _Average:
+        runs = kafka_range.read(self._options, topic, partition, start, end)
         try:
             first = next(runs, None)
         finally:

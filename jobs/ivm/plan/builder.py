@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jobs.ivm.plan.arrangements import arrangement
+from jobs.ivm.plan.lookups import lookups_apart
 from jobs.ivm.plan.map import marked_stage
 from jobs.ivm.plan.normal_form import digest_of
 from jobs.ivm.rules.stored import form_of
@@ -60,6 +61,7 @@ class Stages:
 
     def add(self, stage: Stage) -> Relation:
         """The table of an inner stage; that of an equal stage, if there is one already."""
+        stage = lookups_apart(stage, self)
         form = form_of((stage,))
         # A table that views share is found by its name: one in another form has another.
         digest = digest_of(stage, self.pipeline, *((f"form {form}",) if form > 1 else ()))
@@ -79,4 +81,5 @@ class Stages:
 
     def plan(self, last: Stage) -> Plan:
         """The plan whose last stage maintains the view's own table."""
+        last = lookups_apart(last, self)
         return Plan(self.view, (*self.made, replace(last, table=self.view)), tuple(self.notes))

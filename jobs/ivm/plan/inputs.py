@@ -11,7 +11,7 @@ for each branch. Any other subquery becomes an inner stage with a table of its o
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -37,6 +37,25 @@ class Inner(Protocol):
 
     def arranged(self, rows: Rows) -> Rows:
         """Rows of a join, read from a table that holds the join where views share such tables."""
+
+
+@dataclass(frozen=True)
+class Unarranged:
+    """The same builder, but every join is read from its own inputs."""
+
+    inner: Inner
+
+    def stored(self, query: Query) -> Relation:
+        """The table of an inner stage that maintains `query`."""
+        return self.inner.stored(query)
+
+    def marked(self, relation: Relation) -> Relation:
+        """The relation with a column in its key that is never NULL."""
+        return self.inner.marked(relation)
+
+    def arranged(self, rows: Rows) -> Rows:
+        """The rows as they are."""
+        return rows
 
 
 def is_plain(query: Query) -> bool:

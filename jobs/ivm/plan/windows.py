@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from jobs.ivm.plan.builder import Stages
-from jobs.ivm.plan.inputs import rows_of_block
+from jobs.ivm.plan.inputs import Unarranged, rows_of_block
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
 from jobs.ivm.plan.trees import all_of, named, number
 from jobs.model import types as t
@@ -154,7 +154,8 @@ def closed(rows: Rows, block: Block, stages: Stages) -> Rows:
 def _time_of_streams(block: Block, stages: Stages) -> AggregateStage:
     assert block.time is not None
     found: dict[str, Relation] = {}
-    for rows in rows_of_block(block, stages):
+    # Of the streams themselves: an event that joins nothing moves their time as well.
+    for rows in rows_of_block(block, Unarranged(stages)):
         place = place_of(rows.read(block.time))
         for each in rows.inputs:
             if (place is None or place[0] == each.alias) and "_stream_time" in dict(all_columns(each.relation)):

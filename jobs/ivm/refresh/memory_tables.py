@@ -64,6 +64,10 @@ class MemoryTable:
         """SELECT of the rows that were there after that epoch; of `relation` the columns, else the stored ones."""
         return f"SELECT {self._list(relation, more)} FROM {self.table} WHERE {alive(epoch)}"
 
+    def ever(self, relation: Relation, *more: str) -> str:
+        """SELECT of the rows that were there in some epoch: what events may have looked up."""
+        return f"SELECT {self._list(relation, more)} FROM {self.table}"
+
     def delta(self, since: int, now: int, relation: Relation) -> str:
         """SELECT of the changes after `since` up to `now`, with `__weight`; those that undo each other are left out."""
         names = self._list(relation)

@@ -235,7 +235,7 @@ class _Reader:
             raise self._invalid(self._select.args["qualify"], "QUALIFY needs a function OVER a window", "use WHERE")
         if self._tables.found and block.group is not None:
             raise NotSupported(
-                "EXPLODE in a query that groups is not maintained yet", hint="explode in a subquery in FROM"
+                "EXPLODE in a query that groups is not supported yet", hint="explode in a subquery in FROM"
             )
         if block.partition_by and (block.group is not None or not any(p.stream for p in self._inputs.parts)):
             raise self._invalid(

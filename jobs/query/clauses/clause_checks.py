@@ -24,7 +24,7 @@ def check_clauses(select: exp.Select) -> None:
         clause = select.args.get(argument)
         if clause:
             line, place = position_of(clause[0] if isinstance(clause, list) else clause)
-            raise NotSupported(f"{what} in a view is not maintained yet", line=line, column=place)
+            raise NotSupported(f"{what} is not supported yet", line=line, column=place)
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
         line, place = position_of(distinct)

@@ -97,7 +97,7 @@ def _between(node: exp.Between, typed: Infer) -> Typed:
 
 def _contained(node: exp.In, typed: Infer) -> Typed:
     if node.args.get("query") is not None:
-        raise NotSupported("subqueries are not maintained yet")
+        raise NotSupported("a subquery cannot stand here")
     this, *items = _alike(typed(node.this), [typed(item) for item in node.expressions])
     sides = [_comparable(this, item, node) for item in items]
     sql_type = common("IN", [side.type for pair in sides for side in pair])

@@ -161,11 +161,11 @@ def _unknown_function(node: exp.Anonymous) -> SqlError:
     if node.name in OF_SETS:
         return InvalidQuery(
             f"{sql_of(node)} cannot stand here: it is about a row's grouping set, which is known after grouping",
-            hint="in a view it can, in the SELECT list, in HAVING and in QUALIFY",
+            hint="it belongs into the SELECT list, HAVING or QUALIFY",
         )
     if node.name in NOT_DETERMINISTIC:
         return InvalidQuery(
-            f"{node.name} gives another value each time, and a view the same rows whenever it is computed",
+            f"{node.name} gives another value each time, and a query gives the same rows of the same tables each time",
             hint="rowtime is the time of the event",
         )
     return UnknownName.among("function", node.name, (*SCALARS, *REWRITES, *FUNCTIONS))

@@ -87,4 +87,4 @@ def _order(node: exp.Expr, order: exp.Expr) -> tuple[tuple[exp.Expr, ...], bool]
 
 def _refused(node: exp.Expr, what: str) -> NotSupported:
     line, column = position_of(node)
-    return NotSupported(f"{what} is not maintained yet", line=line, column=column, hint="order all of it one way")
+    return NotSupported(f"{what} is not supported yet", line=line, column=column, hint="order all of it one way")

@@ -13,6 +13,7 @@ from jobs.model.serving_errors import RequestRefused
 
 _TEXT = re.compile(r"(s?)([0-9]{1,18})(?:-([0-9]{1,18}))?(?:@([0-9a-f]{0,8}))?")
 IDENTITY_LETTERS = 8
+"""Of a table's identity: enough to tell a table from the one that was made anew in its place; an id stays short."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Messages to a client, as bytes. Rows are `jobs.server.postgres.rows`'s, which writes them by the thousand."""
+"""Messages to a client, as bytes. Rows are `jobs.server.pg_values.rows`'s, which writes them by the thousand."""
 
 from __future__ import annotations
 

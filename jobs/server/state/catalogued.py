@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from threading import Lock
@@ -21,6 +22,10 @@ _LOOK_SECONDS: Final = 0.01
 and thousands of requests a second need not each have one."""
 _SECONDS: Final = 5.0
 """On an object store it is seen that much later."""
+_SWAP_SECONDS: Final = 1.0
+"""While a view is being replaced the catalog is read again so often: it takes some milliseconds."""
+_FOLDERS: Final = ("", "functions", "dropping", "replacing")
+"""Of the catalog: all that says which definitions there are. They are looked at as text, which is twice as fast."""
 
 
 class Catalogued:
@@ -87,8 +92,24 @@ class Catalogued:
         return [each for each in self.catalog.definitions() if isinstance(each, Source | View)]
 
 
-def _mark(lake: Lake) -> tuple[int, ...]:
-    """Another one when a definition was added, changed or removed: each is a file that is renamed into its folder."""
+def _mark(lake: Lake) -> tuple[object, ...]:
+    """Another one when a definition was added, changed or removed, or a drop or a replacement began or ended.
+
+    Each is a file that is renamed into its folder: another file of the name, even within one tick of the disk's clock.
+    """
     if not isinstance(lake.catalog, Path):
         return (int(time.monotonic() / _SECONDS),)
-    return tuple(folder.stat().st_mtime_ns for folder in (lake.catalog, lake.catalog / "functions") if folder.exists())
+    found = [_listed(os.path.join(lake.catalog, each)) for each in _FOLDERS]
+    _, intents = found[-1]
+    # The swap of a definition is a commit of the view's table, which none of the folders tells.
+    swapped = int(time.monotonic() / _SWAP_SECONDS) if intents else None
+    return (*found, swapped)
+
+
+def _listed(folder: str) -> tuple[int, list[tuple[str, int]]]:
+    """The folder's time, and the names in it with their files' numbers; a number may come again later."""
+    try:
+        with os.scandir(folder) as entries:
+            return os.stat(folder).st_mtime_ns, [(each.name, each.inode()) for each in entries]
+    except FileNotFoundError:
+        return 0, []

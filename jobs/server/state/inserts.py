@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from jobs.ingest.logs.open import open_log
@@ -35,6 +36,8 @@ HEADER: Final = "strandline-insert"
 """Of a record that came with an idempotency key: a hash of the key, a colon, the row's place in the request."""
 KEPT_SECONDS: Final = 86_400
 """A client that comes again after a day has other worries; a key takes some hundred bytes of disk."""
+_FORGETS_SECONDS: Final = 3_600.0
+"""Between two removals of the keys that are too old: a look at each file that is kept."""
 _LOCKS: Final = 64
 """Requests with one key wait for each other; those with different ones seldom do."""
 
@@ -71,6 +74,7 @@ class Inserts:
         self._folder = folder
         self._locks = [Lock() for _ in range(_LOCKS)]
         make_folder(folder)
+        self._forgot = time.monotonic()
         self._forget()
 
     def insert(self, source: Source, rows: Sequence[Mapping[str, Any]], key: str | None) -> Inserted:
@@ -87,6 +91,9 @@ class Inserts:
         records = encode_rows(source, rows, self._settings, self._lake)
         if key is None:
             return Inserted(source.topic, tuple(append_records(source, records, self._settings, self._lake)))
+        if time.monotonic() - self._forgot > _FORGETS_SECONDS:
+            self._forgot = time.monotonic()
+            Thread(target=self._forget, name="old idempotency keys", daemon=True).start()
         name = hashlib.sha256(f"{source.name}\0{key}".encode()).hexdigest()[:32]
         with self._locks[int(name[:8], 16) % len(self._locks)]:
             return self._once(name, source, records, _hash(rows))
@@ -134,8 +141,9 @@ class Inserts:
     def _forget(self) -> None:
         """Remove the keys that are too old."""
         for file in self._folder.glob("*.json"):
-            if file.stat().st_mtime < time.time() - KEPT_SECONDS:
-                file.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # removed since it was listed
+                if file.stat().st_mtime < time.time() - KEPT_SECONDS:
+                    file.unlink()
 
 
 def _marked(record: Record, name: str, number: int) -> Record:

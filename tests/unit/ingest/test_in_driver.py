@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -55,12 +54,6 @@ IDS = {"events": "an id"}
 BETWEEN_COMMITS = ["before-log-commit", "before-log-entry:2", "after-log-commit"]
 if AT_LENGTH:
     BETWEEN_COMMITS += ["after-staging", "after-log-entry:2", "before-log-commit:2"]
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with Kernel("256MB", 1) as made:
-        yield made
 
 
 class Query:

@@ -59,6 +59,14 @@ def test_what_fits_is_not_cut() -> None:
     assert cut({"t": {"0": 1}}, {"t": {"0": 9}}, None) == {"t": {"0": 9}}
 
 
+def test_rows_are_counted_over_all_topics() -> None:
+    """So a micro-batch is small for the driver only when all of it is."""
+    end: Offsets = {f"t{number}": {"0": 150, "1": 150} for number in range(100)}
+    assert cut({}, end, 30_000) == end
+    reached = cut({}, end, 20_000)
+    assert sum(last for partitions in reached.values() for last in partitions.values()) == 20_000
+
+
 def test_a_topic_of_large_records_does_not_starve_beside_one_of_small_ones() -> None:
     log = cast("Log", _Sized({("large", 0): [100_000] * 20, ("small", 0): [10] * 10_000}))
     end = {"large": {"0": 20}, "small": {"0": 10_000}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,6 @@ from jobs.run.schedule import maintained
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from tests.support.published_lake import PublishedLake
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with Kernel("500MB", 1) as kernel:
-        yield kernel
 
 
 @pytest.fixture

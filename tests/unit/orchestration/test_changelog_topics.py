@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import dagster as dg
 import pytest
@@ -26,12 +25,6 @@ from tests.support.catalog_from_sql import run
 from tests.support.published_lake import PublishedLake
 
 TOPIC = dg.AssetKey(["topics", "by_town.topic"])
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with Kernel("256MB", 1) as kernel:
-        yield kernel
 
 
 @pytest.fixture

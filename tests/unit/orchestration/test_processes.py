@@ -15,6 +15,7 @@ import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 
 from orchestration.launch import DrainClient
+from orchestration.processes import last_lines, signals_held_back
 from tests.unit.orchestration.child_drains import (
     STANDS_AND_REFUSES,
     alive,
@@ -81,3 +82,44 @@ def test_a_child_ends_itself_when_its_watcher_is_killed(tmp_path: Path) -> None:
     step.kill()
     step.wait()
     wait_until(lambda: not alive(pid), "the child outlived its watcher")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_held_back_comes_once_the_body_is_done(number: signal.Signals) -> None:
+    def raises(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    done: list[str] = []
+    before = signal.signal(number, raises)
+    try:
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            with signals_held_back(), signals_held_back():
+                os.kill(os.getpid(), number)
+                done.append("the child is known")
+            done.append("nothing after it")
+        assert done == ["the child is known"]
+        assert signal.getsignal(number) is raises
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_thread_holds_no_signal_back() -> None:
+    """Python runs handlers in the main thread, and lets no other set them."""
+    done: list[str] = []
+
+    def body() -> None:
+        with signals_held_back():
+            done.append("done")
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert done == ["done"]
+
+
+def test_the_last_lines_of_a_long_output_are_read_from_its_end(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.write_text("".join(f"line {number} ü\n" for number in range(100_000)))
+    assert last_lines(output, 2) == ["line 99998 ü", "line 99999 ü"]
+    output.write_text("only\n")
+    assert last_lines(output, 4) == ["only"]

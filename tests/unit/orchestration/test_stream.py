@@ -17,8 +17,10 @@ import pytest
 
 from jobs.model.settings import Settings
 from jobs.run.heartbeat import Beat, read_beat
+from orchestration import stream as stream_module
 from orchestration import streaming as streaming_module
 from orchestration.keeper import KEEPER_TAG
+from orchestration.processes import ProcessGroup
 from orchestration.stream import Pace
 from orchestration.translator import Translator
 from state_store.layout import Lake
@@ -37,7 +39,7 @@ lake, what = Lake(Path(sys.argv[1])), sys.argv[2]
 starts = Path(sys.argv[1]) / 'starts'
 number = len(starts.read_text().split()) + 1 if starts.exists() else 1
 with starts.open('a') as file: file.write(f'{os.getpid()} ')
-stop, topics = [], ['t']
+stop, topics, ago = [], ['t'], 0
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
 started = int(time.time() * 1000)
 def table(name, version, rows):
@@ -48,7 +50,7 @@ def beat(version, ended=False, error=None):
     path = lake.run('packages'); path.parent.mkdir(parents=True, exist_ok=True)
     now = int(time.time() * 1000)
     content = dict(format=1, pipeline='packages', mode='continuous', process=process(os.getpid()).as_json(),
-        started=started, at=now, refreshed=now, busy_since=None, micro_batches=version,
+        started=started, at=now - ago, ticked=time.monotonic(), refreshed=now, busy_since=None, micro_batches=version,
         lag=dict.fromkeys(topics, version), failures={},
         tables=[table('checkins', version, 3), table('locations', 1, 2)], ended=ended, error=error)
     new = path.with_suffix('.new'); new.write_text(json.dumps(content)); new.replace(path)
@@ -71,6 +73,7 @@ path = lake.run('packages'); beat(1, ended=True); content = json.loads(path.read
 content['process']['started'] = '1'; path.write_text(json.dumps(content))
 sys.exit(3)
 """
+WHILE_ITS_CLOCK_IS_BEHIND = "ago = 3_600_000\n" + GOES_ON
 STAYS_AFTER_ITS_END = REFUSES.replace("sys.exit(1)", "time.sleep(600)")
 SAYS_NOTHING = "time.sleep(600)"
 ALWAYS_DIES = "os.kill(os.getpid(), signal.SIGKILL)"
@@ -215,6 +218,12 @@ def test_a_silent_stream_is_ended_and_the_run_says_so(bench: Bench) -> None:
     assert not any(alive(pid) for pid in starts(bench.lake))
 
 
+def test_a_clock_that_is_set_forward_by_an_hour_fails_no_run(bench: Bench) -> None:
+    """Until the next beat the last one seems as old."""
+    bench.stop_when(1)
+    assert bench.run(WHILE_ITS_CLOCK_IS_BEHIND).success
+
+
 def test_a_cancelled_run_ends_its_stream(bench: Bench) -> None:
     def cancel() -> None:
         wait_until(lambda: bench.beat() is not None, "it did not beat")
@@ -242,6 +251,25 @@ def test_a_run_that_is_cancelled_while_an_event_is_stored_ends_its_stream(
     assert not bench.run(GOES_ON).success
     assert len(starts(bench.lake)) == 1
     assert not any(alive(pid) for pid in starts(bench.lake)), "the stream outlived its run"
+
+
+def test_a_run_that_is_cancelled_while_it_starts_its_stream_ends_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    children: list[int] = []
+
+    class Cancelled(ProcessGroup):
+        """Its child is there, and nobody knows of it yet."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            children.append(self.pid)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(stream_module, "ProcessGroup", Cancelled)
+    assert not bench.run(GOES_ON).success
+    assert len(children) == 1
+    assert not alive(children[0]), "the stream outlived its run"
 
 
 def test_a_run_that_is_marked_as_ended_ends_its_stream(bench: Bench) -> None:
@@ -281,6 +309,7 @@ import dagster as dg
 from pathlib import Path
 from jobs.model.settings import load_settings
 from orchestration import streaming
+from orchestration.processes import ProcessGroup
 from orchestration.stream import Pace
 command = sys.argv[2:]
 streaming.stream_command = lambda _pipeline: command

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,20 +13,15 @@ from jobs.ingest.logs.log import Record
 from jobs.model.publish_errors import PublisherFenced, TopicTaken
 from jobs.model.settings import Settings
 from jobs.publish.open import open_publisher
+from state_store import leases
 from state_store.aside import set_aside
 from state_store.delta import log, reader
 from state_store.delta.log_upkeep import make_checkpoint
 from state_store.errors import TableMissing
 from state_store.folders import remove_file
 from state_store.kernel.kernel import Kernel
-from state_store.leases import living
+from state_store.leases import ReaderLease, living
 from tests.support.published_lake import VIEWS, PublishedLake
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with Kernel("500MB", 1) as kernel:
-        yield kernel
 
 
 @pytest.fixture
@@ -86,6 +83,27 @@ def test_a_publisher_holds_a_lease_on_what_it_has_not_published(made: PublishedL
     done = made.publish("by_town")
     [lease] = living(made.lake.table("by_town"), 0)
     assert (lease.reader, lease.version) == ("topic-by_town", done.version)
+
+
+def test_an_idle_publisher_writes_its_lease_once_a_minute(
+    made: PublishedLake, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks every few seconds, and a lease that is written is a flushed file."""
+    made.epoch(kernel)
+    written, now = [], [0.0]
+    publish = ReaderLease.publish
+
+    def noted(lease: ReaderLease, version: int) -> None:
+        written.append(now[0])
+        publish(lease, version)
+
+    monkeypatch.setattr(ReaderLease, "publish", noted)
+    monkeypatch.setattr(leases, "time", SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns))
+    with closing(open_publisher(made.settings, "by_town")) as publisher:
+        for second in range(0, 180, 5):
+            now[0] = float(second)
+            publisher.catch_up()
+    assert written == [0.0, 60.0, 120.0]
 
 
 def test_a_table_that_was_made_anew_is_compared_with_the_topic(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -91,7 +92,33 @@ def test_a_beat_that_does_not_read_counts_as_none(text: str, lake: Lake) -> None
 def test_silence_is_of_runs_that_should_speak(stream: PipelineStream, lake: Lake) -> None:
     with heartbeat(stream, "drain", tuple, 60):
         alive = beat_of(lake)
+    assert not alive.is_silent(alive.at)
+    assert past(alive, SILENT_SECONDS + 1).is_silent(alive.at)
+    assert not past(beat_of(lake), SILENT_SECONDS + 1).is_silent(alive.at), "it has ended"
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_set_makes_no_live_run_silent_and_no_silent_one_live(
+    stream: PipelineStream, lake: Lake, hours: int
+) -> None:
+    with heartbeat(stream, "continuous", tuple, 60):
+        alive = beat_of(lake)
+    now = alive.at + hours * 3_600_000
+    assert alive.silent_seconds(now) < SILENT_SECONDS
+    assert past(alive, SILENT_SECONDS + 1).is_silent(now)
+
+
+def test_the_clocks_of_both_tell_the_silence_of_another_host(stream: PipelineStream, lake: Lake) -> None:
+    """Also of this one before its last boot: the monotonic clock began anew."""
+    with heartbeat(stream, "continuous", tuple, 60):
+        alive = beat_of(lake)
+    other = replace(alive, process=replace(alive.process, host="another"))
     later = alive.at + int(SILENT_SECONDS * 1000)
-    assert not alive.is_silent(later)
-    assert alive.is_silent(later + 1)
-    assert not beat_of(lake).is_silent(later + 1), "it has ended"
+    assert not other.is_silent(later)
+    assert other.is_silent(later + 1)
+
+
+def past(beat: Beat, seconds: float) -> Beat:
+    """The beat, made so much earlier."""
+    assert beat.ticked is not None
+    return replace(beat, at=beat.at - int(seconds * 1000), ticked=beat.ticked - seconds)

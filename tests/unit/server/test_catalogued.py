@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,3 +39,40 @@ def test_a_relation_of_a_catalog_that_is_read_anew_meanwhile_is_not_kept(
     monkeypatch.setattr(catalogued, "readable_named", slowly)
     assert "a" in dict(found.relation("s").columns)
     assert "b" in dict(found.relation("s").columns)
+
+
+def test_a_definition_that_changes_within_one_tick_of_the_disk_is_seen(settings: Settings) -> None:
+    """A disk may tell times to some milliseconds, or to seconds."""
+    assert list(Interpreter(settings).run(STREAM.format(column="a INT")))
+    lake = Lake(settings.lake)
+    folder = Path(str(lake.catalog))
+    told = folder.stat()
+    found = Catalogued(lake)
+    assert "a" in dict(found.relation("s").columns)
+    assert list(Interpreter(settings).run(STREAM.format(column="b INT")))
+    os.utime(folder, ns=(told.st_atime_ns, told.st_mtime_ns))
+    time.sleep(0.02)
+    assert "b" in dict(found.relation("s").columns)
+
+
+def test_while_a_view_is_being_replaced_the_catalog_is_read_every_second(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its definition is the next one from a commit of its table on; a kill may keep its file from being written."""
+    assert list(Interpreter(settings).run(STREAM.format(column="a INT")))
+    lake, now = Lake(settings.lake), [100.0]
+    monkeypatch.setattr(catalogued, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    found = Catalogued(lake)
+    before = found.catalog
+    now[0] += 1.0
+    assert found.catalog is before
+    intents = Path(str(lake.catalog)) / "replacing"
+    intents.mkdir()
+    (intents / "v.json").write_text("{}")
+    now[0] += 0.1
+    begun = found.catalog
+    assert begun is not before
+    now[0] += 0.5
+    assert found.catalog is begun
+    now[0] += 1.0
+    assert found.catalog is not begun

@@ -6,16 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
 
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.model.settings import load_settings
+from jobs.server.state import inserts as inserts_module
+from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.inserts import Inserts
 from state_store.layout import Lake
 from tests.support.served_lake import ServedLake
+from tests.support.waiting import wait_until
 
 STREAM = "CREATE STREAM orders (id BIGINT KEY, n BIGINT) WITH (KAFKA_TOPIC = 'orders');"
 ROWS = [{"id": number, "n": number * 2} for number in range(5)]
@@ -68,11 +73,26 @@ def test_after_a_kill_the_same_request_adds_what_is_missing_and_no_more(tmp_path
     assert once == "orders@0:5"
 
 
+def test_a_server_that_runs_for_long_keeps_no_old_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour later, at the next request with a key."""
+    served = ServedLake(load_settings(lake=tmp_path / "lake"), STREAM)
+    inserts = Inserts(served.settings, served.lake, tmp_path / "keys")
+    source = Catalogued(served.lake).source("orders")
+    inserts.insert(source, ROWS, "first")
+    (old,) = (tmp_path / "keys").glob("*.json")
+    os.utime(old, (0, 0))
+    inserts.insert(source, ROWS, "second")
+    assert old.exists(), "a look at each key is not for each request"
+    later = time.monotonic() + 3601
+    monkeypatch.setattr(inserts_module, "time", SimpleNamespace(monotonic=lambda: later, time=time.time))
+    inserts.insert(source, ROWS, "third")
+    wait_until(lambda: not old.exists(), "it is kept")
+    assert len(list((tmp_path / "keys").glob("*.json"))) == 2
+
+
 def insert(root: object, folder: Path) -> str:
     settings = load_settings(lake=root)
     lake = Lake(settings.lake)
-    from jobs.server.state.catalogued import Catalogued
-
     return Inserts(settings, lake, folder).insert(Catalogued(lake).source("orders"), ROWS, "key").position
 
 

@@ -1,4 +1,4 @@
-"""Writers killed at each step of a commit, stopped, and racing: nothing is lost, nothing doubled."""
+"""Writers killed at each step of a commit, stopped, and lost_races: nothing is lost, nothing doubled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from state_store.delta import reader
 from state_store.errors import WriterBusy
 from state_store.lock import writer_lock
 from tests.campaigns.kills import FAILPOINTS, RANDOM, campaign
-from tests.support.killed_writer import racing, started
+from tests.support.killed_writer import lost_races, started
 from tests.support.s3_server import S3Server
 from tests.support.two_tables import TwoTables
 from tests.support.two_tables_hold import assert_hold, orphans, told_in
@@ -75,10 +75,7 @@ def test_of_two_racing_writers_one_makes_each_version(tmp_path: Path) -> None:
     """Without the lock: each process loses some races, starts again, and leaves nothing behind."""
     tables = TwoTables(tmp_path / "root")
     tables.ensure()
-    racers = [racing(tmp_path, events=3, epochs=15) for _ in range(2)]
-    for racer in racers:
-        racer.join(60)
-    lost = sum(racer.exitcode or 0 for racer in racers)
+    lost = lost_races(tmp_path, 2, events=3, epochs=15)
     assert lost > 0, "they never met"
     assert_hold(tables, {})
     assert reader.head(tables.events.path).record.offsets == {"source": {"0": 2 * 15 * 3}}

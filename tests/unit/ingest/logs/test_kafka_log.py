@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Uuid
 from jobs.ingest.logs import kafka_range
 from jobs.ingest.logs.kafka_log import KafkaLog
 from jobs.ingest.logs.log import CHUNK, TopicIdentity
+from jobs.ingest.offsets import cut_bytes
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from jobs.model.settings import KafkaSettings
 
@@ -135,12 +136,23 @@ def test_runs_of_small_records_are_long(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_range_is_sized_by_a_look_at_its_first_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One look serves the partitions of a topic for some seconds; a short range alone is not worth it."""
+    """One look serves the partitions of a topic for some seconds."""
     messages = _Messages(size=700)
     monkeypatch.setattr(kafka_range, "Consumer", messages)
     log = _log(_Admin(None))
-    assert log.size("t", 0, 50, 60) == 0
-    assert messages.asked == []
     assert log.size("t", 0, 50, 1050) == 700_000
     assert log.size("t", 1, 0, 10) == 7000
     assert len(messages.asked) == 1
+
+
+def test_short_ranges_of_many_topics_are_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is worth a look of its own; together they may be more than a process can hold."""
+    messages = _Messages(size=1 << 20)
+    monkeypatch.setattr(kafka_range, "Consumer", messages)
+    log = _log(_Admin(None))
+    sizes = [log.size(f"t{number}", 0, 50, 60) for number in range(1000)]
+    assert sizes == [10 << 20] * 1000
+    assert messages.asked == [10], "one look, at records that there are"
+    end = {f"t{number}": {"0": 60} for number in range(1000)}
+    reached = cut_bytes({topic: {"0": 50} for topic in end}, end, 16 << 20, log)
+    assert sum(reached[topic]["0"] - 50 for topic in end) == 1000, "a record of each, so that each advances"

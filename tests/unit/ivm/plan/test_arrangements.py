@@ -138,3 +138,31 @@ def test_a_join_of_streams_is_a_stream_for_the_next_join(
         ("dan", "cid", "dan"),
     ]
     bench.close()
+
+
+@pytest.mark.parametrize("state", ["full", "shared"])
+@pytest.mark.parametrize(("semantics", "joined"), [("sql", JOIN), ("ksql", f"FROM (SELECT category {JOIN}) AS q")])
+def test_an_event_that_joins_nothing_closes_windows_too(
+    state: str, semantics: str, joined: str, catalog: Catalog, duck: duckdb.DuckDBPyConnection
+) -> None:
+    run(
+        f"CREATE MATERIALIZED VIEW v WITH (STATE = '{state}', SEMANTICS = '{semantics}') AS"
+        f" SELECT category, COUNT(*) AS n {joined}"
+        " WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 0 SECONDS) GROUP BY category EMIT FINAL",
+        catalog,
+    )
+    lake = DuckLake(catalog, catalog.definitions(), duck)
+
+    def event(offset: int, second: int, **columns: object) -> dict[str, object]:
+        at = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+        return {"_partition": 0, "_offset": offset, "_timestamp": at, "_stream_time": at, **columns}
+
+    lake.feed("info__log", [event(0, 0, product="plum", category="fruit")])
+    lake.feed("visit", [event(0, 10, product="plum", person="plum", length=1)])
+    lake.refresh()
+    assert lake.rows("v") == []
+    lake.feed("visit", [event(1, 70, product="no such", person="ann", length=1)])
+    lake.refresh()
+    assert [(row["category"], row["n"]) for row in lake.rows("v")] == [("fruit", 1)]
+    assert lake.wrong("v") == ""
+    lake.close()

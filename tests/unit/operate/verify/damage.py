@@ -32,7 +32,7 @@ def head_of(path: Path) -> int:
 
 def rewritten(path: Path, version: int, change: Callable[[list[Action]], None]) -> None:
     """Another commit in the place of one, with a checksum of its own: what a fault in the writer would leave."""
-    file = log.commit_file(path, version)
+    file = Path(str(log.commit_file(path, version)))
     actions, _ = decode(file.read_bytes(), file)
     change(actions)
     file.write_bytes(encode(actions))

@@ -10,18 +10,12 @@ from jobs.model.relation import Relation
 from jobs.query.logical.query import Block, SetOperation, relations_of
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
-from tests.support.query_text import block, joins, read, shown, sql
-
-SOURCES = """
-CREATE STREAM s (id INT KEY, k VARCHAR, v INT);
-CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, n INT);
-CREATE TABLE u (id INT PRIMARY KEY, t_id INT, m INT);
-"""
+from tests.support.query_text import NESTING_SOURCES, block, joins, read, shown, sql
 
 
 @pytest.fixture
 def catalog(lake: Lake) -> Catalog:
-    return catalog_of(lake, SOURCES)
+    return catalog_of(lake, NESTING_SOURCES)
 
 
 @pytest.mark.parametrize(

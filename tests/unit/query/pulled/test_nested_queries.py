@@ -13,18 +13,12 @@ from jobs.sql.dialect import sql_of
 from jobs.sql.from_text import parse_query
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
-from tests.support.query_text import shown, sql
-
-SOURCES = """
-CREATE STREAM s (id INT KEY, k VARCHAR, v INT);
-CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, n INT);
-CREATE TABLE u (id INT PRIMARY KEY, t_id INT, m INT);
-"""
+from tests.support.query_text import NESTING_SOURCES, shown, sql
 
 
 @pytest.fixture
 def catalog(lake: Lake) -> Catalog:
-    return catalog_of(lake, SOURCES)
+    return catalog_of(lake, NESTING_SOURCES)
 
 
 def read(text: str, catalog: Catalog) -> PullQuery:

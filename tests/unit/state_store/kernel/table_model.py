@@ -2,82 +2,63 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from state_store import changelog
 from state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
-from state_store.commits import CommitRecord, Head, TableVersion
+from state_store.commits import CommitRecord, Head
 from state_store.ddl import schema_json
-from state_store.delta import reader
 from state_store.delta.schema import arrow_schema
-from state_store.hashing.digest import digest_of_table
 from state_store.kernel.kept import Kept
 from state_store.kernel.table import KernelTable
-from state_store.tablespec import TableSpec
 from tests.support.lakes import delta_rs
+from tests.support.table_model import BEGIN, SPEC, Changes, TableModel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import duckdb
 
     from state_store.paths import LakePath
 
-SPEC = TableSpec(
-    "t",
-    (("k", "STRING"), ("v", "BIGINT"), ("tags", "MAP<STRING, BIGINT>")),
-    "keyed",
-    ("__state.__k0", "k"),
-    "STRUCT<__k0: INT, __n: BIGINT>",
-)
 SCHEMA = arrow_schema(schema_json(SPEC.stored))
-# (hidden key, key) -> (value, tags, state)
-Key = tuple[int | None, str | None]
-Row = tuple[int | None, dict[str, int] | None, int]
 
 
-class Model:
-    """A table beside the dictionary that it must equal."""
+class Model(TableModel):
+    """A table of the kernel."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, path: LakePath, copies: Path) -> None:
         self.connection = connection
         self.copies = copies
         self.table = KernelTable(connection, Kept.nothing(copies), path, SPEC, "t")
-        self.head = self.table.ensure(CommitRecord(epoch=0, vector={"log": TableVersion(0)}, writer="test"))
-        self.rows: dict[Key, Row] = {}
+        super().__init__(path, self.table.ensure(BEGIN))
 
-    def apply(self, changes: dict[Key, Row | None], times: int = 1) -> Head | None:
-        """An epoch that brings these keys to these rows; with `times` 2 each is settled twice."""
+    def commit(self, changes: Changes, record: CommitRecord, times: int) -> Head | None:
         before = self.table.read(self.head.version)
         text = " UNION ALL ".join([self.settled(changes, before.text)] * times)
-        head = self.table.apply(text, before, CommitRecord(epoch=self.head.record.epoch + 1, mode="delta"))
-        self.rows |= {key: row for key, row in changes.items() if row}
-        for key in [key for key, row in changes.items() if not row]:
-            self.rows.pop(key, None)
-        self.head = head or self.head
-        return head
+        return self.table.apply(text, before, record)
+
+    def advance(self, record: CommitRecord) -> Head:
+        return self.table.advance(record)
+
+    def stored(self) -> Iterable[tuple[Any, ...]]:
+        names = ["__state.__k0", "k", "v", "tags", "__state.__n"]
+        text = f"SELECT {', '.join(names)} FROM ({self.table.read(self.head.version).text})"
+        return self.connection.sql(text).fetchall()
+
+    def newest(self) -> Head:
+        return self.table.head()
 
     def check(self) -> None:
-        """The kernel, our reader, delta-rs, the digest and the change feed agree with the dictionary."""
-        path = self.table.path
-        names = ["__state.__k0", "k", "v", "tags", "__state.__n"]
-        found = self.connection.sql(f"SELECT {', '.join(names)} FROM ({self.table.read(self.head.version).text})")
-        assert sorted(map(_plain, found.fetchall()), key=repr) == self._expected()
-        assert self.table.head() == self.head == reader.head(path)
-        rows = reader.read_rows(path)
-        assert str(digest_of_table(rows.to_batches())) == self.head.record.digest
-        folded = changelog.fold(reader.read_changes(path))
-        assert digest_of_table(folded.to_batches()) == digest_of_table(rows.to_batches())
-        by_delta_rs = QueryBuilder().register("t", delta_rs(path)).execute("SELECT count(*) AS n FROM t").read_all()
-        assert by_delta_rs["n"][0].as_py() == len(self.rows)
+        """As of any table; delta-rs counts the rows as well."""
+        super().check()
+        by_delta_rs = QueryBuilder().register("t", delta_rs(self.path)).execute("SELECT count(*) AS n FROM t")
+        assert by_delta_rs.read_all()["n"][0].as_py() == len(self.rows)
 
-    def _expected(self) -> list[tuple[object, ...]]:
-        return sorted((_plain((h, k, *row[:2], row[2])) for (h, k), row in self.rows.items()), key=repr)
-
-    def settled(self, changes: dict[Key, Row | None], before: str) -> str:
+    def settled(self, changes: Changes, before: str) -> str:
         """A settled relation; the stored rows are found by their keys."""
         listed = []
         for (hidden, key), row in changes.items():
@@ -95,7 +76,3 @@ class Model:
 
 def _items(tags: dict[str, int] | None) -> list[tuple[str, int]] | None:
     return None if tags is None else list(tags.items())
-
-
-def _plain(row: tuple[object, ...]) -> tuple[object, ...]:
-    return tuple(sorted(value.items()) if isinstance(value, dict) else value for value in row)

@@ -13,78 +13,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_store.commits import CommitRecord, TableVersion
+from state_store.commits import CommitRecord
 from state_store.delta import reader
-from state_store.errors import CorruptState, NegativeWeight, VectorMismatch, VersionGone
+from state_store.errors import NegativeWeight, VectorMismatch, VersionGone
 from state_store.kernel.kept import Kept
 from state_store.kernel.kernel import Kernel
 from state_store.kernel.table import KernelTable
 from state_store.paths import LakePath
-from state_store.tablespec import TableSpec
 from tests.support.examples import examples
-from tests.unit.state_store.kernel.table_model import Key, Model, Row
-
-LOG = TableSpec("log", (("id", "BIGINT"), ("note", "STRING"), ("at", "TIMESTAMP")), "append")
-
-
-@pytest.fixture(scope="module")
-def kernel() -> Iterator[Kernel]:
-    with Kernel("500MB", 1) as kernel:
-        yield kernel
+from tests.support.table_model import FOUR_ROWS, LOG, Key, Row, TableContract
+from tests.unit.state_store.kernel.table_model import Model
 
 
 @pytest.fixture
 def model(kernel: Kernel, folder: LakePath, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     with kernel.connection() as connection:
         model = Model(connection, folder / "t", tmp_path_factory.mktemp("copies"))
-        model.apply(
-            {(1, "a"): (1, {"x": 1}, 1), (1, "b"): (2, None, 1), (None, "a"): (3, {}, 1), (2, None): (4, None, 1)}
-        )
+        model.apply(FOUR_ROWS)
         yield model
 
 
-def test_rows_come_change_and_go_in_one_commit(model: Model) -> None:
-    model.check()
-    assert (model.head.record.inserted, model.head.record.deleted) == (4, 0)
-    before = model.head.version
-    model.apply({(None, "a"): None, (2, None): None, (1, "a"): (7, None, 1), (5, "new"): (5, None, 1)})
-    assert model.head.version == before + 1
-    assert (model.head.record.inserted, model.head.record.deleted) == (2, 3)
-    model.check()
-
-
-def test_only_deletes_can_empty_the_table_and_it_can_be_filled_again(model: Model) -> None:
-    model.apply(dict.fromkeys(model.rows))
-    assert model.head.record.digest == "0" * 32 + ":0"
-    model.check()
-    model.apply({(1, "a"): (1, None, 1)})
-    model.check()
-
-
-def test_equal_rows_are_no_commit_and_absent_keys_stay_absent(model: Model) -> None:
-    before = model.head
-    assert model.apply({**model.rows, (8, "never"): None}) is None
-    assert model.table.head() == before
-
-
-def test_maps_with_the_same_entries_in_another_order_are_equal(model: Model) -> None:
-    model.apply({(1, "a"): (1, {"x": 1, "y": 2}, 1)})
-    assert model.apply({(1, "a"): (1, {"y": 2, "x": 1}, 1)}) is None
-    assert model.apply({(1, "a"): (1, {"y": 2, "x": 3}, 1)}) is not None
-
-
-def test_a_change_of_state_alone_is_stored_and_not_seen(model: Model) -> None:
-    digest = model.head.record.digest
-    model.apply({(1, "a"): (1, {"x": 1}, 99)})
-    assert (model.head.record.inserted, model.head.record.deleted, model.head.record.digest) == (0, 0, digest)
-    model.check()
-
-
-def test_a_row_cannot_be_replaced_twice(model: Model) -> None:
-    before = model.head
-    with pytest.raises(CorruptState, match="settled twice"):
-        model.apply({(1, "a"): (7, None, 1)}, times=2)
-    assert model.table.head() == before
+class TestTable(TableContract):
+    """Of the kernel's tables."""
 
 
 def test_more_rows_cannot_go_than_there_are(model: Model) -> None:
@@ -101,15 +51,6 @@ def test_an_epoch_that_does_not_follow_the_head_is_refused(model: Model) -> None
     before = model.table.read(model.head.version)
     with pytest.raises(VectorMismatch):
         model.table.apply("SELECT 1", before, CommitRecord(epoch=7))
-
-
-def test_an_advance_moves_the_vector_and_nothing_else(model: Model) -> None:
-    before = model.head
-    model.head = model.table.advance(replace(before.record, epoch=2, vector={"log": TableVersion(42, "t", "n")}))
-    assert model.head.record.vector["log"].version == 42
-    changes = model.connection.sql(model.table.changes(before.version, model.head.version))
-    assert changes.fetchall() == []
-    model.check()
 
 
 def test_changes_are_the_same_from_memory_and_from_the_files(model: Model) -> None:
