@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
-from jobs.ingest import by_spark, source
+from jobs.ingest import by_size, source
 from jobs.ingest.event_logs import Target
 from jobs.ingest.identity import current_ids
 from jobs.ingest.in_driver import SmallBatches
@@ -34,6 +35,7 @@ from jobs.run.refresh_tasks import RefreshTasks
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import Maintained, maintained, read_from_outside
 from jobs.run.tallies import Tallies
+from jobs.run.while_starting import DriverClock
 from state_store.delta import reader
 from state_store.delta.log import now_ms
 from state_store.folders import discard_folder
@@ -43,15 +45,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from threading import Event
 
-    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from jobs.ingest.event_logs import Ingested
     from jobs.ivm.refresh.context import RunContext
     from jobs.model.operating_errors import ExpectationBroken
     from jobs.model.settings import Settings
     from jobs.run.orphans import HeldLock
     from jobs.run.session import Session
+    from jobs.run.while_starting import Ingest
     from state_store.errors import StrandlineError
     from state_store.layout import Lake
 
@@ -120,7 +121,7 @@ class PipelineStream:
         # Before the refresh: what is committed while it runs is news.
         foreign = self._foreign_heads()
         self.refresh()
-        query = self._start(available_now=False) if self.sources else None
+        query = self._followed(stop) if self.sources else None
         try:
             while not stop.wait(_LOOKS_SECONDS):
                 if query is not None and not query.isActive:
@@ -179,18 +180,19 @@ class PipelineStream:
         self.context = replace(self.context, functions=functions)
         self._tasks = None
 
-    def _micro_batch(self, rows: DataFrame, number: int, small: SmallBatches | None) -> None:
+    def _micro_batch(self, ingest: Ingest) -> None:
+        """Args: `ingest` appends the records of the micro-batch to the event logs."""
         with self._one_at_a_time:
             self.busy_since = now_ms()
             try:
-                self._take_in(rows, number, small)
+                self._take_in(ingest)
             finally:
                 self.busy_since = None
 
-    def _take_in(self, rows: DataFrame, number: int, small: SmallBatches | None) -> None:
+    def _take_in(self, ingest: Ingest) -> None:
         self.lock.check()
         began = time.monotonic()
-        taken = self._taken(rows, number, small)
+        taken = ingest(Target.of_all(self.sources, self.lake, self.context.writer, self.topic_ids))
         if not taken:
             return  # Spark hands over an empty micro-batch when a run starts with nothing new
         seconds = time.monotonic() - began
@@ -200,27 +202,32 @@ class PipelineStream:
         self.micro_batches += 1
         self.watch(MicroBatch(self.micro_batches, sum(c.rows for c in taken), time.monotonic() - began))
 
-    def _taken(self, rows: DataFrame, number: int, small: SmallBatches | None) -> list[Ingested]:
-        """Append a micro-batch to the event logs, by the driver itself when it is small."""
-        targets = Target.of_all(self.sources, self.lake, self.context.writer, self.topic_ids)
-        bounds = small.bounds(number) if small is not None else None
-        if small is None or bounds is None:
-            return by_spark.ingest(rows, targets)
-        return small.ingest(bounds, targets)
+    def _followed(self, stop: Event) -> StreamingQuery:
+        """The query that goes on. Until its session is there the driver takes in what comes, as far as it can."""
+        small = self._small(self._reading(), self._checkpoint())
+        if small is not None and not self.session.started:
+            DriverClock(small, self._micro_batch, self.settings.ingest.trigger_seconds, stop).run_while(self.session)
+        return self._start(available_now=False)
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
-        checkpoint = self._checkpoint()
-        self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
-        reading = source.Reading.after(self._committed(), self.settings, self.lake, self.sources, self.topic_ids)
+        checkpoint, reading = self._checkpoint(), self._reading()
         frame = reading.frame(self.session())
-        kernel = self.context.kernel
-        small = SmallBatches(reading, checkpoint, kernel) if kernel is not None else None
+        small = self._small(reading, checkpoint)
         query = frame.writeStream.queryName(self.pipeline)
-        query = query.foreachBatch(lambda rows, number: self._micro_batch(rows, number, small))
+        query = query.foreachBatch(lambda rows, number: self._micro_batch(partial(by_size.ingest, rows, number, small)))
         query = query.option("checkpointLocation", str(checkpoint))
         if available_now:
             return query.trigger(availableNow=True).start()
         return query.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
+
+    def _reading(self) -> source.Reading:
+        """What is to be read from here on."""
+        self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
+        return source.Reading.after(self._committed(), self.settings, self.lake, self.sources, self.topic_ids)
+
+    def _small(self, reading: source.Reading, checkpoint: Path) -> SmallBatches | None:
+        kernel = self.context.kernel
+        return SmallBatches(reading, checkpoint, kernel) if kernel is not None else None
 
     def _checkpoint(self) -> Path:
         """An empty folder for the query's checkpoint. It ends with the run, so it need not be where the lake is: an
