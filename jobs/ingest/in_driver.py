@@ -121,6 +121,11 @@ class SmallBatches:
         return commits
 
 
+def small_batches(reading: Reading, checkpoint: Path, kernel: Kernel | None) -> SmallBatches | None:
+    """The small micro-batches of a query; None without a kernel: Spark takes in every one."""
+    return SmallBatches(reading, checkpoint, kernel) if kernel is not None else None
+
+
 class DriverIntake(Intake):
     """One source's part of a micro-batch, as record batches (see `jobs.ingest.decode`)."""
 

@@ -1,18 +1,20 @@
-"""The micro-batches of a run while its Spark session starts, which takes ten seconds: the driver takes in what comes.
+"""The micro-batches of a run while Spark's query starts, which takes 20 s with its JVM: the driver takes in what comes.
 
-    a thread   session starts ……………………………………………………… started ──> Spark's query goes on from there
-    driver     micro-batch ── micro-batch ── … ───────────┘
+    a thread   session ── query ── its planner, its first micro-batch ──> the query goes on
+    driver     micro-batch ── micro-batch ── … ───┘
 
 So a stream that was killed is fresh again when its process is there, not when its JVM is. What is not small (see
-`jobs.ingest.in_driver`) waits for Spark.
+`jobs.ingest.in_driver`) waits for Spark. The query begins where the logs ended when the session was there; what the
+driver took in since is left out of its first micro-batch, as after any repetition (see `jobs.ingest.event_logs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from jobs.ingest.event_logs import Ingested, Target
     from jobs.ingest.in_driver import SmallBatches
 
+_LOOKS_SECONDS: Final = 0.2
+"""Between two looks whether what is started is there, where the driver has nothing to do meanwhile."""
+
+Started = TypeVar("Started")
 Ingest = Callable[["Sequence[Target]"], "list[Ingested]"]
 """Appends the records of a micro-batch to the event logs; the commits made."""
 
@@ -48,14 +54,37 @@ class DriverClock:
             self._stop.wait(self._seconds)
         return True
 
-    def run_while(self, starts: Callable[[], object]) -> None:
-        """Start a session in a thread, and tick until it is there, or the run is to stop.
+    def run_until(self, starts: Callable[[], Started], at_work: Callable[[Started], bool]) -> Started | None:
+        """Start something in a thread, and tick until that is at work.
+
+        Returns:
+            What was started; None when the run is to stop, which does not wait for it.
 
         Raises:
-            Whatever either of the two does. Then the session is there, or has failed.
+            Whatever either of the two does.
         """
-        with ThreadPoolExecutor(1, thread_name_prefix="session") as pool:
-            started = pool.submit(starts)
-            while not started.done() and not self._stop.is_set() and self.tick():
-                pass
-            started.result()
+        started = _in_a_thread(starts)
+        while not self._stop.is_set() and not (started.done() and _over(started, at_work)) and self.tick():
+            pass
+        while not (started.done() or self._stop.wait(_LOOKS_SECONDS)):
+            pass
+        return started.result() if started.done() else None
+
+
+def _in_a_thread(starts: Callable[[], Started]) -> Future[Started]:
+    """What comes of it. The thread is a daemon: a process that ends does not wait for a JVM, which ends with it."""
+    future: Future[Started] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(starts())
+        except BaseException as error:  # whoever asks for the result gets it
+            future.set_exception(error)
+
+    Thread(target=work, name="start", daemon=True).start()
+    return future
+
+
+def _over(started: Future[Started], at_work: Callable[[Started], bool]) -> bool:
+    """True if it is at work, or has failed."""
+    return started.exception() is not None or at_work(started.result())

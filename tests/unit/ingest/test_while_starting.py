@@ -13,6 +13,7 @@ from threading import Event
 import pytest
 
 from jobs.model.settings import IngestSettings, Settings, load_settings
+from jobs.run.heartbeat import read_beat
 from jobs.run.pipeline import follow
 from jobs.session.interpreter import Interpreter
 from state_store.delta import reader
@@ -91,23 +92,31 @@ def test_more_than_is_small_waits_for_spark(
     assert _events(lake) == 0
 
 
-def test_a_run_that_is_to_stop_takes_in_no_more(
+def test_a_run_that_is_to_stop_does_not_wait_for_the_session(
     session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    list(session.run(SALES))
     stop, over = Event(), Event()
     _session_that(lambda: over.wait(_PATIENCE_SECONDS) and None, monkeypatch)
+    report = follow(settings, "shop", stop, watch=lambda _batch: stop.set())
+    over.set()
+    assert {table.name: table.rows for table in report.tables} == {"sales": 3, "by_shop": 2}
+    beat = read_beat(lake, "shop")
+    assert beat is not None
+    assert (beat.ended, beat.error) == (True, None)
 
-    def stopped() -> None:
-        stop.set()
-        time.sleep(1.5)  # longer than the run waits for a record
-        list(Interpreter(settings, "shop").run(SALES))
-        time.sleep(0.5)
-        over.set()
 
-    threading.Timer(1.0, stopped).start()
-    with pytest.raises(SettingsError):
-        follow(settings, "shop", stop)
-    assert _events(lake) == 0
+@pytest.mark.parametrize("driver_rows", [0, 20_000])
+def test_a_stop_while_nothing_is_to_be_done_is_heard(
+    session: Interpreter, settings: Settings, monkeypatch: pytest.MonkeyPatch, driver_rows: int
+) -> None:
+    """Also while Spark is waited for."""
+    list(session.run(SALES if not driver_rows else ""))
+    stop, over = Event(), Event()
+    _session_that(lambda: over.wait(_PATIENCE_SECONDS) and None, monkeypatch)
+    threading.Timer(0.5, stop.set).start()
+    follow(settings.model_copy(update={"ingest": IngestSettings(driver_rows=driver_rows)}), "shop", stop)
+    over.set()
 
 
 def follow_once(root: Path) -> None:
