@@ -96,11 +96,14 @@ class Decision:
     Attributes:
         lost: runs to be marked failed, each with its reason.
         end: the pid of a stream that is silent; its processes are to be ended.
+        free: the ids of runs that failed and whose process is gone. They may still hold the pipeline's only slot, which
+            Dagster takes back half a minute later.
     """
 
     lost: tuple[tuple[DagsterRun, str], ...]
     end: int | None
     then: Start | Wait
+    free: tuple[str, ...] = ()
 
 
 def decide(found: Found, now_ms: int) -> Decision:
@@ -111,7 +114,14 @@ def decide(found: Found, now_ms: int) -> Decision:
     ours = silent and found.beat is not None and found.beat.process.is_alive
     end = found.beat.process.pid if ours and found.beat is not None and not kept else None
     named = tuple((each.run, lost[each.run.run_id]) for each in found.runs if each.run.run_id in lost)
-    return Decision(named, end, _then(found, kept, lost, now_ms))
+    return Decision(named, end, _then(found, kept, lost, now_ms), tuple(_gone(found.runs)))
+
+
+def _gone(runs: Sequence[Run]) -> Iterator[str]:
+    for each in runs:
+        noted, unsuccessful = each.process, each.run.status in (DagsterRunStatus.FAILURE, *_ACTIVE)
+        if unsuccessful and noted is not None and noted.is_local and not noted.is_alive:
+            yield each.run.run_id
 
 
 def _then(found: Found, kept: Sequence[Run], lost: dict[str, str], now_ms: int) -> Start | Wait:
@@ -126,11 +136,18 @@ def _then(found: Found, kept: Sequence[Run], lost: dict[str, str], now_ms: int) 
     if last.run.status is DagsterRunStatus.CANCELED:
         return Wait(f"run {last.run.run_id[:8]} was stopped by a person: launch {last.run.job_name} to go on")
     failures = _failures(found.runs)
-    delay = min(_FIRST_DELAY_SECONDS * 2 ** (failures - 1), _LONGEST_DELAY_SECONDS) if failures else 0.0
-    left = delay - (now_ms - last.changed) / 1000
+    left = _delay(failures, found.beat) - (now_ms - last.changed) / 1000
     if left > 0:
         return Wait(f"it failed {failures} times in a row: it is started again in {left:.0f} s")
     return Start("no run keeps it")
+
+
+def _delay(failures: int, beat: Beat | None) -> float:
+    """The seconds from a failure to the next start; none when the stream was killed with its run, without a word."""
+    killed = beat is not None and not beat.ended
+    if not failures or (failures == 1 and killed):
+        return 0.0
+    return min(_FIRST_DELAY_SECONDS * 2 ** (failures - 1), _LONGEST_DELAY_SECONDS)
 
 
 def _lost(each: Run, beat: Beat | None, now_ms: int) -> str | None:
@@ -168,3 +185,11 @@ def _while_failed(runs: Sequence[Run]) -> Iterator[Run]:
 
 def _age(beat: Beat | None, now_ms: int) -> str:
     return "unknown" if beat is None else f"{beat.silent_seconds(now_ms):.0f} s"
+
+
+def free_slots(instance: DagsterInstance, runs: Sequence[str]) -> None:
+    """Take back the slots of pools that these runs hold, by their ids. Their processes must be gone."""
+    storage = instance.event_log_storage
+    if storage.supports_global_concurrency_limits:
+        for run_id in set(runs) & set(storage.get_concurrency_run_ids()):
+            storage.free_concurrency_slots_for_run(run_id)

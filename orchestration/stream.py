@@ -44,8 +44,11 @@ _RESTARTS: Final = 5
 """A stream that dies that often, each time within `_SETTLED_SECONDS`, does so for a reason: the run fails."""
 _SETTLED_SECONDS: Final = 300.0
 """A stream that lived for so long took in events: what ended it is counted as the first of its kind again."""
-_FIRST_DELAY_SECONDS: Final = 1.0
-"""Before a stream is started again, doubled at each death: 15 s in all before the run fails."""
+_FIRST_DELAY_SECONDS: Final = 2.0
+"""Before the second start in a row; the first is made at once, each further one after twice the time."""
+_ORPHANS_SECONDS: Final = 2.0
+"""What a dead stream leaves, its JVM and workers, ends by itself in about a second. It can complete nothing that the
+next stream would not do, so it is not waited for."""
 # An error of ours is a line and its hint; the end of a Python traceback says what and where.
 _SAID_LINES: Final = 4
 # Until the first beat: imports, the plan of every view, and on a busy machine all of that slowly.
@@ -59,7 +62,12 @@ def stream_command(pipeline: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Pace:
-    """The times between looks, reports and restarts, in seconds. Tests take shorter ones."""
+    """The times between looks, reports and restarts, in seconds. Tests take shorter ones.
+
+    Attributes:
+        grace: of a stream that is asked to end.
+        orphans: of what a stream leaves that has ended.
+    """
 
     poll: float = POLL_SECONDS
     report: float = REPORT_SECONDS
@@ -67,6 +75,7 @@ class Pace:
     ask: float = ASK_SECONDS
     silence: float = SILENT_SECONDS
     grace: float = GRACE_SECONDS
+    orphans: float = _ORPHANS_SECONDS
 
 
 @dataclass
@@ -104,12 +113,13 @@ class Watch:
             if beat is not None and beat.ended and beat.error is None:
                 self.context.log.info("the stream of '%s' was stopped; this run ends with it", self.pipeline)
                 return
-            group.stop(self.pace.grace)  # its JVM may have outlived it
+            group.stop(self.pace.orphans)
             deaths = deaths + 1 if time.monotonic() - began < _SETTLED_SECONDS else 1
             told = self._told(beat, group)
             self._raise_if_final(told, beat, deaths)
-            delay = self.pace.restart * 2 ** (deaths - 1)
-            self.context.log.warning("%s; it is started again in %g s", told, delay)
+            # At once the first time: whoever reads the views waits.
+            delay = self.pace.restart * 2 ** (deaths - 2) if deaths > 1 else 0.0
+            self.context.log.warning("%s; it is started again %s", told, f"in {delay:g} s" if delay else "now")
             time.sleep(delay)
 
     def end(self) -> None:

@@ -37,8 +37,11 @@ def _print_table(checks: Sequence[Check]) -> None:
 
     shown = Table("table", "result", "check", "found")
     for name, group in groupby(checks, key=lambda check: check.table):
-        own = list(group)
-        for lines in _lines(own):
+        own = _lines(list(group))
+        # A table of which all holds is one line, and twenty of them are a screen.
+        if len(own) > 1:
+            shown.add_section()
+        for lines in own:
             word, style = _RESULTS[lines[0].ok]
             shown.add_row(
                 Text(name),
@@ -46,7 +49,8 @@ def _print_table(checks: Sequence[Check]) -> None:
                 lines[0].check if lines[0].ok is not True else counted(len(lines), "check"),
                 Text(_found(lines)),
             )
-        shown.add_section()
+        if len(own) > 1:
+            shown.add_section()
     Console().print(shown)
 
 

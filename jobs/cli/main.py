@@ -145,13 +145,14 @@ def sql(
 
 @app.command()
 def status(json: Json = False) -> None:
-    """Show the status of every pipeline: its tables' versions, rows and lag, its last run, and what is wrong."""
-    from jobs.cli.watched import show_runs
+    """Show every pipeline's tables with versions, rows and lag, what event logs keep, the last runs, what is wrong."""
+    from jobs.cli.watched import show_logs, show_runs
     from jobs.session.status import status as all_tables
 
     with exit_codes():
         settings = load_settings()
         Output(json).write(all_tables(settings))
+        show_logs(settings, json=json)
         show_runs(settings, json=json)
 
 
@@ -163,10 +164,13 @@ def verify(
 ) -> None:
     """Check every table against its log, its files, its history and its definition; without names, the whole lake."""
     from jobs.cli.findings import show
+    from jobs.cli.steps import shown_steps
     from jobs.operate.verify.verify import verify as verify_tables
 
     with exit_codes():
-        if not show(verify_tables(load_settings(), names or (), deep=deep), json=json):
+        with shown_steps(begins=False) as steps:
+            checks = verify_tables(load_settings(), names or (), deep=deep, steps=steps)
+        if not show(checks, json=json):
             raise typer.Exit(BROKEN)
 
 

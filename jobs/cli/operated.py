@@ -1,4 +1,4 @@
-"""Shows what operations came to: a table for people, one JSON object a row for scripts."""
+"""Shows what a maintenance came to: a table for people, one JSON object a row for scripts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from jobs.serve.results import Rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobs.operate.drills.run import DrillResult
     from jobs.operate.maintenance.execute import MaintenanceResult
-
-_PASSED = {True: "ok", False: "FAILED", None: "skipped"}
 
 
 def show_json(rows: Sequence[dict[str, Any]]) -> None:
@@ -27,7 +24,7 @@ def show_json(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def show_maintenance(done: MaintenanceResult, *, json: bool) -> None:
-    """Write what was done to each table."""
+    """Write what was done to each table; for people, only those to which anything was."""
     if json:
         show_json([table.as_json() for table in done.tables])
         return
@@ -39,37 +36,14 @@ def show_maintenance(done: MaintenanceResult, *, json: bool) -> None:
             table.removed,
             round(table.freed / 1e6, 1),
             f"{table.restore_rows_before} > {table.restore_rows_after} rows",
-            {True: "equal", False: "BROKEN", None: "nothing to do"}[table.proved],
+            "equal" if table.proved else "BROKEN",
             table.note,
         )
         for table in done.tables
+        if table.proved is not None
     ]
-    Output().write(Rows(names, rows))
-
-
-def show_drills(results: Sequence[DrillResult], *, json: bool) -> bool:
-    """Write the results of drills; false if one failed."""
-    failed = [result for result in results if result.passed is False]
-    if json:
-        show_json([result.as_json() for result in results])
-    else:
-        names = ("drill", "view", "result", "RTO s", "target s", "RPO versions", "RPO rows", "rows", "why")
-        rows = [
-            (
-                result.drill,
-                result.view,
-                _PASSED[result.passed],
-                result.rto_seconds,
-                result.target_seconds,
-                result.rpo_versions,
-                result.rpo_rows,
-                result.rows,
-                result.why,
-            )
-            for result in results
-        ]
+    if rows:
         Output().write(Rows(names, rows))
-    skipped = sum(result.passed is None for result in results)
-    end = f"failed: {', '.join(f'{each.drill} of {each.view}' for each in failed)}" if failed else "all is well"
-    say(f"{counted(len(results), 'drill')}, {skipped} skipped: {end}")
-    return not failed
+    idle = len(done.tables) - len(rows)
+    if idle:
+        say(f"{counted(idle, 'table')}: nothing to merge or remove")

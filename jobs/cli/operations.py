@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jobs.cli.exits import BROKEN, exit_codes
-from jobs.cli.operated import show_drills, show_json, show_maintenance
+from jobs.cli.operated import show_json, show_maintenance
 from jobs.cli.output import say
+from jobs.cli.steps import shown_steps
 from jobs.model.settings import load_settings
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def compact(
         if dry_run:
             show_json([each.as_json() for each in plan.tables]) if json else print(plan)
             return
-        done = execute_maintenance(settings, plan)
+        with shown_steps(begins=False) as steps:
+            done = execute_maintenance(settings, plan, steps=steps)
         show_maintenance(done, json=json)
         if not done.proved:
             raise typer.Exit(BROKEN)
@@ -73,7 +75,8 @@ def backfill(
         if dry_run:
             show_json([plan.as_json()]) if json else print(plan)
             return
-        done = execute_backfill(settings, plan, say)
+        with shown_steps() as steps:
+            done = execute_backfill(settings, plan, steps)
         if json:
             show_json([done.as_json()])
         say(f"{done.view}: backfilled (+{done.inserted} −{done.deleted}) in {done.seconds:.1f} s")
@@ -94,7 +97,8 @@ def backup(
         if dry_run:
             show_json([plan.as_json()]) if json else print(plan)
             return
-        done = execute_backup(settings, plan)
+        with shown_steps(begins=False) as steps:
+            done = execute_backup(settings, plan, steps)
         if json:
             show_json([done.as_json()])
         say(
@@ -117,9 +121,10 @@ def restore(
         settings = load_settings()
         plan = plan_restore(_path(settings, source), _path(settings, lake), number)
         if dry_run:
-            print(plan)
+            show_json([plan.as_json()]) if json else print(plan)
             return
-        done = execute_restore(plan)
+        with shown_steps(begins=False) as steps:
+            done = execute_restore(plan, steps)
         if json:
             show_json([done.as_json()])
         say(f"restored {len(done.tables)} tables, {done.rows} rows, in {done.seconds:.1f} s: every digest is equal")
@@ -135,6 +140,7 @@ def drill(
 ) -> None:
     """Rehearse recoveries on copies, never on the lake itself, and measure them."""
     with exit_codes():
+        from jobs.cli.drilled import show_drill_plan, show_drills
         from jobs.operate.drills.history import record
         from jobs.operate.drills.plan import plan_drills
         from jobs.operate.drills.run import run_drill
@@ -143,13 +149,15 @@ def drill(
         settings = load_settings()
         plan = plan_drills(settings, names or (), scenario or (), target)
         if dry_run:
-            show_json([each.as_json() for each in plan])
+            show_drill_plan(plan, json=json)
             return
         saved = None if source is None else _path(settings, source)
         results = []
-        for each in plan:
-            results.append(run_drill(settings, each, backup=saved))
-            record(Lake(settings.lake), results[-1:])
+        with shown_steps(begins=False) as steps:
+            for number, each in enumerate(plan, 1):
+                steps.begin(f"rehearsing {each.scenario} of {each.view}, drill {number} of {len(plan)}")
+                results.append(run_drill(settings, each, backup=saved))
+                record(Lake(settings.lake), results[-1:])
         if not show_drills(results, json=json):
             raise typer.Exit(BROKEN)
 
@@ -174,7 +182,8 @@ def rebuild(
             return
         from jobs.operate.rebuild import rebuild as rebuild_definition
 
-        done = rebuild_definition(load_settings(), name)
+        with shown_steps() as steps:
+            done = rebuild_definition(load_settings(), name, steps=steps)
         for stage in done.stages:
             say(f"{stage.table}: rebuilt (+{stage.inserted} −{stage.deleted})")
         for table in done.aside:

@@ -26,12 +26,12 @@ class Progress:
 
     Attributes:
         waiting: events at the start.
-        views: the number of views that each micro-batch refreshes.
+        views: the number of views that each micro-batch refreshes; None where that is not known.
         began: monotonic seconds.
     """
 
     waiting: int
-    views: int
+    views: int | None
     began: float
     done: int = 0
 
@@ -43,7 +43,8 @@ class Progress:
         """
         self.done += batch.events
         rate = batch.events / batch.seconds if batch.seconds > 0 else 0.0
-        text = f"epoch {batch.number}: {self.done:,} events in, {rate:,.1f} rows/s, {self.views} views fresh"
+        text = f"epoch {batch.number}: {self.done:,} events in, {rate:,.1f} rows/s"
+        text += "" if self.views is None else f", {self.views} views fresh"
         left = max(self.waiting - self.done, 0)
         if not left:
             return text

@@ -1,4 +1,4 @@
-"""Shows the runs of a lake and its alerts, below the tables of `strandline status`."""
+"""Shows what event logs cost, the runs of a lake and its alerts, below the tables of `strandline status`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
 from jobs.cli.output import Output
+from jobs.operate.maintenance.log_cost import log_costs
 from jobs.operate.watch import alerts
 from jobs.run.heartbeat import read_beat
 from jobs.serve.results import Rows
@@ -16,8 +17,16 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from jobs.run.heartbeat import Beat
 
+_LOG = ("log", "rows", "bytes", "oldest_event")
 _RUN = ("run", "mode", "state", "heartbeat_seconds", "micro_batches", "events_behind", "views_stopped")
 _ALERT = ("alert", "subject", "found", "hint")
+
+
+def show_logs(settings: Settings, *, json: bool) -> None:
+    """Write what each event log keeps, of which nothing ever goes; nothing where there is none."""
+    found = log_costs(settings)
+    if found:
+        Output(json).write(Rows(_LOG, [tuple(each.as_json().values()) for each in found]))
 
 
 def show_runs(settings: Settings, *, json: bool) -> None:

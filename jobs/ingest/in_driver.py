@@ -57,7 +57,7 @@ class SmallBatches:
     """
 
     def __init__(self, reading: Reading, checkpoint: Path, kernel: Kernel) -> None:
-        self._start = reading.start
+        self.start = reading.start
         self._most_rows = reading.settings.ingest.driver_rows
         self._log = open_log(reading.settings, reading.lake)
         schema = arrow_schema(schema_json(decoded_columns(reading.sources)))
@@ -76,10 +76,24 @@ class SmallBatches:
             OffsetsVanished: retention removed records of it, which its size was to be estimated by.
             SourceUnavailable: the brokers do not answer.
         """
-        start = self._start if number == 0 else _noted(self._checkpoint, number - 1)
+        start = self.start if number == 0 else _noted(self._checkpoint, number - 1)
         end = _noted(self._checkpoint, number)
-        if start is None or end is None:
-            return None
+        return None if start is None or end is None else self._small(start, end)
+
+    def waiting(self, start: Offsets) -> Bounds | None:
+        """Where a micro-batch begins and ends that takes in what waits, without Spark's query; None when it is not
+        small. It ends where it begins when nothing has come for a second.
+
+        Args:
+            start: where the one before it ended.
+
+        Raises:
+            StrandlineError: as of `TopicsReader.latestOffset`.
+        """
+        limit = self._reader.getDefaultReadLimit()
+        return self._small(start, self._reader.latestOffset({"topics": start}, limit)["topics"])
+
+    def _small(self, start: Offsets, end: Offsets) -> Bounds | None:
         small = cut(start, end, self._most_rows) == end and cut_bytes(start, end, _MOST_BYTES, self._log) == end
         return (start, end) if small else None
 
@@ -105,6 +119,11 @@ class SmallBatches:
                     rows, found = parts[target.source.name]
                     commits += DriverIntake(target, rows, self._kernel, connection).take(found)
         return commits
+
+
+def small_batches(reading: Reading, checkpoint: Path, kernel: Kernel | None) -> SmallBatches | None:
+    """The small micro-batches of a query; None without a kernel: Spark takes in every one."""
+    return SmallBatches(reading, checkpoint, kernel) if kernel is not None else None
 
 
 class DriverIntake(Intake):

@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
+from jobs.ingest.lag import lag
 from jobs.ingest.logs.open import open_log
 from jobs.model import tables
 from jobs.model.definitions import Source, View
 from jobs.model.errors import NotSupported, OffsetsVanished, ViewsStopped
+from jobs.model.stage import inputs_of
+from jobs.model.steps import UNWATCHED
 from jobs.run.pipeline import opened, report_of
 from jobs.run.schedule import gated_in
 from state_store.aside import set_aside
+from state_store.delta import reader
 from state_store.errors import InputReplaced
 from state_store.layout import Lake
 
@@ -27,8 +31,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from jobs.ivm.refresh.context import Heads
     from jobs.ivm.refresh.epoch import StageResult
     from jobs.model.settings import Settings
+    from jobs.model.stage import Stage
+    from jobs.model.steps import Steps
     from jobs.run.stream import PipelineStream
 
 
@@ -47,12 +54,13 @@ class Rebuilt:
     elsewhere: tuple[str, ...]
 
 
-def rebuild(settings: Settings, name: str, spark: SparkSession | None = None) -> Rebuilt:
+def rebuild(settings: Settings, name: str, spark: SparkSession | None = None, *, steps: Steps = UNWATCHED) -> Rebuilt:
     """Compute the rows of a stream, table or view anew; what reads it follows.
 
     Args:
         name: of the definition; its pipeline must not be running.
         spark: a session to run in; without it one is started and stopped.
+        steps: told of each step.
 
     Raises:
         UnknownName: there is no such definition.
@@ -71,21 +79,41 @@ def rebuild(settings: Settings, name: str, spark: SparkSession | None = None) ->
     with opened(settings, definition.pipeline, spark) as (stream, began):
         aside: set[str] = set()
         if isinstance(definition, Source):
-            _check_kept(settings, lake, definition)
-            aside = {table for table in tables.own_tables(definition) if set_aside(lake, table) is not None}
-            stream.drain()
-        stages = _rebuilt(stream, {name} - aside)
+            aside = _read_again(stream, definition, steps)
+        stages = _rebuilt(stream, {name} - aside, steps)
         for _ in stream.levels:  # what reads a table that was begun anew is found out level by level
             stream.failures.clear()
+            steps.begin("refreshing what reads it")
             stream.refresh()
             replaced = {table for table, error in stream.failures.items() if isinstance(error, InputReplaced)}
             if not replaced:
                 break
-            stages += _rebuilt(stream, replaced)
+            stages += _rebuilt(stream, replaced, steps)
         if stream.failures:
             raise ViewsStopped(stream.failures, report_of(stream, began))
     aside |= {stage.table for stage in stages if stage.mode == "full"}
     return Rebuilt(tuple(stages), tuple(sorted(aside)), _elsewhere(lake, definition.pipeline, aside))
+
+
+def _read_again(stream: PipelineStream, source: Source, steps: Steps) -> set[str]:
+    """Set the event log and the dead letters of a source aside, and read its topic from the beginning.
+
+    Returns:
+        the tables that were set aside.
+
+    Raises:
+        OffsetsVanished: the topic no longer has all of its records. Nothing was changed.
+    """
+    settings, lake = stream.settings, stream.lake
+    _check_kept(settings, lake, source)
+    aside = {table for table in tables.own_tables(source) if set_aside(lake, table) is not None}
+    waiting = lag(source, lake, open_log(settings, lake))
+    steps.begin(f"reading the topic '{source.topic}' from its beginning", waiting)
+    stream.watch = steps.micro_batch
+    stream.drain()
+    head = reader.head(lake.table(tables.event_log(source)))
+    steps.done(f"{0 if head is None else head.record.rows:,} events are in '{tables.event_log(source)}'")
+    return aside
 
 
 def _check_kept(settings: Settings, lake: Lake, source: Source) -> None:
@@ -99,20 +127,28 @@ def _check_kept(settings: Settings, lake: Lake, source: Source) -> None:
         )
 
 
-def _rebuilt(stream: PipelineStream, names: Set[str]) -> list[StageResult]:
+def _rebuilt(stream: PipelineStream, names: Set[str], steps: Steps) -> list[StageResult]:
     """Compute the stages of these definitions anew, in the order of levels."""
     from jobs.ivm.refresh.context import Heads, Owner
     from jobs.ivm.refresh.rebuild_stage import rebuild_stage
 
     heads = Heads(stream.lake, gated=gated_in(stream.levels))
+    items = [item for level in stream.levels for item in level if not names.isdisjoint({item.name, item.target})]
+    wanted = [(item, stage) for item in items for stage in item.stages]
     results: list[StageResult] = []
-    for item in (item for level in stream.levels for item in level):
-        if names.isdisjoint({item.name, item.target}):
-            continue
-        for stage in item.stages:
-            owner = Owner(item.fingerprint, item.vector_prefix if stage is item.stages[-1] else None)
-            results.append(rebuild_stage(stream.context, heads, stage, owner))
+    for number, (item, stage) in enumerate(wanted, 1):
+        place = f" (stage {number} of {len(wanted)})" if len(wanted) > 1 else ""
+        steps.begin(f"computing '{stage.table}'{place}", _rows_of_inputs(heads, stage))
+        owner = Owner(item.fingerprint, item.vector_prefix if stage is item.stages[-1] else None)
+        results.append(rebuild_stage(stream.context, heads, stage, owner))
+        steps.done(f"'{stage.table}': +{results[-1].inserted:,} −{results[-1].deleted:,} rows")
     return results
+
+
+def _rows_of_inputs(heads: Heads, stage: Stage) -> int:
+    """The rows that a stage is computed from, each input once."""
+    found = (heads.input(name) for name in {each.relation.name for each in inputs_of(stage)})
+    return sum(head.record.rows for head in found if head is not None)
 
 
 def _elsewhere(lake: Lake, pipeline: str, aside: set[str]) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ A kill before the intent leaves the view as it was; after it, the run that is at
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from contextlib import contextmanager
@@ -46,20 +45,21 @@ if TYPE_CHECKING:
     from jobs.run.orphans import HeldLock
     from jobs.run.schedule import Maintained
 
-log = logging.getLogger("strandline")
-
 _PAUSE_SECONDS: Final = 0.2
 _PATIENCE_SECONDS: Final = 600.0
 """A run takes the definition between two micro-batches; one of a backlog takes minutes."""
 
 
-def replace_view(settings: Settings, present: View, definition: View) -> None:
+def replace_view(settings: Settings, present: View, definition: View) -> str | None:
     """Put a definition in the place of a view's; what reads the view follows by the difference.
 
     The view's pipeline may be running.
 
     Args:
         present: what the definition was checked against.
+
+    Returns:
+        why its rows were not proved; None when they were, or when the view has no rows yet.
 
     Raises:
         RefreshFailed: its rows are not those of its SQL, or do not compute; or the view has another definition than
@@ -76,9 +76,10 @@ def replace_view(settings: Settings, present: View, definition: View) -> None:
         catalog = _unchanged(present, lake)
         made = next_to(present, definition, catalog)
         discard_standby(made, lake)
+        unproved = None
         try:
             if reader.head(lake.table(made.name)) is not None:
-                _make_ready(settings, made, catalog, lock)
+                unproved = _make_ready(settings, made, catalog, lock)
             with locked(lake.catalog):
                 _unchanged(present, lake)  # the build may have taken long
                 replacements.put(Replacement(made), lake)
@@ -86,6 +87,7 @@ def replace_view(settings: Settings, present: View, definition: View) -> None:
             discard_standby(made, lake)
             raise
         _hand_over(settings, Replacement(made), lock)
+    return unproved
 
 
 def _unchanged(present: View, lake: Lake) -> Catalog:
@@ -98,15 +100,16 @@ def _unchanged(present: View, lake: Lake) -> Catalog:
     return catalog
 
 
-def _make_ready(settings: Settings, definition: View, catalog: Catalog, lock: HeldLock) -> None:
-    """Build the standby and prove it. Raises RefreshFailed."""
+def _make_ready(settings: Settings, definition: View, catalog: Catalog, lock: HeldLock) -> str | None:
+    """Build the standby and prove it. Returns and raises as `_prove`."""
     item = standby_item(definition, catalog)
     with _engines(settings, definition.pipeline, catalog, lock) as context:
         catch_up(context, item)
         failpoint("after-standby-build")
-        _prove(item, definition, catalog, context)
+        unproved = _prove(item, definition, catalog, context)
         catch_up(context, item)  # what came meanwhile, so that the run that swaps has little to take in
     failpoint("after-standby-proof")
+    return unproved
 
 
 @contextmanager
@@ -118,8 +121,11 @@ def _engines(settings: Settings, pipeline: str, catalog: Catalog, lock: HeldLock
         yield RunContext(SparkSessions(session), lake, f"{pipeline}/{os.getpid()}", functions, kernel, settings.engine)
 
 
-def _prove(item: Maintained, definition: View, catalog: Catalog, context: RunContext) -> None:
+def _prove(item: Maintained, definition: View, catalog: Catalog, context: RunContext) -> str | None:
     """Compare the standby with the definition's SQL, computed by DuckDB without the engine's rules.
+
+    Returns:
+        why that cannot be done; None when they are the same.
 
     Raises:
         RefreshFailed: they differ, or the files do not hold the rows that were committed.
@@ -140,7 +146,8 @@ def _prove(item: Maintained, definition: View, catalog: Catalog, context: RunCon
                 hint="nothing was changed; this is a fault of Strandline: report it with the definition",
             )
         if outcome.ok is None:
-            log.warning("the rows of the next definition of '%s' cannot be proved: %s", definition.name, outcome.what)
+            return outcome.what
+    return None
 
 
 def _subject(item: Maintained, definition: View, lake: Lake) -> Subject:

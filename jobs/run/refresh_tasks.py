@@ -61,9 +61,7 @@ class RefreshTasks:
         """Bring every view to the present heads of its inputs; see `refresh_all`."""
         if not self._groups:
             return Refreshed((), {})
-        bare = replace(self._context, sessions=None, kernel=None)
-        tasks = [_Task(bare, self._memory_mb, self._threads, group, stopped) for group in self._groups]
-        done = self._spark.sparkContext.parallelize(tasks, len(tasks)).map(run_task).collect()
+        done = self._run(self._groups, stopped)
         results = tuple(result for each in done for result in each.stages)
         failures = {name: error for each in done for name, error in each.failures.items()}
         held = {name: error for each in done for name, error in each.held.items()}
@@ -74,6 +72,27 @@ class RefreshTasks:
         by_spark = replace(self._context, kernel=None, engine="spark")
         rest = refresh_all(by_spark, _behind(self._levels, refused), stopped | left.keys())
         return Refreshed((*results, *rest.stages), left | rest.failures, held | rest.held)
+
+    def warm_up(self) -> None:
+        """As many tasks as a refresh has, with nothing to do."""
+        if self._groups:
+            self._run([()] * len(self._groups), frozenset())
+
+    def _run(self, wanted: Sequence[Levels], stopped: frozenset[str]) -> list[Refreshed]:
+        bare = replace(self._context, sessions=None, kernel=None)
+        tasks = [_Task(bare, self._memory_mb, self._threads, group, stopped) for group in wanted]
+        return self._spark.sparkContext.parallelize(tasks, len(tasks)).map(run_task).collect()
+
+
+def in_tasks(settings: Settings) -> bool:
+    """True if refreshes are made in tasks, once there is a session."""
+    return settings.engine != "spark" and settings.kernel == "tasks"
+
+
+def warm_up(spark: SparkSession, context: RunContext, settings: Settings, levels: Levels) -> None:
+    """Start the workers, with their imports and kernels: the first refresh would wait seconds for them."""
+    if in_tasks(settings):
+        RefreshTasks(spark, context, settings, levels).warm_up()
 
 
 def run_task(task: _Task) -> Refreshed:

@@ -35,11 +35,13 @@ class Session:
         self._found: SparkSession | None = None
         self._stack = ExitStack()
         self._starting = Lock()
+        self._over = False
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over = True
         self._stack.close()
 
     @property
@@ -52,6 +54,8 @@ class Session:
         with self._starting:
             if self._found is None:
                 self._found = self._start()
+                if self._over:  # the run has not waited for it
+                    self._stack.close()
             return self._found
 
     def scratch(self) -> Path:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -20,17 +21,19 @@ from typing import TYPE_CHECKING
 from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
-from jobs.ingest import by_spark, source
+from jobs.ingest import by_size, source
 from jobs.ingest.event_logs import Target
 from jobs.ingest.identity import current_ids
-from jobs.ingest.in_driver import SmallBatches
+from jobs.ingest.in_driver import small_batches
+from jobs.ingest.lag import behind
 from jobs.ingest.logs.open import open_log
-from jobs.ingest.offsets import committed_offsets, start_offsets
+from jobs.ingest.offsets import committed_offsets
+from jobs.ingest.while_starting import DriverClock
 from jobs.model import tables
 from jobs.model.definitions import Definition, Source
 from jobs.model.report import MicroBatch
 from jobs.run.end_replacements import end_replacements
-from jobs.run.refresh_tasks import RefreshTasks
+from jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import Maintained, maintained, read_from_outside
 from jobs.run.tallies import Tallies
@@ -46,7 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from jobs.ingest.event_logs import Ingested
+    from jobs.ingest.in_driver import SmallBatches
+    from jobs.ingest.while_starting import Ingest
     from jobs.ivm.refresh.context import RunContext
     from jobs.model.operating_errors import ExpectationBroken
     from jobs.model.settings import Settings
@@ -94,6 +98,8 @@ class PipelineStream:
     """Told of each micro-batch when it is committed and its views are fresh."""
     _tasks: RefreshTasks | None = None
     """Of the present definitions; None until their first refresh in tasks."""
+    _by_driver: bool = False
+    """Until Spark's query is at work; its first tasks would take seconds."""
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -108,7 +114,7 @@ class PipelineStream:
     def drain(self, stop: Event | None = None) -> None:
         """Take in what the topics hold now and refresh every view; `stop` ends it earlier, after a micro-batch."""
         self.refresh()
-        if not self._behind():
+        if not behind(self.sources, self.lake, open_log(self.settings, self.lake)):
             return
         query = self._start(available_now=True)
         while not query.awaitTermination(_LISTENS_SECONDS):
@@ -120,7 +126,7 @@ class PipelineStream:
         # Before the refresh: what is committed while it runs is news.
         foreign = self._foreign_heads()
         self.refresh()
-        query = self._start(available_now=False) if self.sources else None
+        query = self._followed(stop) if self.sources else None
         try:
             while not stop.wait(_LOOKS_SECONDS):
                 if query is not None and not query.isActive:
@@ -146,8 +152,8 @@ class PipelineStream:
         self.take_replacements()
         stopped = frozenset(self.failures)
         # Without a session the kernel of this process is faster than a JVM starts.
-        in_tasks = self.settings.engine != "spark" and self.settings.kernel == "tasks" and self.session.started
-        done = self._in_tasks().refresh(stopped) if in_tasks else refresh_all(self.context, self.levels, stopped)
+        by_tasks = in_tasks(self.settings) and self.session.started and not self._by_driver
+        done = self._in_tasks().refresh(stopped) if by_tasks else refresh_all(self.context, self.levels, stopped)
         for result in done.stages:
             self.tallies.add(result.table, result.inserted, result.deleted, result.seconds)
         for view, error in done.failures.items():
@@ -179,18 +185,19 @@ class PipelineStream:
         self.context = replace(self.context, functions=functions)
         self._tasks = None
 
-    def _micro_batch(self, rows: DataFrame, number: int, small: SmallBatches | None) -> None:
+    def _micro_batch(self, ingest: Ingest) -> None:
+        """Args: `ingest` appends the records of the micro-batch to the event logs."""
         with self._one_at_a_time:
             self.busy_since = now_ms()
             try:
-                self._take_in(rows, number, small)
+                self._take_in(ingest)
             finally:
                 self.busy_since = None
 
-    def _take_in(self, rows: DataFrame, number: int, small: SmallBatches | None) -> None:
+    def _take_in(self, ingest: Ingest) -> None:
         self.lock.check()
         began = time.monotonic()
-        taken = self._taken(rows, number, small)
+        taken = ingest(Target.of_all(self.sources, self.lake, self.context.writer, self.topic_ids))
         if not taken:
             return  # Spark hands over an empty micro-batch when a run starts with nothing new
         seconds = time.monotonic() - began
@@ -200,27 +207,43 @@ class PipelineStream:
         self.micro_batches += 1
         self.watch(MicroBatch(self.micro_batches, sum(c.rows for c in taken), time.monotonic() - began))
 
-    def _taken(self, rows: DataFrame, number: int, small: SmallBatches | None) -> list[Ingested]:
-        """Append a micro-batch to the event logs, by the driver itself when it is small."""
-        targets = Target.of_all(self.sources, self.lake, self.context.writer, self.topic_ids)
-        bounds = small.bounds(number) if small is not None else None
-        if small is None or bounds is None:
-            return by_spark.ingest(rows, targets)
-        return small.ingest(bounds, targets)
+    def _followed(self, stop: Event) -> StreamingQuery | None:
+        """The query that goes on, None after a stop; until it is at work the driver takes in what comes, if small."""
+        small = small_batches(self._reading(), self._checkpoint(), self.context.kernel)
+        if small is None or self.session.started:
+            return self._start(available_now=False)
+        self._by_driver = True
+        clock = DriverClock(small, self._micro_batch, self.settings.ingest.trigger_seconds, stop)
+        query = clock.run_until(self._warmed_up, self._at_work)
+        self._by_driver = False
+        return query
+
+    def _warmed_up(self) -> StreamingQuery:
+        warm_up(self.session(), self.context, self.settings, self.levels)
+        return self._start(available_now=False)
+
+    def _at_work(self, query: StreamingQuery) -> bool:
+        """True from the query's first micro-batch on, which is an empty one when nothing is new; or when it failed."""
+        return not self._by_driver or not query.isActive or query.lastProgress is not None
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
-        checkpoint = self._checkpoint()
-        self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
-        reading = source.Reading.after(self._committed(), self.settings, self.lake, self.sources, self.topic_ids)
-        frame = reading.frame(self.session())
-        kernel = self.context.kernel
-        small = SmallBatches(reading, checkpoint, kernel) if kernel is not None else None
-        query = frame.writeStream.queryName(self.pipeline)
-        query = query.foreachBatch(lambda rows, number: self._micro_batch(rows, number, small))
+        session = self.session()
+        checkpoint, reading = self._checkpoint(), self._reading()
+        query = reading.frame(session).writeStream.queryName(self.pipeline)
+        query = query.foreachBatch(partial(self._spark_batch, small_batches(reading, checkpoint, self.context.kernel)))
         query = query.option("checkpointLocation", str(checkpoint))
         if available_now:
             return query.trigger(availableNow=True).start()
         return query.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
+
+    def _spark_batch(self, small: SmallBatches | None, rows: DataFrame, number: int) -> None:
+        self._by_driver = False
+        self._micro_batch(partial(by_size.ingest, rows, number, small))
+
+    def _reading(self) -> source.Reading:
+        committed = {each.name: committed_offsets(each, self.lake) for each in self.sources}
+        self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
+        return source.Reading.after(committed, self.settings, self.lake, self.sources, self.topic_ids)
 
     def _checkpoint(self) -> Path:
         """An empty folder for the query's checkpoint. It ends with the run, so it need not be where the lake is: an
@@ -230,20 +253,6 @@ class PipelineStream:
             return self.session.scratch()
         discard_folder(checkpoint)
         return checkpoint
-
-    def _committed(self) -> dict[str, dict[str, int]]:
-        return {source.name: committed_offsets(source, self.lake) for source in self.sources}
-
-    def _behind(self) -> bool:
-        """True if a topic holds records that are not in the lake. Raises what `_start` would of the topics."""
-        log = open_log(self.settings, self.lake)
-        current_ids(self.sources, self.lake, log)
-        start = start_offsets(self.sources, self._committed(), log)
-        for topic, partitions in start.items():
-            ends = log.end_offsets(topic)
-            if any(offset < ends[int(partition)] for partition, offset in partitions.items()):
-                return True
-        return False
 
     def _foreign_heads(self) -> dict[str, int]:
         own = {name for source in self.sources for name in tables.own_tables(source)}

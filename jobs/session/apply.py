@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -21,12 +22,14 @@ from jobs.session.sidecar import tended
 from jobs.session.type_names import create as create_type
 from jobs.sql.statements import parse
 from jobs.sql.syntax import CreateFunction, CreateSource, CreateType, CreateView, InsertSelect, Statement
+from state_store.delta import reader
 from state_store.folders import copy_to_disk
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from jobs.model.definitions import View
     from jobs.model.settings import Settings
     from jobs.serve.results import Result
 
@@ -150,15 +153,19 @@ def _rehearse(
         for statement in statements:
             if isinstance(statement, CreateSource):
                 catalog_changes.check_topic(statement, catalog, interpreter.settings, interpreter.lake)
-            made = catalog_changes.register(
-                statement,
-                catalog,
-                interpreter.pipeline,
-                interpreter.lake,
-                lambda _, definition: catalog.replace(definition),
+            rehearsed = partial(_rehearse_replacement, catalog, interpreter.lake)
+            changes.append(
+                catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake, rehearsed)
             )
-            changes.append(made)
     return tuple(changes)
+
+
+def _rehearse_replacement(catalog: Catalog, lake: Lake, present: View, definition: View) -> str | None:
+    """Replace a view in the copy of the catalog; why the rows that are to be computed will not be proved."""
+    from jobs.operate.verify.recompute import unprovable
+
+    catalog.replace(definition)
+    return unprovable(definition, catalog) if reader.head(lake.table(present.name)) is not None else None
 
 
 def _first_words(statement: Statement) -> str:

@@ -30,6 +30,7 @@ class Step:
         columns: of a view that is replaced, the difference in columns.
         reads: (input, its rows now) of a view whose rows are computed from history.
         followers: what reads a view that is replaced, and takes in the difference.
+        unproved: why the rows of a view that is replaced will not be compared with its SQL; None: they will.
     """
 
     outcome: str
@@ -37,6 +38,7 @@ class Step:
     columns: str | None = None
     reads: tuple[tuple[str, int], ...] = ()
     followers: tuple[str, ...] = ()
+    unproved: str | None = None
 
     def __str__(self) -> str:
         parts = [f"{self.outcome:<9} {self.what}"]
@@ -44,6 +46,8 @@ class Step:
         parts += [f"reads {rows:,} rows of '{name}'" for name, rows in self.reads]
         if self.followers:
             parts.append(f"{', '.join(repr(name) for name in self.followers)} follow by the difference")
+        if self.unproved is not None:
+            parts.append(f"its rows will not be proved: {self.unproved}")
         return "; ".join(parts)
 
 
@@ -88,7 +92,7 @@ def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
     if not isinstance(present, View) or not isinstance(definition, View):
         return Step(outcome, what, reads=reads)
     columns = str(ColumnDiff.of(present, definition))
-    return Step(outcome, what, columns, reads, catalog.readers(definition.name))
+    return Step(outcome, what, columns, reads, catalog.readers(definition.name), change.unproved)
 
 
 def _rows(name: str, catalog: Catalog, lake: Lake) -> int:

@@ -24,19 +24,26 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 Defining = CreateSource | CreateView | InsertSelect
-ReplaceView = Callable[[View, View], None]
+ReplaceView = Callable[[View, View], str | None]
+"""Why the rows of the next definition are not proved; None: they are."""
 Outcome = Literal["created", "replaced", "unchanged", "repaired"]
 
 
 @dataclass(frozen=True)
 class Change:
-    """The effect of a statement on the catalog."""
+    """The effect of a statement on the catalog.
+
+    Attributes:
+        unproved: of a view that was replaced, why its rows were not compared with its SQL; None: they were.
+    """
 
     outcome: Outcome
     definition: Definition
+    unproved: str | None = None
 
     def __str__(self) -> str:
-        return f"{described(self.definition)} {self.outcome} (pipeline '{self.definition.pipeline}')"
+        text = f"{described(self.definition)} {self.outcome} (pipeline '{self.definition.pipeline}')"
+        return text if self.unproved is None else f"{text}; its rows are not proved: {self.unproved}"
 
 
 def described(definition: Definition) -> str:
@@ -85,9 +92,9 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
     if isinstance(existing, View) and isinstance(definition, View):
         definition = replace(definition, pipeline=existing.pipeline)
         check_added_columns(existing, definition, lake.table(definition.name))
-        replace_view(existing, definition)
+        unproved = replace_view(existing, definition)
         catalog.reload()
-        return Change("replaced", definition)
+        return Change("replaced", definition, unproved)
     with stopped(definition.name, catalog, lake):
         definition = define(statement, catalog, pipeline)  # again: what it replaces may be another one by now
         existing = catalog.get(definition.name)

@@ -114,10 +114,10 @@ class Interpreter:
             catalog_changes.ensure_topic(change.definition, self.settings, self.lake)
         return change
 
-    def _replace_view(self, present: View, definition: View) -> None:
+    def _replace_view(self, present: View, definition: View) -> str | None:
         from jobs.operate.replace import replace_view
 
-        replace_view(self.settings, present, definition)
+        return replace_view(self.settings, present, definition)
 
     def register_function(self, statement: CreateFunction) -> FunctionChange:
         """Define a function written in Python."""

@@ -21,6 +21,7 @@ from state_store.delta import log, reader
 from state_store.errors import InputReplaced
 from state_store.layout import Lake
 from tests.support.invariants import assert_correct
+from tests.support.told_steps import ToldSteps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,10 +107,22 @@ def test_an_event_log_that_lost_commits_is_read_again_from_its_topic(shops: Inte
     assert isinstance(stopped.value.failures["by_shop"], InputReplaced)
     with pytest.raises(ViewsStopped, match="another commit now"):
         drain(shops.settings, "shops", spark)
-    done = rebuild(shops.settings, "sales", spark)
+    steps = ToldSteps()
+    done = rebuild(shops.settings, "sales", spark, steps=steps)
     assert done.aside == ("sales",)
+    events = head_rows(shops.lake)
+    assert steps.told[0].startswith(f"begin: reading the topic 'sales' from its beginning, {events} rows")
+    assert f"{events} events" in steps.told
+    assert f"{events} events are in 'sales'" in steps.told
+    assert f"begin: computing 'by_shop', {events} rows" in steps.told
     assert_correct(shops.lake, "shops")
     assert rows(shops.lake.table("by_shop")) == {("a", 104, 100), ("b", 4, 3), ("c", 6, 4)}
+
+
+def head_rows(lake: Lake) -> int:
+    head = reader.head(lake.table("sales"))
+    assert head is not None
+    return head.record.rows
 
 
 def modes(lake: Lake) -> tuple[str, str]:

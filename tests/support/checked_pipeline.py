@@ -64,6 +64,17 @@ def more(lake: Lake) -> None:
     events(lake, "rides", SECOND, first=len(FIRST), epoch=1)
 
 
+def quiet(lake: Lake, number: int) -> None:
+    """Two more rides, each of a place of its own, which meet every expectation.
+
+    Args:
+        number: from 0 on, one for each call.
+    """
+    first = len(FIRST) + len(SECOND) + 2 * number
+    rides = [{"id": first + 1 + each, "place": f"Place {first + each}", "fare": 10 + each} for each in (0, 1)]
+    events(lake, "rides", rides, first=first, epoch=2 + number)
+
+
 def environment(folder: Path) -> dict[str, str]:
     """Of Dagster over the lake."""
     return {

@@ -1,18 +1,20 @@
 """The pictures of docs/dagster.md: `python -m tests.support.dagster_screenshots [FOLDER]`.
 
-They are taken of a real webserver and daemon, over a pipeline whose expectations pass, warn, block and keep a row out.
+They are taken of a real webserver and daemon, over a pipeline whose expectations pass, warn, block and keep a row out:
+its checks, the lineage from the topic to the changelogs, and the plots of a view.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
 from tests.live.running_dagster import Dagster, running
 from tests.support import checked_pipeline
-from tests.support.browser import CHROMIUM, browser
+from tests.support.browser import CHROMIUM, Page, browser
 from tests.support.screenshots import FOLDER, taken
 
 _PICTURES: Final = {
@@ -21,6 +23,14 @@ _PICTURES: Final = {
     "quarantine": ("logs/paid__log", "expect_column_values_to_not_be_null__fare", "1 row in quarantine"),
 }
 """{picture: the asset, the check that is open, and what is read there when it has loaded}."""
+
+
+TOPIC: Final = "rides.topic"
+_DOWNSTREAM: Final = "lineageScope=downstream&lineageDepth=5"
+_EPOCHS: Final = 4
+"""Points of a plot, beside the first two."""
+_HIDE: Final = "[...document.querySelectorAll('div')].filter(each => each.innerText === 'Hide navigation').at(-1)"
+_PLOTS: Final = "[...document.querySelectorAll('button')].find(each => each.innerText.trim() === 'Plots')"
 
 
 def main(folder: Path) -> None:
@@ -40,6 +50,30 @@ def main(folder: Path) -> None:
                     page.open(f"{dagster.url}/assets/{table}?view=checks&checkDetail={check}", 1300, 1200)
                     page.until(f"document.body.innerText.includes({said!r})")
                     taken(page, folder / f"dagster-{picture}.png")
+                # With less room for it Dagster draws the assets without their checks.
+                page.value(f"{_HIDE}.click()")
+                page.open(f"{dagster.url}/assets/topics/{TOPIC}?view=lineage&{_DOWNSTREAM}", 2000, 620)
+                page.until("document.body.innerText.includes('Passed')")
+                _settled(page)
+                taken(page, folder / "dagster-lineage.png")
+                for each in range(_EPOCHS):
+                    checked_pipeline.quiet(lake, each)
+                    _drained(dagster, "FAILURE")
+                page.open(f"{dagster.url}/assets/projections/earned", 1300, 740)
+                page.until(f"{_PLOTS} !== undefined")
+                page.value(f"{_PLOTS}.click()")
+                page.until("document.querySelectorAll('canvas').length >= 2")
+                page.value("document.querySelector('canvas').scrollIntoView()")
+                _settled(page)
+                taken(page, folder / "dagster-plots.png")
+
+
+def _settled(page: Page) -> None:
+    """Wait until the page looks the same for a while: graphs and plots are drawn step by step."""
+    before, now = "", "?"
+    while before != now:
+        time.sleep(1.0)
+        before, now = now, page.value("document.body.innerHTML")
 
 
 def _drained(dagster: Dagster, status: str) -> None:

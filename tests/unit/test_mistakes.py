@@ -212,6 +212,19 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "client options are not taken from SQL; the operator sets them in strandline.toml",
     ),
     (
+        "CREATE STREAM z (id INT) WITH (RETENTION_MS=1000)",
+        "sql.option_refused",
+        "line 1, column 32",
+        "shorten the topic in Kafka, and the log keeps what it has; `strandline status` says how much that is; for a "
+        "shorter history DROP the source CASCADE and create it again",
+    ),
+    (
+        "CREATE MATERIALIZED VIEW z WITH (TTL='1 DAY') AS SELECT id FROM s",
+        "sql.option_refused",
+        "line 1, column 34",
+        "say in its WHERE which rows it is to have",
+    ),
+    (
         "CREATE STREAM z (a ARRAY<INT>) WITH (FORMAT='DELIMITED')",
         "sql.invalid_query",
         "line 1, column 1",

@@ -8,7 +8,6 @@ Nothing is stored unless all of it holds. A kill before the commit leaves the vi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -40,11 +39,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobs.model.settings import Settings
+    from jobs.model.steps import Steps
     from jobs.operate.backfill.plan import BackfillPlan
     from jobs.operate.verify.opened import Opened
-
-Watch = Callable[[str], None]
-"""Told of each step of a backfill when it is done, in words."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class BackfillResult:
         return asdict(self)
 
 
-def execute_backfill(settings: Settings, plan: BackfillPlan, watch: Watch) -> BackfillResult:
+def execute_backfill(settings: Settings, plan: BackfillPlan, steps: Steps) -> BackfillResult:
     """Carry out a plan, without a JVM, at the version vector where the view stands when its turn comes.
 
     Raises:
@@ -83,26 +80,28 @@ def execute_backfill(settings: Settings, plan: BackfillPlan, watch: Watch) -> Ba
         catalog = _unchanged(plan, lake)
         (subject,) = (each for each in subjects([plan.view], catalog, lake) if each.table == plan.view)
         table = opened(subject)
+        steps.begin(f"comparing the {counted(table.record.rows, 'stored row')} with their record")
         _check_whole(table)
-        watch(f"{counted(table.record.rows, 'row')} of version {table.version} are what was committed")
+        steps.done(f"{counted(table.record.rows, 'row')} of version {table.version} are what was committed")
         with _surroundings(settings, lake, catalog, writer) as context:
-            proof = _Proof(plan, table, catalog, context, watch)
+            proof = _Proof(plan, table, catalog, context, steps)
             heads, stage = Heads(lake), plan.item.stages[-1]
             stage = decide(stage, plan.item.options.errors, tables.dead_letters(plan.view), heads).stages[-1]
             said = f"the rows whose {plan.column.name} is {plan.period}"
             part = Part(plan.condition, said, proof.check)
+            steps.begin("computing the rows of the range", plan.rows_read)
             done = backfill_stage(context, heads, stage, Owner(plan.item.fingerprint), part)
-    watch("nothing differs" if done.version is None else f"version {done.version} has the difference")
+            steps.done("nothing differs" if done.version is None else f"version {done.version} has the difference")
     return BackfillResult(plan.view, proof.rows, done.inserted, done.deleted, done.version, round(done.seconds, 3))
 
 
 class _Proof:
     """The proof of the computed rows, and what it has seen of them."""
 
-    def __init__(self, plan: BackfillPlan, table: Opened, catalog: Catalog, context: RunContext, watch: Watch) -> None:
+    def __init__(self, plan: BackfillPlan, table: Opened, catalog: Catalog, context: RunContext, steps: Steps) -> None:
         assert context.functions is not None
         self.rows = 0
-        self._plan, self._watch = plan, watch
+        self._plan, self._steps = plan, steps
         self._recomputed = partial(check_recompute, table, catalog, context.lake, context.functions)
 
     def check(self, rows: pa.Table) -> None:
@@ -112,7 +111,8 @@ class _Proof:
             RefreshFailed: they differ, or the SQL does not run over the inputs.
         """
         self.rows = rows.num_rows
-        self._watch(f"{counted(rows.num_rows, 'row')} are computed anew")
+        self._steps.done(f"{counted(rows.num_rows, 'row')} are computed anew")
+        self._steps.begin("computing them again from the view's SQL, to compare", self._plan.rows_read)
         outcome = self._recomputed(part=PartRows(rows, self._plan.condition))
         if outcome.ok is None:
             raise RefreshFailed(f"the rows of '{self._plan.view}' cannot be proved: {outcome.what}")
@@ -122,7 +122,8 @@ class _Proof:
                 where=self._plan.view,
                 hint=f"what it reads may itself be wrong: strandline verify --deep, or rebuild {self._plan.view}",
             )
-        self._watch("they are the rows of the view's SQL")
+        self._steps.done("they are the rows of the view's SQL")
+        self._steps.begin("storing what differs")
 
 
 def _check_whole(table: Opened) -> None:

@@ -51,6 +51,11 @@ class BackfillPlan:
     def view(self) -> str:
         return self.item.target
 
+    @property
+    def rows_read(self) -> int:
+        """The rows that the range is computed from."""
+        return sum(rows for _, rows in self.reads.values())
+
     def __str__(self) -> str:
         lines = [f"{self.view}: compute the rows anew whose {self.column.name} is {self.period}"]
         lines += [f"  read {name} at version {at}: {rows:,} rows" for name, (at, rows) in self.reads.items()]

@@ -12,6 +12,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from jobs.model.steps import UNWATCHED
 from jobs.operate.backup import manifest as manifests
 from jobs.operate.backup.image import check_definitions
 from jobs.operate.backup.manifest import Manifest, Stored, TableState
@@ -24,6 +25,7 @@ from state_store.paths import sizes_below, within
 
 if TYPE_CHECKING:
     from jobs.model.settings import Settings
+    from jobs.model.steps import Steps
     from jobs.operate.backup.image import ImageFile
     from jobs.operate.backup.plan import BackupPlan
 
@@ -52,7 +54,7 @@ class BackupResult:
         return asdict(self)
 
 
-def execute_backup(settings: Settings, plan: BackupPlan) -> BackupResult:
+def execute_backup(settings: Settings, plan: BackupPlan, steps: Steps = UNWATCHED) -> BackupResult:
     """Carry out a plan. Killed at any point, it is begun again with a new plan, and finds what was written.
 
     Raises:
@@ -65,7 +67,8 @@ def execute_backup(settings: Settings, plan: BackupPlan) -> BackupResult:
     root = manifests.objects(plan.destination).root
     there = sizes_below(root)
     new, written = [], []
-    for file in plan.copied:
+    for number, file in enumerate(plan.copied, 1):
+        steps.begin(f"copying file {number:,} of {len(plan.copied):,}")
         data = _read(file, lake)
         stored = Stored(file.table, file.name, len(data), f"{zlib.crc32(data):08x}")
         new.append(stored)

@@ -13,6 +13,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.model.steps import UNWATCHED
 from jobs.operate.backup import manifest as manifests
 from state_store.delta import reader
 from state_store.delta.snapshot import read_snapshot
@@ -25,6 +26,7 @@ from state_store.layout import Lake
 from state_store.paths import sizes_below, within
 
 if TYPE_CHECKING:
+    from jobs.model.steps import Steps
     from jobs.operate.backup.manifest import Manifest, Stored
     from state_store.paths import LakePath
 
@@ -50,6 +52,17 @@ class RestorePlan:
             f"backup {self.manifest.number} of {self.manifest.lake}, {len(self.manifest.tables)} tables, to "
             f"{self.target}: {len(self.missing)} of {len(self.manifest.files)} files, {size / 1e6:.1f} MB to copy"
         )
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as values of JSON."""
+        return {
+            "source": str(self.source),
+            "target": str(self.target),
+            "number": self.manifest.number,
+            "tables": len(self.manifest.tables),
+            "files": len(self.manifest.files),
+            "missing": {"files": len(self.missing), "bytes": sum(file.size for file in self.missing)},
+        }
 
 
 @dataclass(frozen=True)
@@ -97,7 +110,7 @@ def plan_restore(source: LakePath, target: LakePath, number: int | None = None) 
     return RestorePlan(source, target, manifest, tuple(file for file in manifest.files if file.key not in done))
 
 
-def execute_restore(plan: RestorePlan) -> RestoreResult:
+def execute_restore(plan: RestorePlan, steps: Steps = UNWATCHED) -> RestoreResult:
     """Carry out a plan. A kill leaves an unfinished lake, with which a new plan goes on.
 
     Raises:
@@ -108,7 +121,8 @@ def execute_restore(plan: RestorePlan) -> RestoreResult:
     lake = Lake(plan.target)
     make_folder(plan.target)
     replace(plan.target / _MARK, json.dumps(_mark(plan.source, plan.manifest)).encode())
-    for file in plan.missing:
+    for number, file in enumerate(plan.missing, 1):
+        steps.begin(f"copying file {number:,} of {len(plan.missing):,}")
         data = file.of_backup(plan.source).read_bytes()
         if f"{zlib.crc32(data):08x}" != file.checksum:
             raise BackupBroken("a file of the backup is not as it was written", where=str(file.of_backup(plan.source)))
@@ -116,7 +130,10 @@ def execute_restore(plan: RestorePlan) -> RestoreResult:
         make_folder(target.parent)
         replace(target, data)
         failpoint("inside-restore")
-    rows = sum(_checked(lake, name, plan.manifest) for name in plan.manifest.tables)
+    rows = 0
+    for number, name in enumerate(plan.manifest.tables, 1):
+        steps.begin(f"comparing the rows of '{name}', table {number} of {len(plan.manifest.tables)}")
+        rows += _checked(lake, name, plan.manifest)
     remove_file(plan.target / _MARK)
     return RestoreResult(
         lake=str(plan.target),

@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from jobs.catalog.catalog import Catalog
+from jobs.model.steps import UNWATCHED
 from jobs.operate.maintenance.proof import proved
 from jobs.operate.maintenance.specs import kept_aside, specs
 from jobs.operate.verify.opened import opened
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.model.settings import Settings
+    from jobs.model.steps import Steps
     from jobs.operate.maintenance.plan import MaintenancePlan, TablePlan
     from state_store.tablespec import TableSpec
 
@@ -82,7 +84,9 @@ class MaintenanceResult:
         return all(table.proved is not False for table in self.tables)
 
 
-def execute_maintenance(settings: Settings, plan: MaintenancePlan, now: int | None = None) -> MaintenanceResult:
+def execute_maintenance(
+    settings: Settings, plan: MaintenancePlan, now: int | None = None, *, steps: Steps = UNWATCHED
+) -> MaintenanceResult:
     """Carry out a plan, table by table. A kill at any point is harmless: the next plan finds what is left.
 
     Args:
@@ -95,10 +99,11 @@ def execute_maintenance(settings: Settings, plan: MaintenancePlan, now: int | No
     """
     lake = Lake(settings.lake)
     forms = specs(Catalog(lake))
-    results = []
+    results: list[TableResult] = []
     for pipeline, tables in groupby(sorted(plan.tables, key=_pipeline), _pipeline):
         with _writer(lake, pipeline) as busy:
             for table in tables:
+                steps.begin(f"compacting '{table.table}', table {len(results) + 1} of {len(plan.tables)}")
                 results.append(_maintained(table, forms.get(table.table), busy, now))
     return MaintenanceResult(tuple(results))
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Source
+from jobs.operate.maintenance.log_cost import log_cost
 from jobs.operate.maintenance.needs import needs_by_vector
 from jobs.operate.maintenance.restore_cost import RestoreCost, restore_cost
 from jobs.operate.verify.subjects import subjects
-from state_store.delta import log
+from state_store.delta import log, reader
 from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
 from state_store.delta.compaction_plan import plan_compaction
 from state_store.delta.snapshot import read_snapshot
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from jobs.model.settings import Settings
+    from jobs.operate.maintenance.log_cost import LogCost
     from jobs.operate.verify.subjects import Subject
     from state_store.delta.cleanup_plan import CleanupPlan
     from state_store.delta.compaction_plan import CompactionPlan
@@ -37,7 +39,7 @@ class TablePlan:
         merges: live files that become fewer, in one commit that changes no row.
         cleanup: what goes, and who needs which version.
         before, after: what a restore from the oldest version plays, as it is and with the feed folded.
-        all_rows: the table is an event log, of which no row is ever removed: views are recomputed from it.
+        log: of an event log, what it keeps: no row of it is ever removed, since views are recomputed from it.
     """
 
     subject: Subject
@@ -46,7 +48,7 @@ class TablePlan:
     cleanup: CleanupPlan
     before: RestoreCost
     after: RestoreCost
-    all_rows: bool
+    log: LogCost | None
 
     @property
     def table(self) -> str:
@@ -63,17 +65,25 @@ class TablePlan:
         """True if there is anything to do."""
         return bool(self.merges.merges or self.cleanup.files)
 
+    def brief(self) -> str:
+        """The plan of a table to which nothing is done, as people read it."""
+        kept = f"keep all rows: {self.log}" if self.log is not None else f"keep from {self.cleanup.needs[0]}"
+        return f"{self._standing()}; nothing to do; {kept}"
+
     def lines(self) -> Iterator[str]:
         """The plan as people read it."""
-        yield f"{self.table}: {self.merges.files} files, {self.size / 1e6:.1f} MB, version {self.cleanup.version}"
+        yield self._standing()
         yield from (f"  merge {merge}" for merge in self.merges.merges)
         yield from (f"  remove {text.strip()}" for text in str(self.cleanup).splitlines()[1:])
         yield from (f"  keep from {need}" for need in self.cleanup.needs)
         yield from (f"  the lease of '{lease.reader}' at {lease.version} has ended" for lease in self.cleanup.expired)
-        if self.all_rows:
-            yield "  keep all rows: views are computed from an event log"
+        if self.log is not None:
+            yield f"  keep all rows, since views are computed from an event log: {self.log}"
         if self.after.plays < self.before.plays:
             yield f"  a restore plays {self.after.plays:,} rows instead of {self.before.plays:,}"
+
+    def _standing(self) -> str:
+        return f"{self.table}: {self.merges.files} files, {self.size / 1e6:.1f} MB, version {self.cleanup.version}"
 
     def as_json(self) -> dict[str, Any]:
         """The plan as values of JSON."""
@@ -91,18 +101,27 @@ class TablePlan:
             "kept_for": [_need(need) for need in self.cleanup.needs],
             "expired_leases": [{"reader": each.reader, "version": each.version} for each in self.cleanup.expired],
             "restore_rows": {"before": self.before.plays, "after": self.after.plays},
+            "keeps_all_rows": self.log.as_json() if self.log is not None else None,
         }
 
 
 @dataclass(frozen=True)
 class MaintenancePlan:
-    """What is done to some tables of a lake, and which tables are left alone, with the reason."""
+    """What is done to some tables of a lake, and which tables are left alone, with the reason.
+
+    Attributes:
+        in_full: what stays and for whom is said of every table, also where nothing goes.
+    """
 
     tables: tuple[TablePlan, ...]
     left: tuple[tuple[str, str], ...] = ()
+    in_full: bool = False
 
     def __str__(self) -> str:
-        said = [line for table in self.tables for line in table.lines()]
+        said: list[str] = []
+        for table in self.tables:
+            idle = not (self.in_full or table.due or table.cleanup.expired)
+            said += [table.brief()] if idle else table.lines()
         return "\n".join([*said, *(f"{name}: left alone, {why}" for name, why in self.left)])
 
 
@@ -136,13 +155,14 @@ def plan_maintenance(
         needs = tuple(vectors.get(subject.table, ()))
         retention = Retention(horizon, before if [*names] == [subject.table] else None, needs, fold=True)
         plans.append(_planned(subject, log.now_ms() if now is None else now, retention))
-    return MaintenancePlan(tuple(plans), tuple(left))
+    return MaintenancePlan(tuple(plans), tuple(left), in_full=bool(names))
 
 
 def _planned(subject: Subject, now: int, retention: Retention) -> TablePlan:
     path = subject.path
     cleanup = plan_cleanup(path, now, retention)
     snapshot = read_snapshot(path, cleanup.version)
+    is_log = isinstance(subject.definition, Source) and subject.role == "event log"
     return TablePlan(
         subject=subject,
         size=sum(int(body["size"]) for body in snapshot.files.values()),
@@ -150,7 +170,7 @@ def _planned(subject: Subject, now: int, retention: Retention) -> TablePlan:
         cleanup=cleanup,
         before=restore_cost(path, None, cleanup.version),
         after=restore_cost(path, cleanup.first, cleanup.version),
-        all_rows=isinstance(subject.definition, Source) and subject.role == "event log",
+        log=log_cost(subject.table, reader.record_at(path, cleanup.version).rows, snapshot) if is_log else None,
     )
 
 

@@ -7,7 +7,7 @@ Inputs that are views are checked the same way, so by induction everything equal
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jobs.engines.engine import engine_of
 from jobs.engines.listed import listed
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 
+_FROZEN: Final = "an event joins a table as it was when the event came: its versions do not tell that"
+
+
 def has_sql(subject: Subject, catalog: Catalog) -> bool:
     """True if the table's rows, or some of them, are computed from other tables by the definition of its name."""
     definition = subject.definition
@@ -44,6 +47,18 @@ def has_sql(subject: Subject, catalog: Catalog) -> bool:
         return False
     fed = bool(catalog.whole_queries(definition.name))
     return fed or isinstance(definition, View) or definition.kind == "table"
+
+
+def unprovable(definition: Source | View, catalog: Catalog) -> str | None:
+    """Why rows of the definition cannot be compared with its SQL, as far as the definition tells; None when they can.
+
+    Args:
+        catalog: with all that the definition reads.
+    """
+    try:
+        return _FROZEN if _any_frozen(queries(definition, catalog)) else None
+    except StrandlineError as error:
+        return f"its SQL does not run by itself: {error.message}"
 
 
 @dataclass(frozen=True)
@@ -79,8 +94,8 @@ def check_recompute(
         return skipped("nothing was computed yet: its vector is empty")
     try:
         asked = queries(definition, catalog)
-        if any(frozen(each.query) for each in asked if each.query is not None):
-            return skipped("an event joins a table as it was when the event came: its versions do not tell that")
+        if _any_frozen(asked):
+            return skipped(_FROZEN)
         if part is not None:
             asked = [_only(part, each, definition) for each in asked]
         computed = [_computed(each, table, lake, functions) for each in asked]
@@ -89,6 +104,10 @@ def check_recompute(
     except StrandlineError as error:
         return skipped(f"its SQL does not run over its inputs: {error.message}")
     return _compared(table, definition, computed, part)
+
+
+def _any_frozen(asked: Sequence[Recomputed]) -> bool:
+    return any(frozen(each.query) for each in asked if each.query is not None)
 
 
 def _only(part: PartRows, each: Recomputed, definition: Source | View) -> Recomputed:

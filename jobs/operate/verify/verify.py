@@ -18,6 +18,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
 from jobs.ingest.logs.open import open_log
 from jobs.model.definitions import Source
+from jobs.model.steps import UNWATCHED
 from jobs.operate.verify.events import check_offsets, check_topic
 from jobs.operate.verify.feed import check_feed
 from jobs.operate.verify.files import check_files, check_vectors
@@ -36,17 +37,21 @@ if TYPE_CHECKING:
 
     from jobs.ingest.logs.log import Log
     from jobs.model.settings import Settings
+    from jobs.model.steps import Steps
     from jobs.operate.verify.findings import Check, Outcome
     from jobs.operate.verify.opened import Opened
     from jobs.operate.verify.subjects import Subject
 
 
-def verify(settings: Settings, names: Sequence[str] = (), *, deep: bool = False) -> list[Check]:
+def verify(
+    settings: Settings, names: Sequence[str] = (), *, deep: bool = False, steps: Steps = UNWATCHED
+) -> list[Check]:
     """Check tables against their logs, files, histories and definitions. Nothing is changed; no JVM is started.
 
     Args:
         names: of definitions, for all their tables, or of tables; without names all tables of the lake.
         deep: each view's SQL is computed again as well, by DuckDB, in memory.
+        steps: told of each table.
 
     Returns:
         the checks, table by table. A fault of a table is a failed check, never an error.
@@ -56,7 +61,12 @@ def verify(settings: Settings, names: Sequence[str] = (), *, deep: bool = False)
     """
     lake = Lake(settings.lake)
     verifier = _Verifier(settings, lake, Catalog(lake), open_log(settings, lake), deep)
-    return [check for subject in subjects(names, verifier.catalog, lake) for check in verifier.checks(subject)]
+    chosen = subjects(names, verifier.catalog, lake)
+    found: list[Check] = []
+    for number, subject in enumerate(chosen, 1):
+        steps.begin(f"verifying '{subject.table}', table {number} of {len(chosen)}")
+        found += verifier.checks(subject)
+    return found
 
 
 class _Verifier:

@@ -15,11 +15,13 @@ from jobs.sql.syntax import Option
 # ksqlDB's options that are not supported yet. The error says so, and not that the name is unknown.
 KSQL_OPTIONS = frozenset(
     {
-        *("WRAP_SINGLE_VALUE", "KEY_DELIMITER", "RETENTION_MS", "WINDOW_TYPE", "WINDOW_SIZE", "CLEANUP_POLICY"),
+        *("WRAP_SINGLE_VALUE", "KEY_DELIMITER", "WINDOW_TYPE", "WINDOW_SIZE", "CLEANUP_POLICY"),
         *("KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME"),
         *("KEY_AVRO_SCHEMA_FULL_NAME", "VALUE_AVRO_SCHEMA_FULL_NAME", "SOURCED_BY_CONNECTOR", "HEADERS"),
     }
 )
+# Whatever the name: an age or a size from which on rows should go.
+_FORGETS = re.compile(r"RETENTION|\bTTL\b|_TTL|TTL_|EXPIR|MAX_AGE")
 _RUNS_CODE = re.compile(r"JAAS|CALLBACK|HANDLER|INTERCEPTOR|CLASS(ES)?$|REPORTERS|PROVIDER|DESERIALIZER|SERIALIZER")
 
 
@@ -42,6 +44,8 @@ def allowed(options: Iterable[Option], known: tuple[str, ...], owner: str) -> di
 
 def _refusal(option: Option, known: tuple[str, ...], owner: str) -> SqlError:
     shown = option.name.lower()
+    if _FORGETS.search(option.name):
+        return _forgets(option, owner)
     if "." in option.name or _RUNS_CODE.search(option.name):
         why = "it can run code in the reader" if _RUNS_CODE.search(option.name) else "it reaches the Kafka client"
         return error(
@@ -54,6 +58,20 @@ def _refusal(option: Option, known: tuple[str, ...], owner: str) -> SqlError:
         return error(NotSupported, option, f"option {option.name} is not supported yet")
     unknown = UnknownName.among("option", option.name, known)
     return error(OptionRefused, option, f"{option.name} is not an option of {owner}", unknown.hint)
+
+
+def _forgets(option: Option, owner: str) -> SqlError:
+    """The refusal of an option by which rows would go with time: the views over them would become wrong silently."""
+    if owner != "a source":
+        message = f"{option.name} is refused: {owner} has the rows that its query gives, however old they are"
+        return error(OptionRefused, option, message, "say in its WHERE which rows it is to have")
+    return error(
+        OptionRefused,
+        option,
+        f"{option.name} is refused: an event log keeps all its rows, since a view is its SQL over all of them",
+        "shorten the topic in Kafka, and the log keeps what it has; `strandline status` says how much that is; for a "
+        "shorter history DROP the source CASCADE and create it again",
+    )
 
 
 def error(make: Callable[..., SqlError], option: Option, message: str, hint: str | None = None) -> SqlError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,56 @@ def test_a_backup_is_restored_and_drilled(made: MadeLake, tmp_path: Path) -> Non
     assert invoke("restore", backup, str(tmp_path / "restored"))[0] == 2
     code, out, err = invoke("drill", "owned", "--scenario", "backup", "--scenario", "changelog", "--backup", backup)
     assert (code, err) == (0, "2 drills, 0 skipped: all is well\n")
-    assert out.count("|ok") == 2
+    assert out.splitlines()[1].split() == ["|view", "|backup", "|changelog", "|"]
+    assert re.search(r"^\|owned +\|\d\.\d s +\|\d\.\d s +\|$", out, re.MULTILINE)
     flip(data_file(Path(str(made.lake.table("owned")))))
-    code, out, err = invoke("drill", "owned", "--scenario", "changelog", "--json")
-    assert (code, json.loads(out)["passed"]) == (1, False)
+    code, failed, err = invoke("drill", "owned", "--scenario", "changelog", "--json")
+    assert (code, json.loads(failed)["passed"]) == (1, False)
     assert err == "1 drill, 0 skipped: failed: changelog of owned\n"
+    out = invoke("drill", "owned", "--scenario", "changelog")[1]
+    assert re.search(r"^\|owned +\|FAILED +\|$", out, re.MULTILINE)
+    assert f"FAILED changelog of owned: {json.loads(failed)['why']}" in out
+
+
+def test_a_plan_of_drills_fits_on_a_screen(made: MadeLake) -> None:
+    code, out, _ = invoke("drill", "--dry-run")
+    lines = out.splitlines()
+    assert code == 0
+    assert re.search(
+        r"^\|killed-driver +\|the driver, by SIGKILL in the middle of an epoch +\|20 +\|$", out, re.MULTILINE
+    )
+    assert lines[-1].startswith("each of ")
+    assert "owned" in lines[-1]
+    planned = [json.loads(line) for line in invoke("drill", "--dry-run", "--json")[1].splitlines()]
+    views = {each["view"] for each in planned}
+    assert len(planned) == len(views) * (len(lines) - 5)
+    assert lines[-1] == f"each of {len(views)} views: {', '.join(dict.fromkeys(each['view'] for each in planned))}"
+
+
+def test_a_maintenance_without_names_says_a_line_of_each_table_and_what_event_logs_keep(made: MadeLake) -> None:
+    out = invoke("compact", "--dry-run")[1].splitlines()
+    told = dict(line.split(": ", 1) for line in out)
+    assert len(told) == len(out)
+    assert told["owned"].endswith("nothing to do; keep from version 0 for the recovery horizon")
+    assert re.search(r"; keep all rows: 9 rows, 0\.0 MB, the oldest event of \d{4}-", told["visits"])
+    code, out_of, err = invoke("compact")
+    assert (code, out_of) == (0, "")
+    assert err == f"{len(told)} tables: nothing to merge or remove\n"
+
+
+def test_status_says_what_an_event_log_keeps(made: MadeLake) -> None:
+    lines = [json.loads(line) for line in invoke("status", "--json")[1].splitlines()]
+    logs = {each["log"]: each for each in lines if "log" in each}
+    assert set(logs) == {"visits", "pages__log"}
+    assert logs["visits"]["rows"] == 9
+    assert logs["visits"]["bytes"] > 0
+    assert logs["visits"]["oldest_event"].endswith("+00:00")
+
+
+def test_a_rebuild_and_a_backfill_say_what_they_do(made: MadeLake) -> None:
+    code, _, err = invoke("rebuild", "owned")
+    assert code == 0
+    lines = [line.split(" ", 1)[1] for line in err.splitlines()]
+    assert re.fullmatch(r"computing 'owned'.*: [\d,]+ rows to read", lines[0])
+    assert re.fullmatch(r"'owned': \+0 −0 rows \(\d\.\d s\)", lines[1])
+    assert "refreshing what reads it" in lines

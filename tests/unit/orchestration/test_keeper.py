@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from dagster import DagsterRun, DagsterRunStatus
+from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 
 from jobs.run.heartbeat import SILENT_SECONDS, Beat
-from orchestration.keeper import KEEPER_TAG, Found, Run, Start, Wait, decide
+from orchestration.keeper import KEEPER_TAG, Found, Run, Start, Wait, decide, free_slots
 from state_store.process import Process, process
 
 NOW = 1_000_000_000
@@ -96,6 +97,32 @@ def test_what_fails_again_and_again_is_started_later_and_later(failures: int, de
 
     assert isinstance(after(delay - 1), Wait)
     assert isinstance(after(delay + 1), Start)
+
+
+def test_a_stream_that_was_killed_with_its_run_is_started_at_once() -> None:
+    """Dagster has marked the run failed before the tick. The slot of the run is free then; a second time in a row
+    may have a reason."""
+    killed = run(FAILED, GONE)
+    decision = decide(Found([killed], beat(5, GONE)), NOW)
+    assert decision.then == Start("no run keeps it")
+    assert decision.free == (killed.run.run_id,)
+    assert isinstance(decide(Found([killed, run(FAILED, GONE)], beat(5, GONE)), NOW).then, Wait)
+
+
+def test_only_a_run_whose_process_is_gone_gives_its_slot_back() -> None:
+    for other in (run(FAILED, ME), run(FAILED, ELSEWHERE), run(FAILED, None), run(DagsterRunStatus.SUCCESS, GONE)):
+        assert decide(Found([other], None), NOW).free == ()
+    assert decide(Found([run(STARTED, GONE)], None), NOW).free != ()
+
+
+def test_the_slots_of_these_runs_are_free(tmp_path: Path) -> None:
+    with DagsterInstance.local_temp(str(tmp_path)) as instance:
+        storage = instance.event_log_storage
+        storage.set_concurrency_slots("stream:packages", 1)
+        storage.claim_concurrency_slot("stream:packages", "killed", "step")
+        storage.claim_concurrency_slot("stream:packages", "next", "step")
+        free_slots(instance, ["killed", "unknown"])
+        assert storage.get_concurrency_run_ids() == {"next"}
 
 
 def test_a_run_that_went_well_ends_the_chain_of_failures() -> None:

@@ -31,7 +31,7 @@ def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
     [
         lambda stream: stream.refresh(),
         lambda stream: stream.drain(),
-        lambda stream: stream._micro_batch(None, 0, None),
+        lambda stream: stream._micro_batch(lambda _targets: []),
     ],
     ids=["refresh", "drain", "micro-batch"],
 )

@@ -26,6 +26,7 @@ from state_store.errors import WriterBusy
 from state_store.layout import Lake
 from tests.support.arrow_table import Row
 from tests.support.invariants import assert_correct
+from tests.support.told_steps import ToldSteps
 from tests.support.warm_process import exit_code
 from tests.unit.operate.backfill.conftest import HOUR_MS, NOON, PIPELINE, clicks, plant
 from tests.unit.operate.verify.damage import said
@@ -36,9 +37,10 @@ THREE = int(NOON.timestamp() * 1000) + 3 * HOUR_MS
 def backfill(
     settings: Settings, view: str, begin: str | None, end: str | None, by: str | None = None
 ) -> BackfillResult:
-    said: list[str] = []
-    done = execute_backfill(settings, plan_backfill(settings, view, period_of(begin, end), by), said.append)
-    assert said[-1] == ("nothing differs" if done.version is None else f"version {done.version} has the difference")
+    said = ToldSteps()
+    done = execute_backfill(settings, plan_backfill(settings, view, period_of(begin, end), by), said)
+    last = "nothing differs" if done.version is None else f"version {done.version} has the difference"
+    assert said.told[-2:] == ["begin: storing what differs", last]
     return done
 
 
@@ -84,7 +86,7 @@ def test_what_reads_the_view_follows_by_the_difference(settings: Settings, lake:
     assert {row["n"] for row in table(lake, "busiest")} == {7, 6}
     plan = plan_backfill(settings, "hourly", period_of("2026-11-01T15:00", None))
     assert plan.followers == ("busiest",)
-    execute_backfill(settings, plan, lambda _: None)
+    execute_backfill(settings, plan, ToldSteps())
     drain(settings, PIPELINE)
     assert_correct(lake, PIPELINE)
 
@@ -113,7 +115,7 @@ def test_sessions_are_told_by_their_begin_under_whatever_name_it_is_shown(settin
     plant(lake, "visits", in_hour("begun", THREE))
     plan = plan_backfill(settings, "visits", period_of("2026-11-01T15:00:00", "2026-11-01T15:00:01"))
     assert plan.column.name == "begun"
-    assert execute_backfill(settings, plan, lambda _: None).inserted == 1
+    assert execute_backfill(settings, plan, ToldSteps()).inserted == 1
     assert proved(settings, "visits") == []
 
 
@@ -171,7 +173,7 @@ def test_rows_that_do_not_prove_right_are_not_stored(
     with monkeypatch.context() as patch:
         patch.setattr(backfill_stage, "maintenance", lambda *a: f"SELECT * REPLACE (n + 1 AS n) FROM ({rule(*a)})")
         with pytest.raises(RefreshFailed, match="do not prove right"):
-            execute_backfill(settings, wrong, lambda _: None)
+            execute_backfill(settings, wrong, ToldSteps())
     assert reader.head(lake.table("hourly")) == head
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from jobs.model.settings import RetentionSettings, Settings
 from jobs.operate.maintenance.execute import MaintenanceResult, TableResult, execute_maintenance
+from jobs.operate.maintenance.log_cost import LogCost, log_costs
 from jobs.operate.maintenance.plan import plan_maintenance
 from jobs.operate.verify.verify import verify
 from state_store import leases
@@ -40,7 +43,18 @@ def test_a_young_lake_is_left_as_it_is(shop: MadeLake) -> None:
     done = execute_maintenance(shop.settings, plan)
     assert done.proved
     assert {each.proved for each in done.tables} == {None}
-    assert "keep all rows: views are computed from an event log" in str(plan)
+    (visits,) = (each for each in plan.tables if each.table == "visits")
+    kept = reader.read_rows(shop.lake.table("visits"))
+    oldest = min(kept["_timestamp"].to_pylist())
+    size = sum(file.stat().st_size for file in Path(str(shop.lake.table("visits"))).rglob("part-*.parquet"))
+    assert visits.log == LogCost("visits", kept.num_rows, size, oldest)
+    assert f"; nothing to do; keep all rows: {visits.log}" in str(plan)
+    named = plan_maintenance(shop.settings, ["visits"])
+    assert f"  keep all rows, since views are computed from an event log: {visits.log}" in str(named).splitlines()
+    assert f"{kept.num_rows} rows, 0.0 MB, the oldest event of {oldest:%Y-%m-%d %H:%M}" in str(visits.log)
+    assert visits.as_json()["keeps_all_rows"] == visits.log.as_json()
+    assert {each.table for each in plan.tables if each.log is not None} == {"visits", "pages__log"}
+    assert log_costs(shop.settings) == [each.log for each in plan.tables if each.log is not None]
 
 
 def test_what_nobody_needs_goes_and_no_row_changes(shop: MadeLake, brief: Settings) -> None:

@@ -1,0 +1,131 @@
+"""The steps of a long operation, as its user sees them: a live line on a terminal, lines with their time in a log.
+
+    03:00:12 computing 'by_shop' (stage 2 of 3): 5,000,000 rows to read, about 40 s by the rate so far
+    03:00:42 still computing 'by_shop' (stage 2 of 3), for 30 s
+
+A step may be one statement that nothing is heard of until it ends. So in a log a thread says every half a minute that
+it is still at work.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Final
+
+from jobs.cli.output import say
+from jobs.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jobs.model.report import MicroBatch
+
+AGAIN_SECONDS: Final = 30.0
+"""Between two lines of a log about a step that goes on."""
+
+
+class ShownSteps:
+    """Turns steps into lines.
+
+    Args:
+        line: shows a line for good.
+        now_at: shows what is at work, until something else is.
+    """
+
+    def __init__(self, line: Callable[[str], None], now_at: Callable[[str], None]) -> None:
+        self._line, self._now_at = line, now_at
+        self._lock = Lock()
+        self._what, self._rows, self._began = "", 0, 0.0
+        self._progress = Progress(0, None, 0.0)
+        # Of the steps that have ended; one in micro-batches has its own rate.
+        self._read, self._reading_seconds = 0, 0.0
+
+    def begin(self, what: str, rows: int = 0) -> None:
+        with self._lock:
+            self._end()
+            self._what, self._rows, self._began = what, rows, time.monotonic()
+            self._progress = Progress(rows, None, self._began)
+            self._now_at(f"{what}{self._outlook()}")
+
+    def micro_batch(self, batch: MicroBatch) -> None:
+        with self._lock:
+            self._now_at(self._progress.line(batch, time.monotonic()))
+
+    def done(self, what: str) -> None:
+        with self._lock:
+            self._end()
+            self._line(f"{what} ({time.monotonic() - self._began:.1f} s)")
+
+    def again(self) -> None:
+        """Say that the step at work still is; nothing between two steps."""
+        with self._lock:
+            if self._what:
+                self._line(f"still {self._what}, for {time.monotonic() - self._began:.0f} s")
+
+    def _end(self) -> None:
+        if self._what and self._rows and not self._progress.done:
+            self._read += self._rows
+            self._reading_seconds += time.monotonic() - self._began
+        self._what = ""
+
+    def _outlook(self) -> str:
+        """What is known of a step before it is made."""
+        if not self._rows:
+            return ""
+        text = f": {self._rows:,} rows to read"
+        if not self._read:
+            return text
+        seconds = self._rows * self._reading_seconds / self._read
+        return f"{text}, about {seconds:,.0f} s by the rate so far"
+
+
+@contextmanager
+def shown_steps(again_seconds: float = AGAIN_SECONDS, *, begins: bool = True) -> Iterator[ShownSteps]:
+    """Steps on standard error, while the body runs.
+
+    Args:
+        begins: a log hears of each step when it begins; otherwise only of those that take long.
+    """
+    if sys.stderr.isatty():
+        with _on_a_terminal() as steps:
+            yield steps
+        return
+
+    def dated(text: str) -> None:
+        say(f"{time.strftime('%H:%M:%S')} {text}")
+
+    steps, over = ShownSteps(dated, dated if begins else _unsaid), Event()
+    thread = Thread(target=_again, args=(steps, over, again_seconds), name="steps", daemon=True)
+    thread.start()
+    try:
+        yield steps
+    finally:
+        over.set()
+        thread.join()
+
+
+def _unsaid(_text: str) -> None:
+    """A log is told of what lasts."""
+
+
+def _again(steps: ShownSteps, over: Event, seconds: float) -> None:
+    while not over.wait(seconds):
+        steps.again()
+
+
+@contextmanager
+def _on_a_terminal() -> Iterator[ShownSteps]:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting …", total=None)
+        yield ShownSteps(
+            lambda text: bar.console.print(text, markup=False, highlight=False),
+            lambda text: bar.update(task, description=text),
+        )

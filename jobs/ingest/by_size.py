@@ -1,0 +1,31 @@
+"""A micro-batch of Spark's query, taken in where its size says: by the driver when it is small, else in the session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobs.ingest import by_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from jobs.ingest.event_logs import Ingested, Target
+    from jobs.ingest.in_driver import SmallBatches
+
+
+def ingest(rows: DataFrame, number: int, small: SmallBatches | None, targets: Sequence[Target]) -> list[Ingested]:
+    """Append a micro-batch to the event logs and dead letters of its sources; the commits made, in order.
+
+    Args:
+        number: of the micro-batch in its query.
+        small: those of the query; None when Spark takes in every one.
+
+    Raises:
+        VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
+    """
+    bounds = small.bounds(number) if small is not None else None
+    if small is None or bounds is None:
+        return by_spark.ingest(rows, targets)
+    return small.ingest(bounds, targets)

@@ -1,0 +1,90 @@
+"""The micro-batches of a run while Spark's query starts, which takes 20 s with its JVM: the driver takes in what comes.
+
+    a thread   session ── query ── its planner, its first micro-batch ──> the query goes on
+    driver     micro-batch ── micro-batch ── … ───┘
+
+So a stream that was killed is fresh again when its process is there, not when its JVM is. What is not small (see
+`jobs.ingest.in_driver`) waits for Spark. The query begins where the logs ended when the session was there; what the
+driver took in since is left out of its first micro-batch, as after any repetition (see `jobs.ingest.event_logs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from threading import Event
+
+    from jobs.ingest.event_logs import Ingested, Target
+    from jobs.ingest.in_driver import SmallBatches
+
+_LOOKS_SECONDS: Final = 0.2
+"""Between two looks whether what is started is there, where the driver has nothing to do meanwhile."""
+
+Started = TypeVar("Started")
+Ingest = Callable[["Sequence[Target]"], "list[Ingested]"]
+"""Appends the records of a micro-batch to the event logs; the commits made."""
+
+
+class DriverClock:
+    """The clock of micro-batches that Spark's query has no part in.
+
+    Args:
+        micro_batch: makes a micro-batch of the records that its argument takes in.
+        seconds: the least distance of two.
+    """
+
+    def __init__(self, small: SmallBatches, micro_batch: Callable[[Ingest], None], seconds: float, stop: Event) -> None:
+        self._small, self._micro_batch, self._seconds, self._stop = small, micro_batch, seconds, stop
+        self._at = small.start
+
+    def tick(self) -> bool:
+        """A micro-batch of what has come, after a moment when nothing has; False when Spark must take it in."""
+        bounds = self._small.waiting(self._at)
+        if bounds is None:
+            return False
+        start, self._at = bounds
+        if start != self._at:
+            self._micro_batch(partial(self._small.ingest, bounds))
+            self._stop.wait(self._seconds)
+        return True
+
+    def run_until(self, starts: Callable[[], Started], at_work: Callable[[Started], bool]) -> Started | None:
+        """Start something in a thread, and tick until that is at work.
+
+        Returns:
+            What was started; None when the run is to stop, which does not wait for it.
+
+        Raises:
+            Whatever either of the two does.
+        """
+        started = _in_a_thread(starts)
+        while not self._stop.is_set() and not (started.done() and _over(started, at_work)) and self.tick():
+            pass
+        while not (started.done() or self._stop.wait(_LOOKS_SECONDS)):
+            pass
+        return started.result() if started.done() else None
+
+
+def _in_a_thread(starts: Callable[[], Started]) -> Future[Started]:
+    """What comes of it. The thread is a daemon: a process that ends does not wait for a JVM, which ends with it."""
+    future: Future[Started] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(starts())
+        except BaseException as error:  # whoever asks for the result gets it
+            future.set_exception(error)
+
+    Thread(target=work, name="start", daemon=True).start()
+    return future
+
+
+def _over(started: Future[Started], at_work: Callable[[Started], bool]) -> bool:
+    """True if it is at work, or has failed."""
+    return started.exception() is not None or at_work(started.result())

@@ -1,0 +1,88 @@
+"""The cost of an event log, of which no row is ever removed: known from its table's log, no row is read."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from jobs.catalog.catalog import Catalog
+from jobs.model import tables
+from jobs.model.definitions import Source
+from state_store.delta import reader
+from state_store.delta.snapshot import read_snapshot
+from state_store.errors import StoreError
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobs.model.settings import Settings
+    from state_store.delta.snapshot import Snapshot
+
+_TIME = "_timestamp"
+
+
+@dataclass(frozen=True)
+class LogCost:
+    """What an event log keeps.
+
+    Attributes:
+        size: the bytes of its data files.
+        oldest: the smallest timestamp of its events, to the millisecond; None: it has no events, or its files do not
+            tell.
+    """
+
+    table: str
+    rows: int
+    size: int
+    oldest: datetime | None
+
+    def __str__(self) -> str:
+        since = f", the oldest event of {self.oldest:%Y-%m-%d %H:%M:%S} UTC" if self.oldest is not None else ""
+        return f"{self.rows:,} rows, {self.size / 1e6:,.1f} MB{since}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The cost as values of JSON."""
+        oldest = self.oldest.isoformat() if self.oldest is not None else None
+        return {"log": self.table, "rows": self.rows, "bytes": self.size, "oldest_event": oldest}
+
+
+def log_cost(table: str, rows: int, snapshot: Snapshot) -> LogCost:
+    """The cost of one event log.
+
+    Args:
+        rows: of that version, by its record.
+    """
+    files = snapshot.files.values()
+    times = [_oldest(body) for body in files]
+    known = [each for each in times if each is not None]
+    oldest = min(known) if known and len(known) == len(times) else None
+    return LogCost(table, rows, sum(int(body["size"]) for body in files), oldest)
+
+
+def log_costs(settings: Settings) -> list[LogCost]:
+    """The costs of a lake's event logs, in the order of pipelines. One that is not there yet, or broken, is left out.
+
+    Raises:
+        CorruptState: the catalog does not read.
+    """
+    lake = Lake(settings.lake)
+    catalog = Catalog(lake)
+    sources = [each for name in catalog.pipelines() for each in catalog.pipeline(name) if isinstance(each, Source)]
+    found = []
+    for table in map(tables.event_log, sources):
+        with suppress(StoreError):
+            head = reader.head(lake.table(table))
+            if head is not None:
+                found.append(log_cost(table, head.record.rows, read_snapshot(lake.table(table), head.version)))
+    return found
+
+
+def _oldest(body: Mapping[str, Any]) -> datetime | None:
+    """The smallest timestamp of a data file, by its statistics."""
+    with suppress(KeyError, TypeError, ValueError):
+        return datetime.fromisoformat(json.loads(body["stats"])["minValues"][_TIME])
+    return None

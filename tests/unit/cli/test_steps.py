@@ -1,0 +1,100 @@
+"""The steps of a long operation, as a log and a terminal show them."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+import time
+
+import pytest
+
+from jobs.cli.steps import ShownSteps, shown_steps
+from jobs.model.report import MicroBatch
+
+
+class Clock:
+    """A clock that stands still until it is set on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+def test_a_step_tells_what_it_reads_and_by_the_one_before_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, lines = Clock(monkeypatch), list[str]()
+    steps = ShownSteps(lines.append, lines.append)
+    steps.begin("computing 'a' (stage 1 of 2)", 1000)
+    clock.now += 4
+    steps.done("'a': +3 −1 rows")
+    steps.begin("computing 'b' (stage 2 of 2)", 500)
+    clock.now += 1
+    steps.again()
+    steps.done("'b': +0 −0 rows")
+    steps.again()
+    steps.begin("storing what differs")
+    assert lines == [
+        "computing 'a' (stage 1 of 2): 1,000 rows to read",
+        "'a': +3 −1 rows (4.0 s)",
+        "computing 'b' (stage 2 of 2): 500 rows to read, about 2 s by the rate so far",
+        "still computing 'b' (stage 2 of 2), for 1 s",
+        "'b': +0 −0 rows (1.0 s)",
+        "storing what differs",
+    ]
+
+
+def test_a_topic_that_is_read_again_tells_the_seconds_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own rate, which says nothing of the steps after it."""
+    clock, lines = Clock(monkeypatch), list[str]()
+    steps = ShownSteps(lines.append, lines.append)
+    steps.begin("reading the topic 't' from its beginning", 3000)
+    clock.now += 10
+    steps.micro_batch(MicroBatch(1, 1000, 0.5))
+    steps.done("3,000 events are in 's'")
+    steps.begin("computing 'v'", 10)
+    assert lines[1:] == [
+        "epoch 1: 1,000 events in, 2,000.0 rows/s, 2,000 to go, about 20 s left",
+        "3,000 events are in 's' (10.0 s)",
+        "computing 'v': 10 rows to read",
+    ]
+
+
+def test_a_log_hears_of_a_long_step_again_and_again(capsys: pytest.CaptureFixture[str]) -> None:
+    before = threading.active_count()
+    with shown_steps(again_seconds=0.05) as steps:
+        steps.begin("computing 'v'", 10)
+        time.sleep(0.3)
+        steps.done("'v': +1 −0 rows")
+    assert threading.active_count() == before
+    lines = capsys.readouterr().err.splitlines()
+    assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in lines)
+    assert sum("still computing 'v', for 0 s" in line for line in lines) >= 2
+    assert lines[-1].endswith("'v': +1 −0 rows (0.3 s)")
+
+
+def test_a_log_that_is_told_no_begins_hears_of_what_lasts(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown_steps(again_seconds=0.1, begins=False) as steps:
+        steps.begin("verifying 'a', table 1 of 2")
+        steps.begin("verifying 'b', table 2 of 2")
+        time.sleep(0.25)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all("still verifying 'b', table 2 of 2, for 0 s" in line for line in lines)
+
+
+def test_a_terminal_has_one_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with shown_steps() as steps:
+        steps.begin("computing '[v]'", 10)
+        time.sleep(0.3)
+        steps.done("'[v]': +1 −0 rows")
+    text = shown.getvalue()
+    assert "computing '[v]': 10 rows to read" in text
+    assert re.search(r"'\[v\]': \+1 −0 rows \(0\.\d s\)", text)

@@ -1,0 +1,140 @@
+"""A stream whose session is still starting: what comes meanwhile is in, once, and what is too much waits for Spark."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from jobs.model.settings import IngestSettings, Settings, load_settings
+from jobs.run.heartbeat import read_beat
+from jobs.run.pipeline import follow
+from jobs.session.interpreter import Interpreter
+from state_store.delta import reader
+from state_store.errors import SettingsError
+from state_store.layout import Lake
+from tests.support.invariants import assert_correct
+from tests.support.warm_process import exit_code
+
+SHOP = """
+CREATE STREAM sales (shop VARCHAR KEY, qty INT) WITH (KAFKA_TOPIC = 'sales', PARTITIONS = 2, VALUE_FORMAT = 'JSON');
+CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n, MAX(qty) AS most FROM sales GROUP BY shop;
+"""
+SALES = "INSERT INTO sales VALUES ('a', 1); INSERT INTO sales VALUES ('b', 2); INSERT INTO sales VALUES ('a', 3);"
+_PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture
+def session(settings: Settings) -> Interpreter:
+    made = Interpreter(settings, "shop")
+    list(made.run(SHOP))
+    return made
+
+
+def _session_that(starts: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions take as long as `starts`, and then fail: a run ends with it, and no JVM is needed."""
+
+    @contextmanager
+    def never(*_: object, **__: object) -> Iterator[None]:
+        starts()
+        raise SettingsError("no JVM here")
+        yield
+
+    monkeypatch.setattr("jobs.run.spark.spark_session", never)
+
+
+def _events(lake: Lake) -> int:
+    head = reader.head(lake.table("sales"))
+    return 0 if head is None else head.record.rows
+
+
+def _wait_for(lake: Lake, events: int) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while _events(lake) < events:
+        assert time.monotonic() < deadline, f"{_events(lake)} events, not {events}"
+        time.sleep(0.02)
+
+
+def test_what_waits_and_what_comes_is_in_before_the_session_is_there(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(session.run(SALES))
+
+    def starts() -> None:
+        _wait_for(lake, 3)
+        list(Interpreter(settings, "shop").run(SALES))
+        _wait_for(lake, 6)
+
+    _session_that(starts, monkeypatch)
+    batches: list[int] = []
+    with pytest.raises(SettingsError, match="no JVM here"):
+        follow(settings, "shop", Event(), watch=lambda batch: batches.append(batch.events))
+    assert sum(batches) == 6
+    assert_correct(lake, "shop")
+    rows = {(row["shop"], row["n"], row["most"]) for row in reader.read_rows(lake.table("by_shop")).to_pylist()}
+    assert rows == {("a", 4, 3), ("b", 2, 2)}
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_more_than_is_small_waits_for_spark(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    list(session.run(SALES))
+    _session_that(lambda: time.sleep(1.0), monkeypatch)
+    with pytest.raises(SettingsError):
+        follow(settings.model_copy(update={"ingest": IngestSettings(driver_rows=most)}), "shop", Event())
+    assert _events(lake) == 0
+
+
+def test_a_run_that_is_to_stop_does_not_wait_for_the_session(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(session.run(SALES))
+    stop, over = Event(), Event()
+    _session_that(lambda: over.wait(_PATIENCE_SECONDS) and None, monkeypatch)
+    report = follow(settings, "shop", stop, watch=lambda _batch: stop.set())
+    over.set()
+    assert {table.name: table.rows for table in report.tables} == {"sales": 3, "by_shop": 2}
+    beat = read_beat(lake, "shop")
+    assert beat is not None
+    assert (beat.ended, beat.error) == (True, None)
+
+
+@pytest.mark.parametrize("driver_rows", [0, 20_000])
+def test_a_stop_while_nothing_is_to_be_done_is_heard(
+    session: Interpreter, settings: Settings, monkeypatch: pytest.MonkeyPatch, driver_rows: int
+) -> None:
+    """Also while Spark is waited for."""
+    list(session.run(SALES if not driver_rows else ""))
+    stop, over = Event(), Event()
+    _session_that(lambda: over.wait(_PATIENCE_SECONDS) and None, monkeypatch)
+    threading.Timer(0.5, stop.set).start()
+    follow(settings.model_copy(update={"ingest": IngestSettings(driver_rows=driver_rows)}), "shop", stop)
+    over.set()
+
+
+def follow_once(root: Path) -> None:
+    """A stream that ends when it has taken in what waits."""
+    lake = Lake(root)
+    with pytest.MonkeyPatch.context() as patched:
+        _session_that(lambda: _wait_for(lake, 3), patched)
+        with pytest.raises(SettingsError):
+            follow(load_settings(lake=root), "shop", Event())
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("place", ["before-log-commit", "after-log-commit", "inside-refresh"])
+def test_a_driver_that_is_killed_meanwhile_loses_and_doubles_nothing(
+    session: Interpreter, lake: Lake, place: str
+) -> None:
+    list(session.run(SALES))
+    assert exit_code(follow_once, lake.root, failpoint=place) == -signal.SIGKILL
+    assert exit_code(follow_once, lake.root) == 0
+    assert _events(lake) == 3
+    assert_correct(lake, "shop")
