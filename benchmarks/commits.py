@@ -35,7 +35,7 @@ from pyroaring import BitMap64
 
 from state_store.commits import CommitRecord, Head
 from state_store.delta import commit, log
-from state_store.delta.create import create_table, new_table_id
+from state_store.delta.schema_commits import create_table, new_table_id
 from state_store.delta.staging import Staged, stage_rows
 from state_store.tablespec import TableSpec
 

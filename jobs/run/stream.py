@@ -14,7 +14,7 @@ import logging
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from jobs.catalog import replacements
@@ -41,7 +41,6 @@ from state_store.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from threading import Event
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -94,6 +93,8 @@ class PipelineStream:
     """Told of each micro-batch when it is committed and its views are fresh."""
     _tasks: RefreshTasks | None = None
     """Of the present definitions; None until their first refresh in tasks."""
+    _outdated: bool = False
+    """A source was given columns that the query at work does not read."""
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -107,13 +108,15 @@ class PipelineStream:
 
     def drain(self, stop: Event | None = None) -> None:
         """Take in what the topics hold now and refresh every view; `stop` ends it earlier, after a micro-batch."""
+        stop = stop or Event()
         self.refresh()
-        if not self._behind():
-            return
-        query = self._start(available_now=True)
-        while not query.awaitTermination(_LISTENS_SECONDS):
-            if stop is not None and stop.is_set():
-                query.stop()
+        more = self._behind()
+        while more:
+            query = self._start(available_now=True)
+            while not query.awaitTermination(_LISTENS_SECONDS):
+                if self._is_outdated() or stop.is_set():
+                    query.stop()
+            more = self._outdated and not stop.is_set()
 
     def follow(self, stop: Event) -> None:
         """Go on until `stop` is set. Inputs of other pipelines wake the views by their new versions."""
@@ -126,6 +129,9 @@ class PipelineStream:
                 if query is not None and not query.isActive:
                     query.awaitTermination()
                     return
+                if query is not None and self._is_outdated():
+                    query.stop()
+                    query = self._start(available_now=False)
                 self.lock.check()
                 heads = self._foreign_heads()
                 if heads != foreign or replacements.begun_in(self.pipeline, self.lake):
@@ -164,7 +170,7 @@ class PipelineStream:
         return self._tasks
 
     def take_replacements(self) -> None:
-        """Swap in the next definitions of views that are ready, and go on with those."""
+        """Put the next definitions of views and sources that are ready in their places, and go on with those."""
         began = time.monotonic()
         done = end_replacements(self.context, self.pipeline)
         if not done:
@@ -178,9 +184,16 @@ class PipelineStream:
         functions = Library(catalog.functions.values(), self.settings.functions.modules)
         self.context = replace(self.context, functions=functions)
         self._tasks = None
+        self._outdated |= any(isinstance(catalog.find(each.name), Source) for each in done)
+
+    def _is_outdated(self) -> bool:
+        """True if the query reads a source without its newest columns, and is not at work on a micro-batch."""
+        return self._outdated and self.busy_since is None
 
     def _micro_batch(self, rows: DataFrame, number: int, small: SmallBatches | None) -> None:
         with self._one_at_a_time:
+            if self._outdated:
+                return  # nothing of it is taken in: the next query reads it again
             self.busy_since = now_ms()
             try:
                 self._take_in(rows, number, small)
@@ -209,6 +222,7 @@ class PipelineStream:
         return small.ingest(bounds, targets)
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
+        self._outdated = False
         checkpoint = self._checkpoint()
         self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
         reading = source.Reading.after(self._committed(), self.settings, self.lake, self.sources, self.topic_ids)
@@ -218,13 +232,11 @@ class PipelineStream:
         query = frame.writeStream.queryName(self.pipeline)
         query = query.foreachBatch(lambda rows, number: self._micro_batch(rows, number, small))
         query = query.option("checkpointLocation", str(checkpoint))
-        if available_now:
-            return query.trigger(availableNow=True).start()
-        return query.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
+        every = f"{self.settings.ingest.trigger_seconds} seconds"
+        return (query.trigger(availableNow=True) if available_now else query.trigger(processingTime=every)).start()
 
     def _checkpoint(self) -> Path:
-        """An empty folder for the query's checkpoint. It ends with the run, so it need not be where the lake is: an
-        object store would only take its time for each of its files."""
+        """An empty folder for the query's checkpoint, which ends with the run; an object store is slow."""
         checkpoint = self.lake.checkpoint(self.pipeline)
         if isinstance(checkpoint, Location):
             return self.session.scratch()
@@ -239,11 +251,8 @@ class PipelineStream:
         log = open_log(self.settings, self.lake)
         current_ids(self.sources, self.lake, log)
         start = start_offsets(self.sources, self._committed(), log)
-        for topic, partitions in start.items():
-            ends = log.end_offsets(topic)
-            if any(offset < ends[int(partition)] for partition, offset in partitions.items()):
-                return True
-        return False
+        ends = {topic: log.end_offsets(topic) for topic in start}
+        return any(offset < ends[topic][int(place)] for topic, each in start.items() for place, offset in each.items())
 
     def _foreign_heads(self) -> dict[str, int]:
         own = {name for source in self.sources for name in tables.own_tables(source)}

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import Source
 from jobs.model.errors import SqlError, SqlSyntaxError
 from jobs.session import catalog_changes
 from jobs.session.apply_plan import ApplyPlan, plan_of
@@ -27,6 +28,7 @@ from state_store.layout import Lake
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from jobs.model.definitions import View
     from jobs.model.settings import Settings
     from jobs.serve.results import Result
 
@@ -155,10 +157,16 @@ def _rehearse(
                 catalog,
                 interpreter.pipeline,
                 interpreter.lake,
-                lambda _, definition: catalog.replace(definition),
+                lambda present, definition: _supposed(present, definition, catalog),
             )
             changes.append(made)
     return tuple(changes)
+
+
+def _supposed(present: Source | View, definition: Source | View, catalog: Catalog) -> None:
+    if isinstance(present, Source):
+        catalog.keep_seen(present.name)
+    catalog.replace(definition)
 
 
 def _first_words(statement: Statement) -> str:

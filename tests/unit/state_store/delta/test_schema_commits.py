@@ -89,6 +89,20 @@ def test_rows_from_before_are_null_in_the_column_at_every_version(kernel: Kernel
     assert reader.read_rows(table.path, columns=["k"]).num_rows == 4
 
 
+def test_a_predicate_on_the_column_finds_new_rows_only(tmp_path: Path) -> None:
+    """Files from before have no statistics of it, with and without deleted rows."""
+    narrow = made(tmp_path)
+    narrow.apply(rows(range(4)))
+    narrow.apply(rows(range(10, 14)))
+    narrow.apply(gone=lambda row: row["k"] == 0)
+    table = widened(narrow)
+    table.apply([{**row, "c": f"c{row['k']}"} for row in rows(range(5, 8))])
+    found = reader.read_rows(table.path, columns=["k"], predicate={"c": ["c6", "x"]})
+    assert found["k"].to_pylist() == [6]
+    before = reader.read_rows(table.path, head_of(narrow).version - 2, columns=["k"], predicate={"c": ["c6"]})
+    assert before.num_rows == 0
+
+
 def test_the_commit_is_no_change_and_its_digest_is_that_of_the_rows(folder: LakePath) -> None:
     narrow = made(folder)
     narrow.apply(rows(range(4)))
