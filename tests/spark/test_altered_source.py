@@ -15,7 +15,7 @@ from jobs.run.pipeline import drain
 from state_store.delta import log
 from state_store.layout import Lake
 from state_store.spark.table import Table
-from tests.support.altered_lake import AFTER, ALTER, BEFORE, PIPELINE, SALES, SHOPS, VIEWS, rows, run
+from tests.support.altered_lake import AFTER, ALTER, PIPELINE, made, rows, run
 from tests.support.invariants import assert_correct
 from tests.support.waiting import wait_until
 
@@ -29,7 +29,9 @@ def test_a_live_run_takes_the_columns_and_spark_reads_both_forms(settings: Setti
     """The change comes after the first micro-batch of a backlog: the query begins anew, and each event comes once."""
     given = settings.model_copy(update={"ingest": IngestSettings(max_rows_per_epoch=1)})
     lake = Lake(settings.lake)
-    run(settings, SALES + SHOPS + VIEWS + BEFORE)
+    made(settings)
+    before = log.newest_version(lake.table("sales"))
+    assert before is not None
     run(settings, "INSERT INTO sales (shop, qty) VALUES ('d', 1), ('d', 2), ('d', 3), ('d', 4);")
     changing = Thread(target=run, args=(settings, ALTER))
 
@@ -43,7 +45,7 @@ def test_a_live_run_takes_the_columns_and_spark_reads_both_forms(settings: Setti
     newest = log.newest_version(lake.table("sales"))
     assert newest is not None
     records = [
-        commit.record for commit in log.read_history(lake.table("sales"), 0, newest) if commit.record is not None
+        commit.record for commit in log.read_history(lake.table("sales"), before, newest) if commit.record is not None
     ]
     modes = [record.mode for record in records]
     assert (modes[0], modes[-1], modes.count("columns")) == ("ingest", "ingest", 1)

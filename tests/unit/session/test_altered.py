@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.ingest.logs.log import Record
+from jobs.ingest.logs.open import open_log
 from jobs.model.definitions import Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError, UnknownName
 from jobs.model.settings import Settings, load_settings
@@ -94,6 +96,17 @@ def test_old_events_are_null_in_the_column_and_new_ones_have_it(settings: Settin
     assert rows(lake, "named") == [("Anna", 3), ("Bert", 1), ("Cleo", 1)]
     assert_correct(lake, PIPELINE)
     assert wrong(settings) == []
+
+
+def test_a_record_whose_new_field_does_not_fit_is_a_dead_letter(settings: Settings, lake: Lake) -> None:
+    run(settings, ALTER)
+    sent = [b'{"name": "Dora", "size": "big"}', b'{"name": "Emil", "other": 1}']
+    open_log(settings, lake).produce("shops", [Record(b"d", each, 1_714_564_900_000) for each in sent])
+    take_in(settings)
+    assert rows(lake, "shops")[2:] == [("d", "Emil", None, None)]
+    letters = reader.read_rows(lake.table("shops__dead_letters"), columns=["reason"])["reason"].to_pylist()
+    assert len(letters) == 1
+    assert "column 'size'" in letters[0]
 
 
 def test_a_view_that_is_replaced_afterwards_has_the_column_from_history(settings: Settings, lake: Lake) -> None:
