@@ -12,10 +12,16 @@ from jobs.model import types as t
 from tests.unit.ingest.formats.decoding import decode, source
 
 
-@pytest.mark.parametrize("form", ["JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "DELIMITED"])
-def test_records_of_both_forms_are_read(form: str) -> None:
-    registry = SchemaRegistryClient.new_client({"url": f"mock://added-{form}"})
-    options = {NULLABLE_OPTIONS["value"]: "OPTIONAL"} if form.startswith("PROTOBUF") else {}
+@pytest.mark.parametrize(
+    ("form", "optional"),
+    [
+        *((form, False) for form in ("JSON", "JSON_SR", "AVRO", "PROTOBUF", "DELIMITED")),
+        *((form, True) for form in ("PROTOBUF", "PROTOBUF_NOSR")),
+    ],
+)
+def test_records_of_both_forms_are_read(form: str, optional: bool) -> None:
+    registry = SchemaRegistryClient.new_client({"url": f"mock://added-{form}-{optional}"})
+    options = {NULLABLE_OPTIONS["value"]: "OPTIONAL"} if optional else {}
     narrow = source(form, ("a", t.INT), ("b", t.VARCHAR), **options)
     wide = replace(source(form, ("a", t.INT), ("b", t.VARCHAR), ("c", t.VARCHAR), ("d", t.BIGINT), **options), added=2)
     payloads: list[bytes | None] = []
