@@ -35,9 +35,9 @@ from pyroaring import BitMap64
 
 from state_store.commits import CommitRecord, Head
 from state_store.delta import commit, log
-from state_store.delta.create import create_table, new_table_id
 from state_store.delta.deletion_vectors import write_vectors
 from state_store.delta.log_upkeep import make_checkpoint
+from state_store.delta.schema_commits import create_table, new_table_id
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import Staged, stage_rows
 from state_store.tablespec import TableSpec

@@ -203,7 +203,9 @@ def _check_wide(history: History) -> None:
     kinds = reader.read_rows(history.lake.table("kinds"))
     rows = pc.sum(kinds["n"]).as_py()
     # The changes replaced the first rows.
-    assert rows == reader.head(history.lake.table("wide")).record.rows
+    head = reader.head(history.lake.table("wide"))
+    assert head is not None
+    assert rows == head.record.rows
     assert pc.sum(kinds["bytes"]).as_py() == rows * _WIDTH
     assert kinds.num_rows == 1_000
 

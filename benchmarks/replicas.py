@@ -23,7 +23,7 @@ import pyarrow as pa
 from state_store.commits import CommitRecord
 from state_store.delta import reader
 from state_store.delta.commit import Rows, commit
-from state_store.delta.create import create_table, new_table_id
+from state_store.delta.schema_commits import create_table, new_table_id
 from state_store.delta.staging import stage_files
 from state_store.hashing.digest import Digest, digest_of_table
 from state_store.replicas.base.store import Store

@@ -20,6 +20,9 @@ FORMAT: Final = 2
 REBUILD: Final = "rebuild"
 """The mode of a commit whose rows were computed anew: whatever was there before, they are right from here on."""
 
+COLUMNS: Final = "columns"
+"""The mode of a commit that gives the table further columns: the digests before it are of rows without them."""
+
 _MARK: Final = "strandline"
 
 _OPTIONAL: Final = ("late", "leader_epochs")
@@ -61,7 +64,8 @@ class CommitRecord:
             leader that took it in, where that is known (event logs only).
         fingerprint: hash of the definition that produced the rows.
         writer: the process that wrote it: `pipeline/incarnation`.
-        mode: the way it was made: `create`, `ingest`, `delta`, `full`, `advance`, `rebuild`.
+        mode: the way it was made: `create`, `ingest`, `delta`, `full`, `advance`, `rebuild`,
+            `columns`.
         reason: the reason for the mode, in words.
         inserted: rows inserted (a changed row counts here and in `deleted`).
         deleted: rows deleted.

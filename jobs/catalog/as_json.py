@@ -24,6 +24,8 @@ from state_store.errors import CorruptState
 
 FORMAT = 2
 _WITHOUT_CHECKSUM = 1
+_LATER: Mapping[str, Any] = {"first_stage": View.first_stage, "columns_seen": {}, "added": Source.added}
+"""What format 2 was given later, with what most definitions have."""
 _CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery] | type[Function]] = {
     "source": Source,
     "view": View,
@@ -36,8 +38,9 @@ def to_json(sequence: int, definition: Definition | Function) -> str:
     """A definition and its place in the order of creation, as the text of a file."""
     type_name = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
     values = {f.name: _plain(getattr(definition, f.name)) for f in fields(definition)}
-    if values.get("first_stage") == View.first_stage:
-        del values["first_stage"]  # an older Strandline, which does not know it, reads every other view
+    for name, usual in _LATER.items():
+        if values.get(name) == usual:
+            del values[name]  # an older Strandline, which does not know it, reads every other definition
     content = {"sequence": sequence, "type": type_name, "definition": values}
     document = {"format": FORMAT, "crc": of_members(content, ascii_only=False), **content}
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

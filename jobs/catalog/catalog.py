@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace as replace_fields
 
 from jobs.catalog import drops, files
 from jobs.catalog.as_json import to_json
@@ -19,7 +20,7 @@ from jobs.catalog.lock import locked
 from jobs.catalog.type_names import read_types, write_types
 from jobs.functions.python.declared import calls
 from jobs.model import tables
-from jobs.model.definitions import Definition, Function, Source
+from jobs.model.definitions import Definition, Function, InsertQuery, Source, View
 from jobs.model.errors import NameInUse, NameTaken, UnknownName
 from jobs.model.types import SqlType
 from state_store.files import make_folder, replace, sync_folder
@@ -75,6 +76,16 @@ class Catalog(Definitions):
             return Catalog(self._lake, self._content.with_function(definition))
         return Catalog(self._lake, self._content.with_entry(Entry(0, definition)))
 
+    def as_seen_by(self, query: View | InsertQuery) -> Catalog:
+        """The catalog in which the inputs of a query have the columns that they had when it was registered."""
+        content = self._content
+        for name, seen in query.columns_seen.items():
+            entry = content.entries.get(name)
+            if entry is not None and isinstance(entry.definition, Source):
+                narrow = replace_fields(entry.definition, columns=entry.definition.columns[:seen])
+                content = content.with_entry(Entry(entry.sequence, narrow))
+        return self if content is self._content else Catalog(self._lake, content)
+
     # --- changing ---------------------------------------------------------------------------------------------
 
     def add(self, definition: Definition) -> None:
@@ -99,6 +110,18 @@ class Catalog(Definitions):
         with self._changing() as check:
             self.get(definition.name)
             self._write(Entry(self._content.entries[definition.name].sequence, definition), check)
+
+    def keep_seen(self, name: str) -> None:
+        """Note in each query that reads a source which columns it has now: further ones are not the query's."""
+        with self._changing() as check:
+            source = self.get(name)
+            assert isinstance(source, Source)
+            for reader in self.readers(name):
+                entry = self._content.entries[reader]
+                query = entry.definition
+                if not isinstance(query, Source) and name not in query.columns_seen:
+                    seen = {**query.columns_seen, name: len(source.columns)}
+                    self._write(Entry(entry.sequence, replace_fields(query, columns_seen=seen)), check)
 
     def remove(self, name: str, shared: Iterable[str] = ()) -> tuple[str, ...]:
         """Drop `name` and the queries that insert into it, whole or broken, with their tables; the dropped names.

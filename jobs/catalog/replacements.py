@@ -1,9 +1,10 @@
-"""Replacements of views that a kill cannot leave half done: an intent is put first, the table's commit decides.
+"""Replacements of definitions that a kill cannot leave half done: an intent is put first, a table's commit decides.
 
     intent ──> swap, one commit of the view's table ──> definition ──> tables of the former one ──> intent removed
+    intent ──> further columns for a source's tables ─> definition ──────────────────────────────> intent removed
 
-Until that commit the former definition stands, from then on the next one, whatever the view's own file says still.
-Whoever holds the lock of the view's pipeline takes an intent from wherever it stands to its end: a run that is at work
+Until that commit the former definition stands, from then on the next one, whatever the definition's own file says
+still. Whoever holds the lock of its pipeline takes an intent from wherever it stands to its end: a run that is at work
 finds it at its next micro-batch, and one that begins ends those of processes that were killed.
 """
 
@@ -14,7 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog.as_json import from_json, to_json
-from jobs.model.definitions import View
+from jobs.catalog.lock import locked
+from jobs.model.definitions import Source, View
+from jobs.model.errors import RefreshFailed
 from state_store.delta import reader
 from state_store.errors import StorageDenied, StorageUnavailable, StrandlineError
 from state_store.failpoints import failpoint
@@ -33,25 +36,27 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Replacement:
-    """The intent to put a definition in the place of a view's.
+    """The intent to put a definition in the place of a view's, or of a source's that gets further columns.
 
     Attributes:
         definition: the next one.
-        epoch: of the view's table, that the swap will make; None before it is planned.
-        refused: why the swap was given up; None as long as it may come.
+        epoch: of the table that decides, which the deciding commit will make; None before it is planned.
+        refused: why it was given up; None as long as it may come.
+        table: the table that decides; empty: that of the definition's name.
     """
 
-    definition: View
+    definition: Source | View
     epoch: int | None = None
     refused: str | None = None
+    table: str = ""
 
     @property
     def name(self) -> str:
-        """The name of the view."""
+        """The name of the view or source."""
         return self.definition.name
 
     def done(self, lake: Lake) -> bool:
-        """True if the table has the swap's commit: the definition is the view's.
+        """True if the table has the deciding commit: the definition stands.
 
         Raises:
             StorageDenied, StorageUnavailable: the object store does not say.
@@ -59,7 +64,7 @@ class Replacement:
         if self.epoch is None:
             return False
         try:
-            head = reader.head(lake.table(self.name))
+            head = reader.head(lake.table(self.table or self.name))
         except (StorageDenied, StorageUnavailable):
             raise  # the table may well have it
         except StrandlineError:
@@ -72,7 +77,8 @@ def put(replacement: Replacement, lake: Lake) -> None:
     folder = _folder(lake)
     make_folder(folder)
     body = json.loads(to_json(0, replacement.definition))
-    document = {"format": FORMAT, "epoch": replacement.epoch, "refused": replacement.refused, "next": body}
+    decided = {"epoch": replacement.epoch, "table": replacement.table, "refused": replacement.refused}
+    document = {"format": FORMAT, **decided, "next": body}
     failpoint("before-replacement-intent")
     replace_file(_file(replacement.name, lake), json.dumps(document, ensure_ascii=False).encode())
     sync_folder(lake.catalog)
@@ -80,7 +86,7 @@ def put(replacement: Replacement, lake: Lake) -> None:
 
 
 def find(name: str, lake: Lake) -> Replacement | None:
-    """The intent for a view, refused ones too; None when there is none, or none that reads back."""
+    """The intent for a view or source, refused ones too; None when there is none, or none that reads back."""
     return _read(_file(name, lake))
 
 
@@ -91,8 +97,20 @@ def begun(lake: Lake) -> list[Replacement]:
 
 
 def begun_in(pipeline: str, lake: Lake) -> list[Replacement]:
-    """Those for the views of a pipeline."""
+    """Those for the definitions of a pipeline."""
     return [each for each in begun(lake) if each.definition.pipeline == pipeline]
+
+
+def plan_epoch(replacement: Replacement, epoch: int, table: str, lake: Lake) -> None:
+    """Note which commit will decide; from then on nobody takes the intent back.
+
+    Raises:
+        RefreshFailed: it was taken back.
+    """
+    with locked(lake.catalog):
+        if find(replacement.name, lake) != replacement:
+            raise RefreshFailed("the replacement was taken back")
+        put(replace(replacement, epoch=epoch, table=table), lake)
 
 
 def refuse(replacement: Replacement, why: str, lake: Lake) -> None:
@@ -101,13 +119,13 @@ def refuse(replacement: Replacement, why: str, lake: Lake) -> None:
 
 
 def end(name: str, lake: Lake) -> None:
-    """Remove the intent for a view, if there is one."""
+    """Remove the intent for a name, if there is one."""
     remove_file(_file(name, lake))
     sync_folder(lake.catalog)
 
 
 def _read(path: LakePath) -> Replacement | None:
-    """The intent in a file. One that does not read back was never a view's: the swap comes after it was written.
+    """The intent in a file. One that does not read back never stood: the deciding commit comes after it.
 
     Raises:
         StorageDenied, StorageUnavailable: the object store does not say. An intent that is only out of sight must not
@@ -120,9 +138,9 @@ def _read(path: LakePath) -> Replacement | None:
     try:
         document = json.loads(data)
         _, definition = from_json(json.dumps(document["next"], ensure_ascii=False).encode(), str(path))
-        if document["format"] != FORMAT or not isinstance(definition, View):
+        if document["format"] != FORMAT or not isinstance(definition, Source | View):
             return None
-        return Replacement(definition, document["epoch"], document["refused"])
+        return Replacement(definition, document["epoch"], document["refused"], document.get("table", ""))
     except (ValueError, KeyError, TypeError, StrandlineError):
         return None
 

@@ -199,10 +199,11 @@ def _write(output: Output, result: Result) -> None:
 
 
 def _agreed(plan: ApplyPlan) -> None:
-    """Show a plan that replaces something, and ask; without a yes the command ends."""
-    if plan.replaces:
+    """Show a plan that replaces or alters something, and ask; without a yes the command ends."""
+    asked = [f"{word} {', '.join(what)}" for word, what in (("Alter", plan.alters), ("Replace", plan.replaces)) if what]
+    if asked:
         say(str(plan))
-        typer.confirm(f"Replace {', '.join(plan.replaces)}?", abort=True, err=True)
+        typer.confirm(f"{'. '.join(asked)}?", abort=True, err=True)
 
 
 def _applied(what: str, settings: Settings) -> str:

@@ -26,6 +26,7 @@ HELP = """Statements end with a semicolon:
   SELECT … FROM …;                        what is there now
   SELECT … FROM … EMIT CHANGES;           and what comes; Ctrl-C ends it
   CREATE STREAM …; CREATE TABLE … AS SELECT …; INSERT INTO … VALUES (…); DROP …;
+  ALTER STREAM name ADD COLUMN name TYPE;
   DELETE FROM table WHERE key = …; UPDATE table SET … WHERE key = …; PRINT topic;
 New views are filled by `strandline run default` (or the pipeline of their file). `exit` or Ctrl-D leaves."""
 

@@ -45,6 +45,9 @@ class Source:
 
     A stream's event log is the table `name`. A table's event log is `name__log`; the table `name` keeps, per key, the
     newest row of the log, and deletes the key at a null value.
+
+    Attributes:
+        added: how many of the last columns it was given after it was made. Records from before do not have them.
     """
 
     name: str
@@ -62,6 +65,7 @@ class Source:
     options: dict[str, str] = field(default_factory=dict)
     read_only: bool = False
     """CREATE SOURCE …: others write the topic; nothing is inserted here."""
+    added: int = 0
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -102,6 +106,7 @@ class View:
     row_key: tuple[str, ...] = ()
     identity: tuple[str, ...] = ("_partition", "_offset")
     first_stage: int = 1
+    columns_seen: dict[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -125,7 +130,7 @@ class InsertQuery:
     `number` begins at 1 and leaves out what the branches of a UNION ALL take. The rows it brings have partition
     `number * 65536 + p`, where p and the offset are those of the event they came from: unique, and in the order of the
     events. The query belongs to its target's pipeline, since a table has one writer. It is `identified` when no event
-    brings several rows.
+    brings several rows. `columns_seen` is as that of `View`.
     """
 
     target: str
@@ -136,6 +141,7 @@ class InsertQuery:
     sql: str
     fingerprint: str
     identified: bool = True
+    columns_seen: dict[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -1,12 +1,13 @@
-"""The end of replacements: by whoever holds the lock of the view's pipeline, from wherever a kill has left them.
+"""The end of replacements: by whoever holds the lock of the pipeline, from wherever a kill has left them.
 
-caught up to its inputs ──> epoch noted in the intent ──> swap ──> definition ──> former tables removed ──> intent
+view    caught up to its inputs ──> epoch noted in the intent ──> swap ──> definition ──> former tables go ──> intent
+source                              epoch noted in the intent ──> columns for its tables ──> definition ──> intent
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.catalog import replacements
@@ -16,9 +17,9 @@ from jobs.ivm.plan.plan import plan
 from jobs.ivm.refresh.context import Heads, Owner
 from jobs.ivm.refresh.guarded_stage import guarded
 from jobs.ivm.refresh.refresh import refresh_stage
+from jobs.ivm.refresh.widen_source import widen_source
 from jobs.model import tables
-from jobs.model.definitions import View
-from jobs.model.errors import RefreshFailed
+from jobs.model.definitions import Source, View
 from jobs.model.stewardship import Stewardship
 from jobs.run.schedule import maintained
 from jobs.run.standby import catch_up, discard_former, discard_standby, standby_item
@@ -38,7 +39,7 @@ log = logging.getLogger("strandline")
 
 @dataclass(frozen=True)
 class Swapped:
-    """A view that has its next definition.
+    """A view or source that has its next definition.
 
     Attributes:
         inserted, deleted: the rows by which the two differ; 0 when the process that made the swap was killed.
@@ -50,9 +51,9 @@ class Swapped:
 
 
 def end_replacements(context: RunContext, pipeline: str) -> list[Swapped]:
-    """End what was begun of the replacements of a pipeline's views; its lock must be held.
+    """End what was begun of the replacements of a pipeline's definitions; its lock must be held.
 
-    One that cannot be ended is given up, and the view stays as it was.
+    One that cannot be ended is given up, and the view or source stays as it was.
 
     Raises:
         LockLost: the lock is not held any more.
@@ -66,7 +67,7 @@ def _ended(context: RunContext, intent: Replacement) -> Swapped | None:
     done = Swapped(intent.name)
     if not intent.done(context.lake):
         try:
-            done = _swapped(context, intent)
+            done = _put_in_place(context, intent)
         except LockLost:
             raise  # another process holds the pipeline now: the intent is its to end
         except StrandlineError as error:
@@ -74,10 +75,11 @@ def _ended(context: RunContext, intent: Replacement) -> Swapped | None:
             return None
     Catalog(context.lake).replace(intent.definition)
     failpoint("after-replacement-definition")
-    # What did not compute under the former definition is not this one's.
-    set_aside(context.lake, tables.dead_letters(intent.name))
-    _keep_aside(context, intent.definition)
-    discard_former(intent.definition, context.lake)
+    if isinstance(intent.definition, View):
+        # What did not compute under the former definition is not this one's.
+        set_aside(context.lake, tables.dead_letters(intent.name))
+        _keep_aside(context, intent.definition)
+        discard_former(intent.definition, context.lake)
     failpoint("after-replacement-clean-up")
     with locked(context.lake.catalog):
         replacements.end(intent.name, context.lake)
@@ -88,18 +90,20 @@ def _give_up(intent: Replacement, error: StrandlineError, lake: Lake) -> None:
     """Give an intent up that cannot be ended.
 
     Raises:
-        StrandlineError: `error`, when it came after the commit of the swap, which stands: the next run ends the rest.
+        StrandlineError: `error`, when it came after the commit of the swap, which stands, or after the first of a
+            source's tables may have its columns: the next run ends the rest.
     """
     with locked(lake.catalog):
         found = replacements.find(intent.name, lake)
         if found is None or found.definition != intent.definition:
             return  # taken back: the standby may be another one's by now
-        if found.done(lake):
+        if found.done(lake) or (isinstance(found.definition, Source) and found.epoch is not None):
             raise error
         # First the standby: who reads the refusal may make the next one ready at once.
-        discard_standby(intent.definition, lake)
+        if isinstance(intent.definition, View):
+            discard_standby(intent.definition, lake)
         replacements.refuse(found, error.message, lake)
-    log.error("view '%s' keeps its definition: %s", intent.name, error)
+    log.error("'%s' keeps its definition: %s", intent.name, error)
 
 
 def _keep_aside(context: RunContext, definition: View) -> None:
@@ -115,7 +119,18 @@ def _keep_aside(context: RunContext, definition: View) -> None:
     refresh_stage(context, Heads(context.lake, gated=item.gated), letters, Owner(item.fingerprint))
 
 
-def _swapped(context: RunContext, intent: Replacement) -> Swapped:
+def _put_in_place(context: RunContext, intent: Replacement) -> Swapped:
+    if isinstance(intent.definition, View):
+        return _swapped(context, intent, intent.definition)
+    source, keyed = intent.definition, None
+    if source.kind == "table":
+        [item] = (item for level in maintained([source], Catalog(context.lake).supposing(source)) for item in level)
+        keyed = (item.stages[-1], item.fingerprint)
+    widen_source(context, intent, source, keyed)
+    return Swapped(intent.name)
+
+
+def _swapped(context: RunContext, intent: Replacement, definition: View) -> Swapped:
     """Make the swap; a view that has no rows yet has only its definition to be changed.
 
     Raises:
@@ -129,12 +144,9 @@ def _swapped(context: RunContext, intent: Replacement) -> Swapped:
     catalog = Catalog(lake)
     present = catalog.get(name)
     assert isinstance(present, View)
-    item = standby_item(intent.definition, catalog)
+    item = standby_item(definition, catalog)
     ready = catch_up(context, item)
-    with locked(lake.catalog):
-        if replacements.find(name, lake) != intent:
-            raise RefreshFailed("the replacement was taken back")
-        replacements.put(replace(intent, epoch=head.record.epoch + 1), lake)
+    replacements.plan_epoch(intent, head.record.epoch + 1, name, lake)
     failpoint("before-replacement-swap")
     made = swap(context, plan(present, catalog).stages[-1], item.stages[-1], head, ready)
     failpoint("after-replacement-swap")

@@ -18,10 +18,12 @@ from jobs.model.errors import RefreshFailed
 from jobs.model.stage import Plan, Stage, inputs_of
 from jobs.model.stewardship import Stewardship
 from jobs.model.view_options import ViewOptions
+from state_store.delta import reader
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
     from jobs.model.stewardship import Expectation
+    from state_store.layout import Lake
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,13 @@ def read_from_outside(levels: Iterable[Iterable[Maintained]]) -> frozenset[str]:
     """The tables that a pipeline's items read and do not maintain: event logs, and tables of other pipelines."""
     items = [item for level in levels for item in level]
     return frozenset(name for item in items for name in item.inputs) - {item.target for item in items}
+
+
+def foreign_heads(levels: Iterable[Iterable[Maintained]], sources: Iterable[Source], lake: Lake) -> dict[str, int]:
+    """{table: its newest version} of the tables of other pipelines that a pipeline's items read."""
+    own = {name for source in sources for name in tables.own_tables(source)}
+    heads = {name: reader.head(lake.table(name)) for name in read_from_outside(levels) - own}
+    return {name: head.version for name, head in heads.items() if head is not None}
 
 
 def gated_in(levels: Iterable[Iterable[Maintained]]) -> frozenset[str]:

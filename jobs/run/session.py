@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from jobs.run.orphans import noted_jvm
+from state_store.folders import discard_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,8 +59,15 @@ class Session:
                     self._stack.close()
             return self._found
 
-    def scratch(self) -> Path:
-        """A folder of this machine, empty at first and removed at the end."""
+    def checkpoint(self, pipeline: str) -> Path:
+        """An empty folder for the checkpoint of the pipeline's query; both end with the run.
+
+        It need not be where the lake is: an object store would only take its time for each of its files.
+        """
+        checkpoint = self._lake.checkpoint(pipeline)
+        if isinstance(checkpoint, Path):
+            discard_folder(checkpoint)
+            return checkpoint
         made = TemporaryDirectory(prefix="strandline-", ignore_cleanup_errors=True)
         return Path(self._stack.enter_context(made))
 

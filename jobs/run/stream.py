@@ -14,8 +14,7 @@ import logging
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from jobs.catalog import replacements
@@ -29,22 +28,17 @@ from jobs.ingest.lag import behind
 from jobs.ingest.logs.open import open_log
 from jobs.ingest.offsets import committed_offsets
 from jobs.ingest.while_starting import DriverClock
-from jobs.model import tables
 from jobs.model.definitions import Definition, Source
 from jobs.model.report import MicroBatch
 from jobs.run.end_replacements import end_replacements
 from jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from jobs.run.refresh_views import refresh_all
-from jobs.run.schedule import Maintained, maintained, read_from_outside
+from jobs.run.schedule import Maintained, foreign_heads, maintained
 from jobs.run.tallies import Tallies
-from state_store.delta import reader
 from state_store.delta.log import now_ms
-from state_store.folders import discard_folder
-from state_store.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from threading import Event
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -100,6 +94,8 @@ class PipelineStream:
     """Of the present definitions; None until their first refresh in tasks."""
     _by_driver: bool = False
     """Until Spark's query is at work; its first tasks would take seconds."""
+    _outdated: bool = False
+    """A source was given columns that the query at work does not read."""
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -113,18 +109,20 @@ class PipelineStream:
 
     def drain(self, stop: Event | None = None) -> None:
         """Take in what the topics hold now and refresh every view; `stop` ends it earlier, after a micro-batch."""
+        stop = stop or Event()
         self.refresh()
-        if not behind(self.sources, self.lake, open_log(self.settings, self.lake)):
-            return
-        query = self._start(available_now=True)
-        while not query.awaitTermination(_LISTENS_SECONDS):
-            if stop is not None and stop.is_set():
-                query.stop()
+        more = behind(self.sources, self.lake, open_log(self.settings, self.lake))
+        while more:
+            query = self._start(available_now=True)
+            while not query.awaitTermination(_LISTENS_SECONDS):
+                if self._is_outdated() or stop.is_set():
+                    query.stop()
+            more = self._outdated and not stop.is_set()
 
     def follow(self, stop: Event) -> None:
         """Go on until `stop` is set. Inputs of other pipelines wake the views by their new versions."""
         # Before the refresh: what is committed while it runs is news.
-        foreign = self._foreign_heads()
+        foreign = foreign_heads(self.levels, self.sources, self.lake)
         self.refresh()
         query = self._followed(stop) if self.sources else None
         try:
@@ -132,8 +130,11 @@ class PipelineStream:
                 if query is not None and not query.isActive:
                     query.awaitTermination()
                     return
+                if query is not None and self._is_outdated():
+                    query.stop()
+                    query = self._start(available_now=False)
                 self.lock.check()
-                heads = self._foreign_heads()
+                heads = foreign_heads(self.levels, self.sources, self.lake)
                 if heads != foreign or replacements.begun_in(self.pipeline, self.lake):
                     foreign = heads
                     with self._one_at_a_time:
@@ -170,7 +171,7 @@ class PipelineStream:
         return self._tasks
 
     def take_replacements(self) -> None:
-        """Swap in the next definitions of views that are ready, and go on with those."""
+        """Put the next definitions of views and sources that are ready in their places, and go on with those."""
         began = time.monotonic()
         done = end_replacements(self.context, self.pipeline)
         if not done:
@@ -184,10 +185,17 @@ class PipelineStream:
         functions = Library(catalog.functions.values(), self.settings.functions.modules)
         self.context = replace(self.context, functions=functions)
         self._tasks = None
+        self._outdated |= any(isinstance(catalog.find(each.name), Source) for each in done)
+
+    def _is_outdated(self) -> bool:
+        """True if the query reads a source without its newest columns, and is not at work on a micro-batch."""
+        return self._outdated and self.busy_since is None
 
     def _micro_batch(self, ingest: Ingest) -> None:
         """Args: `ingest` appends the records of the micro-batch to the event logs."""
         with self._one_at_a_time:
+            if self._outdated:
+                return  # nothing of it is taken in: the next query reads it again
             self.busy_since = now_ms()
             try:
                 self._take_in(ingest)
@@ -209,11 +217,18 @@ class PipelineStream:
 
     def _followed(self, stop: Event) -> StreamingQuery | None:
         """The query that goes on, None after a stop; until it is at work the driver takes in what comes, if small."""
-        small = small_batches(self._reading(), self._checkpoint(), self.context.kernel)
+        self._outdated = False
+        small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.kernel)
         if small is None or self.session.started:
             return self._start(available_now=False)
-        self._by_driver = True
-        clock = DriverClock(small, self._micro_batch, self.settings.ingest.trigger_seconds, stop)
+        self._by_driver, sources = True, self.sources
+
+        def by_driver(ingest: Ingest) -> None:
+            # What `small` decodes lacks the columns that a source was given since: the query takes it in.
+            if self.sources == sources:
+                self._micro_batch(ingest)
+
+        clock = DriverClock(small, by_driver, self.settings.ingest.trigger_seconds, stop)
         query = clock.run_until(self._warmed_up, self._at_work)
         self._by_driver = False
         return query
@@ -223,18 +238,17 @@ class PipelineStream:
         return self._start(available_now=False)
 
     def _at_work(self, query: StreamingQuery) -> bool:
-        """True from the query's first micro-batch on, which is an empty one when nothing is new; or when it failed."""
+        """True from the query's first micro-batch on, which is empty when nothing is new; or when it failed."""
         return not self._by_driver or not query.isActive or query.lastProgress is not None
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
-        session = self.session()
-        checkpoint, reading = self._checkpoint(), self._reading()
+        self._outdated = False
+        session, checkpoint, reading = self.session(), self.session.checkpoint(self.pipeline), self._reading()
         query = reading.frame(session).writeStream.queryName(self.pipeline)
         query = query.foreachBatch(partial(self._spark_batch, small_batches(reading, checkpoint, self.context.kernel)))
         query = query.option("checkpointLocation", str(checkpoint))
-        if available_now:
-            return query.trigger(availableNow=True).start()
-        return query.trigger(processingTime=f"{self.settings.ingest.trigger_seconds} seconds").start()
+        every = f"{self.settings.ingest.trigger_seconds} seconds"
+        return (query.trigger(availableNow=True) if available_now else query.trigger(processingTime=every)).start()
 
     def _spark_batch(self, small: SmallBatches | None, rows: DataFrame, number: int) -> None:
         self._by_driver = False
@@ -244,17 +258,3 @@ class PipelineStream:
         committed = {each.name: committed_offsets(each, self.lake) for each in self.sources}
         self.topic_ids = current_ids(self.sources, self.lake, open_log(self.settings, self.lake))
         return source.Reading.after(committed, self.settings, self.lake, self.sources, self.topic_ids)
-
-    def _checkpoint(self) -> Path:
-        """An empty folder for the query's checkpoint. It ends with the run, so it need not be where the lake is: an
-        object store would only take its time for each of its files."""
-        checkpoint = self.lake.checkpoint(self.pipeline)
-        if isinstance(checkpoint, Location):
-            return self.session.scratch()
-        discard_folder(checkpoint)
-        return checkpoint
-
-    def _foreign_heads(self) -> dict[str, int]:
-        own = {name for source in self.sources for name in tables.own_tables(source)}
-        heads = {name: reader.head(self.lake.table(name)) for name in read_from_outside(self.levels) - own}
-        return {name: head.version for name, head in heads.items() if head is not None}

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import Source
 from jobs.model.errors import SqlError, SqlSyntaxError
 from jobs.session import catalog_changes
 from jobs.session.apply_plan import ApplyPlan, plan_of
@@ -160,12 +161,18 @@ def _rehearse(
     return tuple(changes)
 
 
-def _rehearse_replacement(catalog: Catalog, lake: Lake, present: View, definition: View) -> str | None:
-    """Replace a view in the copy of the catalog; why the rows that are to be computed will not be proved."""
+def _rehearse_replacement(
+    catalog: Catalog, lake: Lake, present: Source | View, definition: Source | View
+) -> str | None:
+    """Put a definition in the copy of the catalog; why the rows that are to be computed will not be proved."""
     from jobs.operate.verify.recompute import unprovable
 
+    if isinstance(present, Source):
+        catalog.keep_seen(present.name)
     catalog.replace(definition)
-    return unprovable(definition, catalog) if reader.head(lake.table(present.name)) is not None else None
+    if isinstance(definition, Source) or reader.head(lake.table(present.name)) is None:
+        return None
+    return unprovable(definition, catalog)
 
 
 def _first_words(statement: Statement) -> str:

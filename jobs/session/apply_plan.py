@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 
+_OUTCOMES = {"created": "create", "replaced": "replace", "altered": "alter", "repaired": "repair"}
+
+
 @dataclass(frozen=True)
 class Step:
     """What happens to one definition.
@@ -27,10 +30,11 @@ class Step:
     Attributes:
         outcome: as of `Change`; `kept` for what belongs to the pipeline and is not in the file any more.
         what: the definition, in words.
-        columns: of a view that is replaced, the difference in columns.
+        columns: of a view that is replaced, or a source that is altered, the difference in columns.
         reads: (input, its rows now) of a view whose rows are computed from history.
         followers: what reads a view that is replaced, and takes in the difference.
         unproved: why the rows of a view that is replaced will not be compared with its SQL; None: they will.
+        untouched: what reads a source that is altered, and keeps the columns that it knows.
     """
 
     outcome: str
@@ -39,6 +43,7 @@ class Step:
     reads: tuple[tuple[str, int], ...] = ()
     followers: tuple[str, ...] = ()
     unproved: str | None = None
+    untouched: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.outcome:<9} {self.what}"]
@@ -48,6 +53,9 @@ class Step:
             parts.append(f"{', '.join(repr(name) for name in self.followers)} follow by the difference")
         if self.unproved is not None:
             parts.append(f"its rows will not be proved: {self.unproved}")
+        if self.untouched:
+            stays = "stays as it is" if len(self.untouched) == 1 else "stay as they are"
+            parts.append(f"{', '.join(repr(name) for name in self.untouched)} {stays}")
         return "; ".join(parts)
 
 
@@ -62,6 +70,11 @@ class ApplyPlan:
     def replaces(self) -> tuple[str, ...]:
         """The definitions, in words, that others take the place of."""
         return tuple(step.what for step in self.steps if step.outcome == "replace")
+
+    @property
+    def alters(self) -> tuple[str, ...]:
+        """The sources, in words, that get columns."""
+        return tuple(step.what for step in self.steps if step.outcome == "alter")
 
     def __str__(self) -> str:
         return "\n".join([f"pipeline '{self.pipeline}':", *(f"  {step}" for step in self.steps)])
@@ -84,7 +97,12 @@ def plan_of(
 
 def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
     definition, what = change.definition, described(change.definition)
-    outcome = {"created": "create", "replaced": "replace", "repaired": "repair"}.get(change.outcome, change.outcome)
+    outcome = _OUTCOMES.get(change.outcome, change.outcome)
+    if outcome == "alter":
+        source = catalog.get(definition.name)
+        assert isinstance(source, Source)
+        assert isinstance(definition, Source)
+        return Step(outcome, what, str(ColumnDiff.of(source, definition)), untouched=catalog.readers(source.name))
     if outcome == "unchanged" or isinstance(definition, Source):
         return Step(outcome, what)
     reads = tuple((name, _rows(name, catalog, lake)) for name in definition.inputs)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from jobs.catalog.drops import table_paths
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import NotSupported, OptionRefused
-from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
+from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from state_store.layout import Lake
 
-Defining = CreateSource | CreateView | InsertSelect
-ReplaceView = Callable[[View, View], str | None]
-"""Why the rows of the next definition are not proved; None: they are."""
-Outcome = Literal["created", "replaced", "unchanged", "repaired"]
+Defining = CreateSource | CreateView | InsertSelect | AlterSource
+Replace = Callable[[Source | View, Source | View], str | None]
+"""Why the rows of a view's next definition are not proved; None: they are, or it is of a source."""
+Outcome = Literal["created", "replaced", "altered", "unchanged", "repaired"]
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,22 @@ def described(definition: Definition) -> str:
     return f"{definition.kind} '{definition.name}'"
 
 
-def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, replace_view: ReplaceView) -> Change:
+def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, replacing: Replace) -> Change:
     """Check a definition and put it into the catalog.
 
     Args:
         pipeline: the pipeline of a new definition. An existing one keeps its own.
-        replace_view: puts in the place of a view's definition (the first) one that was checked against it (the second).
+        replacing: puts in the place of the definition of a view, or of a source that gets further columns (the first),
+            one that was checked against it (the second).
 
     Raises:
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
         WriterBusy: the pipeline of what it replaces is running.
         SqlError: the definition is refused, or its formats cannot hold it; the catalog is unchanged.
-        StrandlineError: as of `replace_view`; the view is unchanged.
+        StrandlineError: as of `replacing`; nothing is changed.
         CorruptState: the file of a definition that it needs is broken.
     """
     from jobs.session.define.analyze import define, gives_the_same_rows
-    from jobs.session.define.former_columns import check_added_columns
 
     definition = define(statement, catalog, pipeline)
     if isinstance(definition, Source):
@@ -78,7 +78,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
 
         check_source(definition)
     if definition.name in catalog.broken:
-        return _repair(definition, catalog, lake)
+        return _repair(definition, lambda read: define(statement, read, pipeline), catalog, lake)
     existing = catalog.find(definition.name)
     if existing is None:
         catalog.add(definition)
@@ -89,12 +89,10 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
         # Beside a running stream, which has read all that it needs.
         catalog.replace(definition)
         return Change("replaced", definition)
-    if isinstance(existing, View) and isinstance(definition, View):
-        definition = replace(definition, pipeline=existing.pipeline)
-        check_added_columns(existing, definition, lake.table(definition.name))
-        unproved = replace_view(existing, definition)
+    live = _replaced_live(existing, definition, lake, replacing)
+    if live is not None:
         catalog.reload()
-        return Change("replaced", definition, unproved)
+        return live
     with stopped(definition.name, catalog, lake):
         definition = define(statement, catalog, pipeline)  # again: what it replaces may be another one by now
         existing = catalog.get(definition.name)
@@ -104,10 +102,26 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
     return Change("replaced", definition)
 
 
-def _repair(definition: Definition, catalog: Catalog, lake: Lake) -> Change:
-    """Put a definition in the place of its broken file; it stays in its pipeline, as far as that is known."""
-    from jobs.session.repair import check_repaired
+def _replaced_live(existing: Definition, definition: Definition, lake: Lake, replacing: Replace) -> Change | None:
+    """The change of what others go on reading meanwhile: a view, a source that gets columns. None: it is neither."""
+    from jobs.session.define.altered import extends
+    from jobs.session.define.former_columns import check_added_columns
 
+    if isinstance(existing, View) and isinstance(definition, View):
+        definition = replace(definition, pipeline=existing.pipeline)
+        check_added_columns(existing, definition, lake.table(definition.name))
+        return Change("replaced", definition, replacing(existing, definition))
+    if isinstance(existing, Source) and isinstance(definition, Source) and extends(existing, definition):
+        replacing(existing, definition)
+        return Change("altered", definition)
+    return None
+
+
+def _repair(definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: Lake) -> Change:
+    """Put a definition in the place of its broken file; it stays in its pipeline, as far as that is known."""
+    from jobs.session.repair import as_it_was, check_repaired
+
+    definition = as_it_was(definition, again, catalog, lake)
     check_repaired(definition, catalog, lake)
     pipeline = catalog.pipeline_of(catalog.broken[definition.name])
     definition = replace(definition, pipeline=pipeline or definition.pipeline)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import Source, View
 from jobs.model.errors import SqlError
 from jobs.serve.results import Document, Message, Result
 from jobs.session import catalog_changes, drops, type_names
@@ -12,6 +13,7 @@ from jobs.session.properties import Session
 from jobs.sql.from_text import too_deep
 from jobs.sql.statements import parse
 from jobs.sql.syntax import (
+    AlterSource,
     CreateFunction,
     CreateSource,
     CreateType,
@@ -38,7 +40,6 @@ from state_store.layout import Lake
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jobs.model.definitions import View
     from jobs.model.settings import Settings
     from jobs.session.functions import FunctionChange
 
@@ -84,7 +85,7 @@ class Interpreter:
 
     def _execute(self, statement: Statement) -> Result:
         match statement:
-            case CreateSource() | CreateView() | InsertSelect():
+            case CreateSource() | CreateView() | InsertSelect() | AlterSource():
                 return Message(str(self.register(statement)))
             case CreateFunction() | DropFunction() | DescribeFunction():
                 return self._function(statement)
@@ -106,18 +107,24 @@ class Interpreter:
                 raise AssertionError(statement)
 
     def register(self, statement: catalog_changes.Defining) -> catalog_changes.Change:
-        """Define a source, a view or a query into a stream; a source's topic is created if absent."""
+        """Define or alter a source, define a view or a query into a stream; a source's topic is created if absent."""
         if isinstance(statement, CreateSource):
             catalog_changes.check_topic(statement, self.catalog, self.settings, self.lake)
-        change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake, self._replace_view)
+        change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake, self._replace)
         if isinstance(statement, CreateSource):
             catalog_changes.ensure_topic(change.definition, self.settings, self.lake)
         return change
 
-    def _replace_view(self, present: View, definition: View) -> str | None:
-        from jobs.operate.replace import replace_view
+    def _replace(self, present: Source | View, definition: Source | View) -> str | None:
+        if isinstance(present, Source) and isinstance(definition, Source):
+            from jobs.operate.alter import alter_source
 
-        return replace_view(self.settings, present, definition)
+            alter_source(self.settings, present, definition)
+        elif isinstance(present, View) and isinstance(definition, View):
+            from jobs.operate.replace import replace_view
+
+            return replace_view(self.settings, present, definition)
+        return None
 
     def register_function(self, statement: CreateFunction) -> FunctionChange:
         """Define a function written in Python."""

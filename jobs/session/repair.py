@@ -5,6 +5,8 @@ What the file said is gone. But the fingerprints of its readers and the commits 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from jobs.ivm.rules.stored import unmarked
@@ -14,14 +16,52 @@ from jobs.model.errors import NotSupported, SqlError
 from jobs.query.clauses.read import query_of
 from jobs.query.whole.fingerprint import fingerprint
 from state_store.delta import reader
+from state_store.delta.schema import added_columns
+from state_store.delta.snapshot import read_snapshot
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from jobs.catalog.broken import Broken
     from jobs.catalog.catalog import Catalog
     from state_store.layout import Lake
+
+
+def as_it_was(
+    definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: Lake
+) -> Definition:
+    """The definition with what its statement does not say, and its broken file did: which columns came later.
+
+    Args:
+        definition: of the statement as it is read today.
+        again: reads the statement over a catalog in which sources have fewer columns.
+    """
+    broken = catalog.broken[definition.name]
+    if isinstance(definition, Source):
+        return replace(definition, added=_added(definition, lake))
+    if _made_rows(definition, broken, lake):
+        return definition
+    altered = [d for d in catalog.definitions() if isinstance(d, Source) and d.added and d.name in definition.inputs]
+    for counts in product(*(range(len(d.columns) - d.added, len(d.columns)) for d in altered)):
+        seen = {source.name: count for source, count in zip(altered, counts, strict=True)}
+        try:
+            found = again(catalog.as_seen_by(replace(definition, columns_seen=seen)))
+        except SqlError:
+            continue
+        if not isinstance(found, Source) and _made_rows(found, broken, lake):
+            return replace(found, columns_seen=seen)
+    return definition
+
+
+def _added(source: Source, lake: Lake) -> int:
+    """How many of its columns a source was given later, by the schema of its event log."""
+    path = lake.table(tables.event_log(source))
+    head = reader.head(path)
+    if head is None:
+        return 0
+    later = added_columns(read_snapshot(path, head.version).metadata["schemaString"])
+    return sum(column.name in later for column in source.columns)
 
 
 def check_repaired(definition: Definition, catalog: Catalog, lake: Lake) -> None:

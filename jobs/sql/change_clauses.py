@@ -1,4 +1,4 @@
-"""The grammar of DELETE and UPDATE, as rules over sqlglot's parser."""
+"""The grammar of DELETE, UPDATE and ALTER, as rules over sqlglot's parser."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Any, cast
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from jobs.model.definitions import Kind
 from jobs.sql.clauses import Clauses
 from jobs.sql.dialect import fold
 from jobs.sql.read_arguments import check_read
-from jobs.sql.syntax import Delete, Update
+from jobs.sql.syntax import AlterSource, DeclaredColumn, Delete, Update
 
 _KEYS = "expected WHERE and the keys: WHERE id = 1, or WHERE id IN (1, 2)"
 
+_CHANGES = ("DROP", "ALTER", "RENAME", "SET")
+_RENAME = "create it under the other name beside it, then DROP the former: docs/evolution.md"
+_BREAKING = "columns can be added; for another change DROP it with its views, and CREATE it again: docs/evolution.md"
+
 
 class ChangeClauses(Clauses):
-    """The rules for the text that follows DELETE and UPDATE."""
+    """The rules for the text that follows DELETE, UPDATE and ALTER."""
 
     def _delete(self) -> Delete:
         self._expect("FROM")
@@ -28,6 +33,28 @@ class ChangeClauses(Clauses):
         self._expect("SET")
         assignments = cast(list[tuple[str, exp.Expression]], self._parse_csv(cast(Any, self._assignment)))
         return Update(target=target, assignments=tuple(assignments), where=self._keys())
+
+    def _alter(self) -> AlterSource:
+        view = self._match_text_seq("MATERIALIZED", "VIEW")
+        if not view and not self._match_texts(("STREAM", "TABLE")):
+            self.raise_error("expected STREAM or TABLE after ALTER")
+        kind = self._prev.text.lower()
+        name = self._name("the name of a stream or table")
+        if self._match_text_seq("RENAME", "TO", advance=False):
+            raise self._refuse("ALTER … RENAME TO is not supported yet", _RENAME)
+        if view:
+            what = "the columns of a view are those of its query"
+            raise self._refuse(what, f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS SELECT …")
+        if not self._match_texts(("ADD",), advance=False) and self._match_texts(_CHANGES, advance=False):
+            raise self._refuse(f"ALTER … {self._curr.text.upper()} is not supported yet", _BREAKING)
+        columns: list[DeclaredColumn] = []
+        more = True
+        while more:
+            self._expect("ADD")
+            self._match_text_seq("COLUMN")
+            columns.append(self._declared_column())
+            more = bool(self._match(TokenType.COMMA)) or self._match_texts(("ADD",), advance=False)
+        return AlterSource(name=name, kind=cast(Kind, kind), columns=tuple(columns))
 
     def _assignment(self) -> tuple[str, exp.Expression]:
         name = self._name("the name of a column")

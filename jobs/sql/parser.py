@@ -37,7 +37,7 @@ from jobs.sql.syntax import (
 _SHOWN = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TOPICS", "FUNCTIONS", "TYPES", "PROPERTIES")
 # Statements of ksqlDB that a reader may try: named in the refusal, so that nobody looks for a typing error.
 ABSENT = {
-    **{word: f"{word} is not supported yet" for word in ("ALTER", "ASSERT", "DEFINE", "UNDEFINE", "RUN", "SPOOL")},
+    **{word: f"{word} is not supported yet" for word in ("ASSERT", "DEFINE", "UNDEFINE", "RUN", "SPOOL")},
     **{
         word: f"{word}: no query runs by itself here, a pipeline's views are kept fresh by `strandline run`"
         for word in ("TERMINATE", "PAUSE", "RESUME")
@@ -47,7 +47,6 @@ _INSTEAD = {
     "TERMINATE": "stop the run with Ctrl-C, or DROP the view",
     "PAUSE": "stop the run with Ctrl-C",
     "RESUME": "strandline run PIPELINE --mode continuous",
-    "ALTER": "DROP it and CREATE it again: it is computed from history",
     "RUN": "strandline sql -f FILE.sql",
 }
 
@@ -60,6 +59,7 @@ class Grammar(ChangeClauses, FunctionClauses):
         "INSERT": lambda self: self._insert(),
         "DELETE": lambda self: self._delete(),
         "UPDATE": lambda self: self._update(),
+        "ALTER": lambda self: self._alter(),
         "DROP": lambda self: self._drop(),
         "SHOW": lambda self: self._show(),
         "LIST": lambda self: self._show(),

@@ -17,6 +17,7 @@ from jobs.sql.from_text import syntax_error, tokenize, too_deep
 from jobs.sql.misspelt import meant_before
 from jobs.sql.parser import Grammar
 from jobs.sql.syntax import (
+    AlterSource,
     CreateFunction,
     CreateSource,
     CreateType,
@@ -44,6 +45,7 @@ from jobs.sql.types_text import data_type
 from state_store.errors import SettingsError
 
 __all__ = (
+    "AlterSource",
     "CreateFunction",
     "CreateSource",
     "CreateType",

@@ -116,6 +116,15 @@ class DropType(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlterSource(Statement):
+    """`ALTER STREAM|TABLE name ADD [COLUMN] column TYPE, …`."""
+
+    name: str
+    kind: Kind
+    columns: tuple[DeclaredColumn, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class InsertValues(Statement):
     """`INSERT INTO target [(columns)] VALUES (…), …`. Empty `columns`: all visible ones, as declared."""
 

@@ -97,12 +97,12 @@ def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows, snapsho
         DiskFailed: the disk is full or broken. If it failed at the very last flush, the version stands.
     """
     version = head.version + 1
-    with _Files(rows.staged, rows.instead.changes if rows.instead else None) as files:
+    with Files(rows.staged, rows.instead.changes if rows.instead else None) as files:
         opened = read_snapshot if snapshots is None else snapshots.at
         needed = rows.retracted or rows.instead is not None or not head.record.table
         before = opened(path, head.version) if needed else None
         made = record.identified(before.table_id if before else head.record.table)
-        actions = [log.commit_info("WRITE", made), _transaction(path, made)]
+        actions = [log.commit_info("WRITE", made), transaction(path, made)]
         if rows.staged is not None:
             actions += rows.staged.flushed()
             failpoint("after-data-flush")
@@ -115,7 +115,7 @@ def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows, snapsho
             sync_folder(path)
         flush_log(path)
         failpoint("before-log-entry")
-    _enter(path, head, actions, files)
+    enter(path, head, actions, files)
     return Head(version, made)
 
 
@@ -131,7 +131,7 @@ def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRe
         CommitConflict: another writer made that version. Nothing of this one is left.
         DiskFailed: as of `commit`.
     """
-    with _Files(merged.staged) as files:
+    with Files(merged.staged) as files:
         made = record.identified(before.table_id)
         added = [{"add": {**action["add"], "dataChange": False}} for action in merged.staged.flushed()]
         removed = [{"remove": {**_removal(before.files[name]), "dataChange": False}} for name in merged.replaced]
@@ -139,11 +139,11 @@ def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRe
         sync_folder(path)
         flush_log(path)
         failpoint("before-log-entry")
-    _enter(path, head, actions, files)
+    enter(path, head, actions, files)
     return Head(head.version + 1, made)
 
 
-def _enter(path: LakePath, head: Head, actions: Sequence[Action], files: _Files) -> None:
+def enter(path: LakePath, head: Head, actions: Sequence[Action], files: Files) -> None:
     """Write the entry. What goes wrong leaves the files alone if it may name them; then clean-up finds out."""
     version = head.version + 1
     try:
@@ -160,14 +160,14 @@ def _enter(path: LakePath, head: Head, actions: Sequence[Action], files: _Files)
         make_checkpoint(path, version)
 
 
-class _Files:
+class Files:
     """The files of a commit that nothing names yet: removed when it comes to nothing."""
 
     def __init__(self, *staged: Staged | None) -> None:
         self._staged = [each for each in staged if each is not None]
         self.vectors: LakePath | None = None
 
-    def __enter__(self) -> _Files:
+    def __enter__(self) -> Files:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -181,12 +181,12 @@ class _Files:
             remove_file(self.vectors)
 
 
-def _transaction(path: LakePath, record: CommitRecord) -> Action:
+def transaction(path: LakePath, record: CommitRecord) -> Action:
     """Delta's own guard against a commit made twice, for tools that look at it."""
     return {"txn": {"appId": f"strandline/{path.name}", "version": record.epoch, "lastUpdated": log.now_ms()}}
 
 
-def _retracted(path: LakePath, before: Snapshot, retracted: Mapping[str, BitMap64], files: _Files) -> list[Action]:
+def _retracted(path: LakePath, before: Snapshot, retracted: Mapping[str, BitMap64], files: Files) -> list[Action]:
     """The actions that take rows away; a file that is left without rows goes whole."""
     live = {unquote(name): body for name, body in before.files.items()}
     vectors: dict[str, BitMap64] = {}

@@ -118,7 +118,7 @@ def scan(
 
     Args:
         version: default: the newest.
-        columns: default: the visible ones.
+        columns: default: the visible ones. One that the table was given after the version is NULL.
         predicate: {column: the values it may have}, integers or text; a row that is returned meets all of it.
 
     Raises:
@@ -134,6 +134,7 @@ def scan(
     stored = _stored(snapshot)
     visible = _visible(stored).names
     names = visible if columns is None else columns
+    stored = _with_later(path, stored, {*names, *(predicate or {})})
     wanted = Wanted(stored, tuple(names), predicate or {})
     batches = rows_of(path, snapshot, wanted)
     if predicate is None and set(visible) <= set(names):
@@ -202,6 +203,16 @@ def _stored(snapshot: Snapshot) -> pa.Schema:
     from state_store.delta.schema import arrow_schema
 
     return arrow_schema(snapshot.metadata["schemaString"])
+
+
+def _with_later(path: LakePath, stored: pa.Schema, names: set[str]) -> pa.Schema:
+    """The columns of a version, and those of the newest one that are asked for and came after it."""
+    later = names - set(stored.names)
+    if not later:
+        return stored
+    import pyarrow as pa
+
+    return pa.schema([*stored, *(field for field in _stored(_open(path, None)) if field.name in later)])
 
 
 def _visible(stored: pa.Schema) -> pa.Schema:

@@ -13,6 +13,9 @@ from state_store.errors import CorruptState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+ADDED: Final = "strandline.added"
+"""Stands in the metadata of a column that the table was given later: files from before do not have it."""
+
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _PLAIN: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -48,6 +51,36 @@ def columns_of(text: str) -> list[str]:
         return [field["name"] for field in json.loads(text)["fields"]]
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptState(f"the schema of a table does not read back: {error}") from error
+
+
+def added_columns(text: str) -> list[str]:
+    """The names of the columns that files may lack, from a `schemaString`. Raises CorruptState: it is no such text."""
+    if ADDED not in text:
+        return []
+    try:
+        return [field["name"] for field in json.loads(text)["fields"] if field["metadata"].get(ADDED)]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptState(f"the schema of a table does not read back: {error}") from error
+
+
+def widened(present: str, wanted: str) -> str:
+    """The `schemaString` of a table that gets further columns.
+
+    Args:
+        present: of the table.
+        wanted: of all columns that it is to have.
+
+    Raises:
+        CorruptState: a column would go, or have another type.
+    """
+    before = {field["name"]: field for field in json.loads(present)["fields"]}
+    after = json.loads(wanted)
+    types = {field["name"]: field["type"] for field in after["fields"]}
+    lost = next((name for name, field in before.items() if types.get(name) != field["type"]), None)
+    if lost is not None:
+        raise CorruptState(f"the column '{lost}' would go, or have another type")
+    after["fields"] = [before.get(f["name"]) or {**f, "metadata": {ADDED: True}} for f in after["fields"]]
+    return json.dumps(after, separators=(",", ":"))
 
 
 def _fields(struct: Mapping[str, Any]) -> list[pa.Field]:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from state_store.delta.encodings import encodings
 from state_store.delta.statistics import statistics
 from state_store.disk_errors import disk_errors
 from state_store.errors import CorruptState
@@ -26,6 +25,7 @@ from state_store.failpoints import failpoint
 from state_store.files import sync_file, sync_folder, write_new
 from state_store.folders import discard_folder
 from state_store.location import Location
+from state_store.parquet_encodings import encodings
 from state_store.paths import files_in, open_file, within
 
 if TYPE_CHECKING:

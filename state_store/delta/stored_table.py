@@ -13,9 +13,9 @@ from state_store.commits import CommitRecord, Head
 from state_store.ddl import schema_json
 from state_store.delta import log, reader
 from state_store.delta.commit import Rows, commit
-from state_store.delta.create import create_table, new_table_id
 from state_store.delta.entry import rebuild_hint
 from state_store.delta.file_upkeep import maintain_files
+from state_store.delta.schema_commits import create_table, new_table_id
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import CorruptState, VectorMismatch, VersionGone
 from state_store.hashing.digest import Digest

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+import pyarrow.parquet as pq
 import xxhash
 
 from state_store.delta.data_files import content_of, verify
@@ -27,6 +28,10 @@ _MOST_BYTES: Final = 8 << 30
 _IN_USE_SECONDS: Final = 3600.0
 """A copy that was asked for so recently stays, whatever it takes: the text that names it may still be running. Epochs
 run for seconds, the computation of a view over all history for minutes."""
+
+
+_MOST_FOOTERS: Final = 100_000
+"""Files whose columns are remembered: some hundred bytes each."""
 
 
 @dataclass
@@ -48,6 +53,7 @@ class LocalFiles:
         self._in_use = in_use_seconds
         self._lock = Lock()
         self._copies: OrderedDict[str, _Copy] = OrderedDict()
+        self._columns: OrderedDict[Path, frozenset[str]] = OrderedDict()
 
     def path_of(self, table: LakePath, file: LakePath, stated: str | None) -> Path:
         """Where the file can be read, once it is known to be as it was written.
@@ -72,6 +78,17 @@ class LocalFiles:
             os.replace(being_written, copy)
             self._keep(name, len(data))
         return copy
+
+    def columns_of(self, file: Path) -> frozenset[str]:
+        """The names of the columns that a file has, as `path_of` gave it. They never change, so they are read once."""
+        found = self._columns.get(file)
+        if found is None:
+            found = frozenset(pq.read_schema(file).names)
+            with self._lock:
+                self._columns[file] = found
+                while len(self._columns) > _MOST_FOOTERS:
+                    self._columns.popitem(last=False)
+        return found
 
     def _known(self, name: str) -> bool:
         with self._lock:

@@ -9,7 +9,9 @@ A place is a number: the file's, in the order of the SELECT, and the row's in it
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -21,11 +23,11 @@ from state_store.columns import FILE, POSITION, STATE, VERSION, WEIGHT
 from state_store.delta import feed
 from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.log import inside
-from state_store.delta.schema import columns_of
+from state_store.delta.schema import added_columns, columns_of
 from state_store.delta.staging import stated_checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     import duckdb
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 _BITS: Final = 40
 """Bits of a place for the row's number in its file; what is left is for the file's: 8 million files of 10^12 rows."""
+_HERE: Final = f"__gone.place = ({FILE} << {_BITS} | {POSITION})"
 
 
 @dataclass(frozen=True)
@@ -88,27 +91,38 @@ class TableRows:
             VersionGone: a data file or a deletion vector is gone.
             CorruptState: one of them is broken.
         """
+        parts: list[str] = []
+        vectors: list[Any] = []
         files: list[str] = []
-        copies: list[Path] = []
-        vectors = []
-        # Files with deleted rows first: of the others no place need be looked at.
-        for name, body in sorted(snapshot.files.items(), key=lambda each: "deletionVector" not in each[1]):
-            copies.append(self._local.path_of(self._path, inside(self._path, name), stated_checksum(body)))
-            vector = body.get("deletionVector")
-            if vector is not None:
-                gone = np.array(deleted_rows(self._path, vector).to_array(), np.int64)
-                vectors.append(gone | len(files) << _BITS)
-            files.append(unquote(name))
-        parts = []
-        newer = self._newer(columns_of(snapshot.metadata["schemaString"]))
+        for (whole, lacking), group in groupby(self._live(snapshot), key=itemgetter(0, 1)):
+            found = list(group)
+            scan = self._scan([copy for *_, copy, _ in found], len(files), lacking)
+            for *_, body in found:
+                if not whole:
+                    gone = np.array(deleted_rows(self._path, body["deletionVector"]).to_array(), np.int64)
+                    vectors.append(gone | len(files) << _BITS)
+                files.append(unquote(body["path"]))
+            without = f"SELECT * FROM ({scan}) ANTI JOIN {self._name_of('gone')} AS __gone ON {_HERE}"
+            parts.append(scan if whole else without)
         if vectors:
-            places = self._register("gone", pa.table({"place": pa.array(np.concatenate(vectors))}))
-            here = f"({FILE} << {_BITS} | {POSITION})"
-            scan = self._scan(copies[: len(vectors)], 0, newer)
-            parts.append(f"SELECT * FROM ({scan}) ANTI JOIN {places} AS __gone ON __gone.place = {here}")
-        if len(vectors) < len(files):
-            parts.append(self._scan(copies[len(vectors) :], len(vectors), newer))
+            self._register("gone", pa.table({"place": pa.array(np.concatenate(vectors))}))
         return PlacedRows(" UNION ALL ".join(parts), tuple(files)) if parts else self.none()
+
+    def _live(self, snapshot: Snapshot) -> list[tuple[bool, tuple[str, ...], Path, Mapping[str, Any]]]:
+        """The files of a version: (no row is deleted, the columns it lacks, where it can be read, its `add` action).
+
+        Those with deleted rows first: of the others no place need be looked at.
+        """
+        schema = snapshot.metadata["schemaString"]
+        newer = self._newer(columns_of(schema))
+        later = [name for name in added_columns(schema) if name in self._schema.names]
+        found = []
+        for name, body in snapshot.files.items():
+            copy = self._local.path_of(self._path, inside(self._path, name), stated_checksum(body))
+            has = self._local.columns_of(copy) if later else frozenset()
+            lacking = (*newer, *(each for each in later if each not in has))
+            found.append((body.get("deletionVector") is None, lacking, copy, body))
+        return sorted(found, key=itemgetter(0, 1))
 
     def as_changes(self, snapshot: Snapshot) -> str:
         """SELECT of all rows of a version as changes. Raises as `at`."""
@@ -161,9 +175,11 @@ class TableRows:
 
     def _register(self, part: str, rows: pa.Table) -> str:
         """The quoted name of a relation of these rows."""
-        name = f"{self._name}_{part}"
-        self._connection.register(name, rows)
-        return quoted(name)
+        self._connection.register(f"{self._name}_{part}", rows)
+        return self._name_of(part)
+
+    def _name_of(self, part: str) -> str:
+        return quoted(f"{self._name}_{part}")
 
 
 def _fields(state: pa.StructType) -> str:

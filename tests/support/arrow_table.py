@@ -17,8 +17,8 @@ from state_store.columns import STATE
 from state_store.commits import CommitRecord, Head
 from state_store.delta import log, reader
 from state_store.delta.commit import Rows, commit
-from state_store.delta.create import create_table, new_table_id
 from state_store.delta.deletion_vectors import deleted_rows
+from state_store.delta.schema_commits import create_table, new_table_id
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stage_rows
 from state_store.errors import VectorMismatch

@@ -31,14 +31,15 @@ def example_lake(file: Path, settings: Settings) -> None:
     """A lake with one pipeline: defined, its events taken in, its views fresh; then what its file deletes as well."""
     define(file, settings)
     with Kernel("256MB", 1) as kernel:
-        _drained(pipeline_of(file), settings, kernel)
+        drained(pipeline_of(file), settings, kernel)
         for statement in parse(read_text(file)):
             if isinstance(statement, Delete):
                 Interpreter(settings, pipeline_of(file)).execute(statement)
-        _drained(pipeline_of(file), settings, kernel)
+        drained(pipeline_of(file), settings, kernel)
 
 
-def _drained(pipeline: str, settings: Settings, kernel: Kernel) -> None:
+def drained(pipeline: str, settings: Settings, kernel: Kernel) -> None:
+    """Bring a pipeline through: what its topics hold is taken in, and its views refreshed after each epoch."""
     interpreter = Interpreter(settings, pipeline)
     lake, catalog = interpreter.lake, interpreter.catalog
     definitions = catalog.pipeline(pipeline)

@@ -1,4 +1,7 @@
-"""DELIMITED: one line of separated values, in the order of the columns; an empty value is NULL."""
+"""DELIMITED: one line of separated values, in the order of the columns; an empty value is NULL.
+
+A line may end before the columns that the source was given later: it was written by somebody who does not know them.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,15 @@ def delimiter_of(option: str | None) -> str:
 
 
 class DelimitedFormat:
-    """Separated values for the key's or the value's columns."""
+    """Separated values for the key's or the value's columns.
 
-    def __init__(self, wanted: tuple[Column, ...], delimiter: str) -> None:
+    Args:
+        added: how many of the last columns a line need not have.
+    """
+
+    def __init__(self, wanted: tuple[Column, ...], delimiter: str, added: int = 0) -> None:
         self._columns = wanted
+        self._fewest = len(wanted) - added
         self._delimiter = delimiter
         nested = next((column.name for column in wanted if column.type.is_nested), None)
         if nested is not None:
@@ -79,10 +87,11 @@ class DelimitedFormat:
             errors.setdefault(row, f"not delimited text: {error}")
             return None
         values = lines[0] if len(lines) == 1 else []
-        if len(values) != len(self._columns):
+        missing = len(self._columns) - len(values)
+        if missing < 0 or len(values) < self._fewest:
             errors.setdefault(row, f"{len(values)} values for {len(self._columns)} columns")
             return None
-        return values
+        return [*values, *[""] * missing]
 
 
 def _text(value: object) -> str:

@@ -63,7 +63,8 @@ def open_format(source: Source, role: Role, registry: Callable[[], SchemaRegistr
         case "DELIMITED":
             from jobs.ingest.formats.delimited import DelimitedFormat, delimiter_of
 
-            return DelimitedFormat(wanted, delimiter_of(source.options.get(f"{role.upper()}_DELIMITER")))
+            delimiter = delimiter_of(source.options.get(f"{role.upper()}_DELIMITER"))
+            return DelimitedFormat(wanted, delimiter, 0 if key else source.added)
         case "KAFKA":
             from jobs.ingest.formats.primitive import PrimitiveFormat
 

@@ -15,7 +15,7 @@ from jobs.operate.verify.findings import counted, failed, passed
 from jobs.operate.verify.reach import reach
 from state_store.changelog import META
 from state_store.columns import WEIGHT
-from state_store.commits import REBUILD
+from state_store.commits import COLUMNS, REBUILD
 from state_store.delta import log, reader
 from state_store.delta.feed import changes_of
 from state_store.delta.snapshot import read_snapshot
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 def check_feed(table: Opened, rows: Digest) -> Outcome:
-    """The feed folds to the rows, and to the digest of each record since the last rebuild; no row goes that never came.
+    """The feed folds to the rows, and to the digest of each record that is over their columns; no row goes that never
+    came.
 
     Raises:
         VersionGone, CorruptState: a file of the feed is gone or broken.
@@ -42,11 +43,11 @@ def check_feed(table: Opened, rows: Digest) -> Outcome:
     fold = _Fold()
     if start.version >= 0:
         fold.take(start.version, changes_of(table.path, _whole(table, start.version), visible))
-    rebuilt = _rebuilt(table)
+    comparable = _comparable(table)
     for version in range(start.version + 1, table.version + 1):
         commit = log.read_commit(table.path, version)
         fold.take(version, changes_of(table.path, commit, visible))
-        record = commit.record if version >= rebuilt else None
+        record = commit.record if version >= comparable else None
         if record is not None and fold.digest != Digest.parse(record.digest):
             given = f"give the digest {fold.digest}, its record says {record.digest}"
             return failed(f"the changes up to version {version} {given}")
@@ -96,10 +97,14 @@ class _Fold:
         return int(versions[bad].min()) if bad.any() else None
 
 
-def _rebuilt(table: Opened) -> int:
-    """The version of the last rebuild, −1 without one: the records before it may say otherwise than the rows did."""
+def _comparable(table: Opened) -> int:
+    """The first version whose record is of rows as they are read today; −1: all are.
+
+    Before a rebuild the records may say otherwise than the rows did, and before further columns the rows lacked them.
+    """
     history = log.read_history(table.path, log.versions(table.path)[0] - 1, table.version)
-    return max((c.version for c in history if c.record is not None and c.record.mode == REBUILD), default=-1)
+    changed = (c.version for c in history if c.record is not None and c.record.mode in (REBUILD, COLUMNS))
+    return max(changed, default=-1)
 
 
 def _whole(table: Opened, version: int) -> log.Commit:

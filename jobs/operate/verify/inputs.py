@@ -39,8 +39,11 @@ def versions(vector: Mapping[str, TableVersion], names: Collection[str], lake: L
     return found
 
 
-def input_rows(name: str, version: int, lake: Lake, *, state: bool) -> pa.Table:
+def input_rows(name: str, version: int, lake: Lake, columns: Collection[str] = (), *, state: bool) -> pa.Table:
     """The visible columns of an input at one version, and `__state` if it is asked for.
+
+    Args:
+        columns: those that are needed; one that the input was given after the version is NULL.
 
     Raises:
         InputUnreadable: they do not read, or are not the rows that the record of that version speaks of.
@@ -49,7 +52,8 @@ def input_rows(name: str, version: int, lake: Lake, *, state: bool) -> pa.Table:
     try:
         visible = reader.schema(path, version).names
         record = reader.record_at(path, version)
-        rows = reader.read_rows(path, version, [*visible, STATE] if state else visible)
+        later = [column for column in columns if column not in visible]
+        rows = reader.read_rows(path, version, [*visible, *later, STATE] if state else [*visible, *later])
     except StoreError as error:
         raise InputUnreadable(f"'{name}' does not read at version {version}: verify '{name}'") from error
     # A record with a checksum was compared on the way.

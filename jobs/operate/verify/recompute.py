@@ -128,7 +128,9 @@ def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library) -
     engine = engine_of("duckdb")
     rows, texts = {}, []
     for number, relation in enumerate(each.relations):
-        rows[f"__input_{number}"] = input_rows(relation.name, at[relation.name], lake, state=bool(relation.hidden))
+        visible = [column for column, _ in relation.columns]
+        state = bool(relation.hidden)
+        rows[f"__input_{number}"] = input_rows(relation.name, at[relation.name], lake, visible, state=state)
         texts.append(
             f"{engine.name(relation.name)} AS (SELECT {', '.join(listed(relation, engine))} FROM __input_{number})"
         )

@@ -51,9 +51,12 @@ def read_query(tree: exp.Expr, catalog: Catalog, *, semantics: Semantics = "sql"
 def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:
     """The logical query of a definition, read again from its text, without the rows that its expectations keep out.
 
+    Its inputs have the columns that they had when it was registered.
+
     Raises:
         SqlError: an input has changed so that the query no longer fits.
     """
+    catalog = catalog.as_seen_by(definition)
     if isinstance(definition, InsertQuery):
         return read_query(parse_query(definition.query), catalog, kind="stream")
     kind = None if definition.materialized else definition.kind

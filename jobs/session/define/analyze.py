@@ -9,6 +9,7 @@ from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
 from jobs.model.names import alike, differ_only_in_case
 from jobs.model.stewardship import without_stewardship
+from jobs.session.define.altered import SourceDiff, altered, broken_by, extended, extends
 from jobs.session.define.constants import check_constants
 from jobs.session.define.insert import insert_query_of
 from jobs.session.define.replaced import check_replacement, reads_the_same
@@ -16,10 +17,12 @@ from jobs.session.define.source import source_of
 from jobs.session.define.view import view_of
 from jobs.sql.dialect import quote
 from jobs.sql.from_text import too_deep
-from jobs.sql.syntax import CreateSource, CreateView, InsertSelect
+from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
+
+Defining = CreateSource | CreateView | InsertSelect | AlterSource
 
 
-def define(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
+def define(statement: Defining, catalog: Catalog, pipeline: str) -> Definition:
     """Check a statement and make its definition. The catalog is not changed.
 
     If the same is defined already, the definition in the catalog is returned.
@@ -57,10 +60,10 @@ def _unowned(definition: Definition) -> Definition:
 
 def _meaning(definition: Definition) -> Definition:
     if isinstance(definition, Source):
-        return replace(definition, sql="", pipeline="")
+        return replace(definition, sql="", pipeline="", added=Source.added)
     if isinstance(definition, View):
         definition = replace(definition, first_stage=View.first_stage)
-    return replace(definition, sql="", pipeline="", query="")  # the fingerprint stands for its meaning
+    return replace(definition, sql="", pipeline="", query="", columns_seen={})  # the fingerprint stands for its meaning
 
 
 def _means_the_same(existing: Definition, made: Source | View, catalog: Catalog) -> bool:
@@ -71,7 +74,24 @@ def _means_the_same(existing: Definition, made: Source | View, catalog: Catalog)
     return alike and reads_the_same(existing, made.fingerprint, catalog)
 
 
-def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catalog, pipeline: str) -> Definition:
+def _as_registered(existing: View, statement: CreateView, catalog: Catalog) -> Definition | None:
+    """The view that a statement leaves which means the same as when it was registered, before its inputs were given
+    further columns; None where it means something else."""
+    if not existing.columns_seen:
+        return None
+    try:
+        made = view_of(statement, catalog.as_seen_by(existing), existing.pipeline)
+    except SqlError:
+        return None
+    if same(existing, made):
+        return existing
+    kept = replace(made, columns_seen=existing.columns_seen, first_stage=existing.first_stage)
+    return kept if gives_the_same_rows(existing, made) else None
+
+
+def _defined(statement: Defining, catalog: Catalog, pipeline: str) -> Definition:
+    if isinstance(statement, AlterSource):
+        return altered(statement, catalog)
     if isinstance(statement, InsertSelect):
         query = insert_query_of(statement, catalog)
         check_constants(statement.query)
@@ -84,6 +104,10 @@ def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catal
         raise NameTaken(differ_only_in_case("names", taken, statement.name), hint=f"DESCRIBE {quote(taken)} shows it")
     if existing is not None and statement.if_not_exists:
         return existing
+    if isinstance(existing, View) and isinstance(statement, CreateView):
+        registered = _as_registered(existing, statement, catalog)
+        if registered is not None and not (statement.or_replace and _gets_columns(existing, statement, catalog)):
+            return registered
     made = (
         source_of(statement, pipeline) if isinstance(statement, CreateSource) else view_of(statement, catalog, pipeline)
     )
@@ -93,6 +117,26 @@ def _defined(statement: CreateSource | CreateView | InsertSelect, catalog: Catal
             check_constants(statement.query)
         return made
     return _redefined(existing, made, statement, catalog)
+
+
+def _gets_columns(existing: View, statement: CreateView, catalog: Catalog) -> bool:
+    """True if the statement, read today, gives other columns than the view has, as one with `*` may.
+
+    Raises:
+        NotSupported, NameInUse: it does, and they cannot take the place of those that the view has.
+    """
+    try:
+        made = view_of(statement, catalog, existing.pipeline)
+    except SqlError:
+        return False  # a name has another meaning by now: the view keeps the one that it was registered with
+    if made.columns == existing.columns:
+        return False
+    try:
+        check_replacement(existing, made, catalog)
+    except (NotSupported, NameInUse) as error:
+        error.hint = f"name its columns in place of *: {', '.join(column.name for column in existing.columns)}"
+        raise
+    return True
 
 
 def _check_source(statement: CreateSource | CreateView, existing: Definition | None) -> None:
@@ -111,7 +155,11 @@ def _redefined(
     """The definition that a second CREATE of a name leaves: the existing one, or its replacement."""
     if same(existing, made) or _means_the_same(existing, made, catalog):
         return existing
+    if isinstance(existing, Source) and isinstance(made, Source):
+        return _changed_source(existing, made, catalog, or_replace=statement.or_replace)
     if gives_the_same_rows(existing, made):
+        if isinstance(existing, View) and isinstance(made, View):
+            made = replace(made, first_stage=existing.first_stage)
         return replace(made, pipeline=existing.pipeline)
     if not statement.or_replace:
         way = "or DROP it first" if isinstance(existing, Source) else "CREATE OR REPLACE puts this one in its place"
@@ -119,14 +167,30 @@ def _redefined(
     if isinstance(existing, View) and isinstance(made, View):
         check_replacement(existing, made, catalog)
         return made
-    if isinstance(existing, View) or isinstance(made, View):
-        raise NotSupported(
-            f"'{made.name}' cannot become a source, nor a source a view", hint="drop it and create it again"
+    raise NotSupported(f"'{made.name}' cannot become a source, nor a source a view", hint="drop it and create it again")
+
+
+def _changed_source(existing: Source, made: Source, catalog: Catalog, *, or_replace: bool) -> Source:
+    """The definition that takes the place of a source's.
+
+    Raises:
+        NameTaken: it differs otherwise than by further columns, and the statement does not say OR REPLACE.
+        NameInUse: something depends on the source.
+    """
+    if gives_the_same_rows(existing, made):
+        return replace(made, pipeline=existing.pipeline, added=existing.added)
+    if extends(existing, made):
+        return extended(existing, made, catalog)
+    diff, broken = SourceDiff.of(existing, made), broken_by(existing, made, catalog)
+    listed = "; ".join(f"'{name}': {why}" for name, why in broken.items())
+    if broken:
+        raise (NameInUse if or_replace else NameTaken)(
+            f"'{made.name}' would change by {diff}, and break what depends on it: {listed}",
+            hint="columns can be added at the end; for anything else DROP what depends on it first",
         )
-    readers = (*catalog.readers(made.name), *(query.name for query in catalog.insert_queries(made.name)))
-    if readers:
-        raise NameInUse(
-            f"'{made.name}' cannot change while {', '.join(repr(r) for r in readers)} depend on it",
-            hint="drop them first",
+    if not or_replace:
+        raise NameTaken(
+            f"'{made.name}' is defined already, and would change by {diff}",
+            hint=f"DESCRIBE {made.name} shows how it is defined; or DROP it first",
         )
     return made

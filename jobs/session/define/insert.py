@@ -7,7 +7,7 @@ from dataclasses import replace
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import InsertQuery, Source, View
-from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch, UnknownName
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.stage import MapStage, Plan
 from jobs.model.stage_columns import relation_of
 from jobs.model.types import SqlType, common_type
@@ -34,6 +34,9 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
         CorruptState: the file of another query into the stream is broken.
     """
     target = _target(statement, catalog)
+    registered = next((each for each in catalog.whole_queries(target.name) if _is_it(each, statement, catalog)), None)
+    if registered is not None:
+        return registered
     query = read_query(statement.query, catalog, kind="stream")
     if not makes_stream(query, catalog):
         raise InvalidQuery(
@@ -67,6 +70,16 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
             hint=f"insert before anything reads '{target.name}'",
         )
     return made
+
+
+def _is_it(query: InsertQuery, statement: InsertSelect, catalog: Catalog) -> bool:
+    """True if the statement means what the query was registered with, before its inputs were given further columns."""
+    if not query.columns_seen:
+        return False
+    try:
+        return fingerprint(read_query(statement.query, catalog.as_seen_by(query), kind="stream")) == query.fingerprint
+    except SqlError:
+        return False
 
 
 def _numbered(made: InsertQuery, number: int, catalog: Catalog) -> InsertQuery:

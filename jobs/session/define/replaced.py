@@ -5,14 +5,14 @@ What reads it stays as it is: its own rows and rules must not change by the repl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.engines.engine import Dialect
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.stored import spec_of
-from jobs.model.definitions import InsertQuery, View
+from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NotSupported, SqlError
 from jobs.query.clauses.read import query_of
 from jobs.query.whole.fingerprint import fingerprint
@@ -28,15 +28,15 @@ _DIALECT: Dialect = "duckdb"
 
 @dataclass(frozen=True)
 class ColumnDiff:
-    """How the visible columns of two definitions of a view differ, each in the order of its definition."""
+    """How the visible columns of two definitions of a name differ, each in the order of its definition."""
 
     added: tuple[tuple[str, SqlType], ...]
     removed: tuple[tuple[str, SqlType], ...]
     retyped: tuple[tuple[str, SqlType, SqlType], ...]
 
     @classmethod
-    def of(cls, present: View, following: View) -> ColumnDiff:
-        """The difference between the columns of a view and those of the definition that is to follow."""
+    def of(cls, present: Source | View, following: Source | View) -> ColumnDiff:
+        """The difference between the columns of a source or view and those of the definition that is to follow."""
         old, new = ({column.name: column.type for column in each.columns} for each in (present, following))
         return cls(
             added=tuple((name, kind) for name, kind in new.items() if name not in old),
@@ -90,7 +90,7 @@ def reads_the_same(existing: View | InsertQuery, wanted: str, catalog: Catalog) 
     """
     semantics = existing.maintenance.semantics if isinstance(existing, View) else "sql"
     try:
-        return fingerprint(query_of(existing, catalog), semantics) == wanted
+        return fingerprint(query_of(replace(existing, columns_seen={}), catalog), semantics) == wanted
     except SqlError:
         return False
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jobs.model import tables
-from jobs.model.definitions import Column, Source
+from jobs.model.definitions import Column, Kind, Source
 from jobs.model.errors import InvalidQuery
 from jobs.model.names import alike, differ_only_in_case
 from jobs.model.types import BaseType
@@ -27,7 +29,7 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
     """
     check_name(statement.name)
     for column in statement.columns:
-        _check_column(column, statement)
+        check_column(column, statement.columns, statement.kind)
         check_header(column, statement.columns)
     columns = tuple(Column(c.name, c.type, c.key is not None, c.header) for c in statement.columns)
     columns = tuple(sorted(columns, key=lambda c: not c.key))  # keys first, as they are stored
@@ -77,10 +79,15 @@ def check_name(name: str) -> None:
         )
 
 
-def _check_column(column: DeclaredColumn, statement: CreateSource) -> None:
-    wanted = "PRIMARY KEY" if statement.kind == "table" else "KEY"
+def check_column(column: DeclaredColumn, columns: Sequence[DeclaredColumn], kind: Kind) -> None:
+    """Check a column of a source against the others, itself among them.
+
+    Raises:
+        InvalidQuery: its name is reserved or taken, or its key is none that such a source has.
+    """
+    wanted = "PRIMARY KEY" if kind == "table" else "KEY"
     message = hint = None
-    names = [each.name for each in statement.columns]
+    names = [each.name for each in columns]
     taken = alike(column.name, names[: names.index(column.name)])
     if is_reserved(column.name):
         message = f"'{column.name}' is reserved: it cannot be the name of a column"
@@ -89,7 +96,7 @@ def _check_column(column: DeclaredColumn, statement: CreateSource) -> None:
     elif taken is not None:
         message = differ_only_in_case("columns", taken, column.name)
     elif column.key not in (None, wanted):
-        article = "a table has a PRIMARY KEY" if statement.kind == "table" else "a stream has a KEY"
+        article = "a table has a PRIMARY KEY" if kind == "table" else "a stream has a KEY"
         message = f"column '{column.name}' is {column.key}: {article}"
         hint = f"write {column.name} {column.type} {wanted}"
     elif column.key and column.type.base is BaseType.MAP:

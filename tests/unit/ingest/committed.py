@@ -10,7 +10,7 @@ from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
 from state_store.commits import CommitRecord
-from state_store.delta.create import create_table
+from state_store.delta.schema_commits import create_table
 from state_store.layout import Lake
 
 EVENTS = Source(

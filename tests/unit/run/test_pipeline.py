@@ -76,7 +76,7 @@ def test_a_definition_is_not_replaced_while_its_pipeline_runs(settings: Settings
     session = Interpreter(settings, "p")
     list(session.run(STREAM))
     with writer_lock(lake.lock("p"), "run/1"), pytest.raises(WriterBusy):
-        list(session.run(STREAM.replace("CREATE", "CREATE OR REPLACE").replace("id INT", "id INT, n INT")))
+        list(session.run(STREAM.replace("CREATE", "CREATE OR REPLACE").replace("id INT", "id BIGINT")))
 
 
 def test_what_was_dropped_and_created_anew_elsewhere_is_dropped_under_the_lock_of_its_new_pipeline(

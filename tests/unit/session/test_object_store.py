@@ -69,6 +69,13 @@ def environment(server: S3Server, settings: Settings, **more: str) -> dict[str, 
     return {**os.environ, **s3_environment(server, settings.lake), "PYTHONPATH": str(_ROOT), **more}
 
 
+def test_a_source_gets_a_column(settings: Settings) -> None:
+    healthy(settings)
+    list(Interpreter(settings).run("ALTER STREAM visits ADD note VARCHAR; ALTER TABLE pages ADD note VARCHAR"))
+    assert set(rows(settings, "SELECT note FROM visits")) == set(rows(settings, "SELECT note FROM pages")) == {(None,)}
+    assert [each for each in verify(settings, [], deep=True) if each.ok is False] == []
+
+
 def test_a_file_is_applied_and_applied_again(settings: Settings, tmp_path: Path) -> None:
     file = tmp_path / "shop.sql"
     file.write_text(DEFINITIONS)

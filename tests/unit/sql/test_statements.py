@@ -9,6 +9,7 @@ from jobs.model.errors import NotSupported, SqlError, SqlSyntaxError, UnknownNam
 from jobs.sql import statements
 from jobs.sql.dialect import sql_of
 from jobs.sql.statements import (
+    AlterSource,
     CreateSource,
     CreateView,
     DeclaredColumn,
@@ -235,6 +236,17 @@ def test_a_declared_column_remembers_its_place() -> None:
     statement = parse_one("CREATE STREAM s (a INT,\n b INT)")
     assert isinstance(statement, CreateSource)
     assert statement.columns[1] == DeclaredColumn("b", t.INT, None, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "columns", ["ADD COLUMN c INT, ADD d VARCHAR", "ADD c INT ADD COLUMN d VARCHAR", "add column C int,\n add D text"]
+)
+def test_alter_adds_columns(columns: str) -> None:
+    """With a comma between them, or as ksqlDB's reference prints it without."""
+    statement = parse_one(f"ALTER STREAM s {columns};")
+    assert isinstance(statement, AlterSource)
+    assert (statement.name, statement.kind) == ("s", "stream")
+    assert [(each.name, each.type) for each in statement.columns] == [("c", t.INT), ("d", t.VARCHAR)]
 
 
 def test_a_form_of_sqlglot_that_cannot_be_extended_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

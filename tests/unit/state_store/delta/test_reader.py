@@ -12,8 +12,8 @@ from deltalake import DeltaTable, Schema, write_deltalake
 
 from state_store.commits import CommitRecord, Head, TableVersion
 from state_store.delta import log, reader
-from state_store.delta.create import create_table
 from state_store.delta.log_upkeep import make_checkpoint
+from state_store.delta.schema_commits import create_table
 from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable, Row

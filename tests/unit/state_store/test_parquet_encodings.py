@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from state_store.delta.encodings import encodings
 from state_store.delta.staging import stage_rows
+from state_store.parquet_encodings import encodings
 
 DIFFERENCES = "DELTA_BINARY_PACKED"
 SCHEMA = pa.schema(

@@ -1,0 +1,103 @@
+"""The way of a definition from the process that says it to whoever holds the lock of its pipeline.
+
+intent in the catalog ──> a run takes it between two micro-batches, or this process where none is at work ──> gone
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from jobs.catalog import replacements
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.lock import locked
+from jobs.functions.python.register import Library
+from jobs.ivm.refresh.context import RunContext
+from jobs.ivm.refresh.spark_sessions import SparkSessions
+from jobs.model import tables
+from jobs.model.definitions import View
+from jobs.model.errors import RefreshFailed
+from jobs.run.end_replacements import end_replacements
+from jobs.run.orphans import sole_writer
+from jobs.run.pipeline import kernel_for
+from jobs.run.session import Session
+from jobs.run.standby import discard_standby
+from state_store.errors import WriterBusy
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobs.catalog.replacements import Replacement
+    from jobs.model.definitions import Source
+    from jobs.model.settings import Settings
+    from jobs.run.orphans import HeldLock
+
+_PAUSE_SECONDS: Final = 0.2
+_PATIENCE_SECONDS: Final = 600.0
+"""A run takes the definition between two micro-batches; one of a backlog takes minutes."""
+
+
+@contextmanager
+def changing(settings: Settings, definition: Source | View) -> Iterator[HeldLock]:
+    """The lock of a change of this name, under which no other process changes it; what a killed one left is ended.
+
+    Raises:
+        WriterBusy: another process is changing it, or a run has not taken what was left for minutes.
+        RefreshFailed: what was left was given up.
+    """
+    lake = Lake(settings.lake)
+    with sole_writer(lake, tables.standby(definition.name), f"{definition.name}/{os.getpid()}") as lock:
+        left = replacements.find(definition.name, lake)
+        if left is not None and left.refused is None:
+            hand_over(settings, left, lock)
+        yield lock
+
+
+@contextmanager
+def engines(settings: Settings, pipeline: str, catalog: Catalog, lock: HeldLock) -> Iterator[RunContext]:
+    """The surroundings of refreshes that this process makes for a pipeline."""
+    lake = Lake(settings.lake)
+    functions = Library(catalog.functions.values(), settings.functions.modules)
+    with Session(settings, lake, lock) as session, kernel_for(settings) as kernel:
+        yield RunContext(SparkSessions(session), lake, f"{pipeline}/{os.getpid()}", functions, kernel, settings.engine)
+
+
+def hand_over(settings: Settings, intent: Replacement, lock: HeldLock) -> None:
+    """Wait until the intent has ended, or end it when no run holds the pipeline's lock.
+
+    Raises:
+        RefreshFailed: it was given up.
+        WriterBusy: a run has not taken it for minutes; it was taken back.
+    """
+    lake, name = Lake(settings.lake), intent.name
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while (found := replacements.find(name, lake)) is not None and found.refused is None:
+        try:
+            pipeline = intent.definition.pipeline
+            with (
+                sole_writer(lake, pipeline, f"{name}/{os.getpid()}"),
+                engines(settings, pipeline, Catalog(lake), lock) as context,
+            ):
+                end_replacements(context, pipeline)
+        except WriterBusy:
+            if time.monotonic() > deadline and _taken_back(intent, lake):
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    if found is not None:
+        with locked(lake.catalog):
+            replacements.end(name, lake)
+        raise RefreshFailed(f"'{name}' keeps its definition: {found.refused}")
+
+
+def _taken_back(intent: Replacement, lake: Lake) -> bool:
+    """Take the intent back, unless a run is at it already."""
+    with locked(lake.catalog):
+        if replacements.find(intent.name, lake) != intent:
+            return False
+        replacements.end(intent.name, lake)
+    if isinstance(intent.definition, View):
+        discard_standby(intent.definition, lake)
+    return True

@@ -1,0 +1,222 @@
+"""A source gets columns while a run is at work on its events, and by processes that die."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from jobs.catalog import replacements
+from jobs.catalog.catalog import Catalog
+from jobs.catalog.lock import locked
+from jobs.catalog.replacements import Replacement
+from jobs.ingest.identity import current_ids
+from jobs.ingest.in_driver import SmallBatches
+from jobs.ingest.logs.log import Record
+from jobs.ingest.logs.open import open_log
+from jobs.ingest.source import Reading
+from jobs.ivm.refresh import widen_source
+from jobs.model.definitions import View
+from jobs.model.errors import RefreshFailed
+from jobs.model.report import MicroBatch
+from jobs.model.settings import Settings, load_settings
+from jobs.operate.verify.verify import verify
+from jobs.run.pipeline import drain
+from jobs.run.stream import PipelineStream
+from jobs.session.interpreter import Interpreter
+from state_store.delta import log, reader
+from state_store.errors import DiskFailed, WriterBusy
+from state_store.layout import Lake
+from tests.support.altered_lake import PIPELINE, alter, columns, made, rows, run, take_in
+from tests.support.examples import AT_LENGTH
+from tests.support.invariants import assert_correct
+from tests.support.waiting import wait_until
+from tests.support.warm_process import exit_code
+
+KILLED = -9
+BEFORE_THE_COLUMNS = (
+    "after-columns-seen",
+    "after-replacement-intent:1",
+    "before-source-columns",
+    "before-log-entry:1",
+    "after-log-entry:1",
+    "before-log-entry:2",
+)
+AFTER_THE_COLUMNS = (
+    "after-log-entry:2",
+    "after-source-columns:2",
+    "after-replacement-definition",
+    "after-replacement-clean-up",
+)
+NEXT_TO_THEM = ("after-columns-seen", "after-log-entry:1", "after-log-entry:2", "after-replacement-definition")
+OLD = [("a", "Anna"), ("b", "Bert")]
+NEW = [("a", "Anna", None, None), ("b", "Bert", None, None)]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("altered") / "lake"
+    made(load_settings(lake=folder))
+    return folder
+
+
+@pytest.fixture
+def lake(template: Path, lake: Lake) -> Lake:
+    shutil.copytree(template, lake.root, dirs_exist_ok=True)
+    return lake
+
+
+class Query:
+    """A query as Spark's is one, over the sources that the pipeline has when it starts: a record at a time."""
+
+    def __init__(self, stream: PipelineStream) -> None:
+        self._stream, self._number, self._stopped = stream, 0, False
+        stream._outdated = False
+        topics = open_log(stream.settings, stream.lake)
+        ids = current_ids(stream.sources, stream.lake, topics)
+        reading = Reading.after(stream._committed(), stream.settings, stream.lake, stream.sources, ids)
+        self._at = reading.start
+        self._end = {name: {str(p): end for p, end in topics.end_offsets(name).items()} for name in self._at}
+        self._checkpoint = stream._checkpoint()
+        (self._checkpoint / "offsets").mkdir(parents=True)
+        assert stream.context.kernel is not None
+        self._small = SmallBatches(reading, self._checkpoint, stream.context.kernel)
+
+    def awaitTermination(self, _seconds: float) -> bool:
+        if self._stopped or self._at == self._end:
+            return True
+        topic = next(name for name, ends in self._end.items() if self._at[name] != ends)
+        self._at = {**self._at, topic: {"0": self._at[topic]["0"] + 1}}
+        note = "\n".join(["v1", "{}", json.dumps({"topics": self._at})])
+        (self._checkpoint / "offsets" / str(self._number)).write_text(note)
+        self._stream._micro_batch(None, self._number, self._small)  # type: ignore[arg-type]
+        self._number += 1
+        return False
+
+    def stop(self) -> None:
+        self._stopped = True
+
+
+def test_a_run_takes_the_columns_between_two_micro_batches(
+    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records have the field from the beginning; those before the change are read without it, those after it with."""
+    topics = open_log(settings, lake)
+    sent = [{"shop": "a", "qty": n, "coupon": f"c{n}"} for n in range(10, 16)]
+    topics.produce("sales", [Record(None, json.dumps(row).encode(), 1_714_564_900_000 + row["qty"]) for row in sent])
+    monkeypatch.setattr(PipelineStream, "_start", lambda stream, available_now: Query(stream))
+    threads: list[Thread] = []
+
+    def watch(batch: MicroBatch) -> None:
+        if batch.number == 2:
+            given = (settings, "ALTER STREAM sales ADD COLUMN coupon VARCHAR;")
+            threads.append(Thread(target=run, args=given))
+            threads[0].start()
+            wait_until(lambda: replacements.begun(lake), "the intent does not come")
+
+    report = drain(settings, PIPELINE, watch=watch)
+    threads[0].join(60)
+    assert replacements.find("sales", lake) is None
+    assert sum(each.inserted for each in report.tables if each.name == "sales") == 6
+    newest = log.newest_version(lake.table("sales"))
+    assert newest is not None
+    modes = [each.record.mode for each in log.read_history(lake.table("sales"), newest - 7, newest) if each.record]
+    assert modes == [*["ingest"] * 3, "columns", *["ingest"] * 3]
+    found = [row for row in rows(lake, "sales") if row[1] >= 10]
+    assert found == [("a", n, None if n < 13 else f"c{n}") for n in range(10, 16)]
+    assert rows(lake, "by_shop") == [("a", 8, 81), ("b", 1, 2)]
+    assert_correct(lake, PIPELINE)
+    assert [each for each in verify(settings, [], deep=True) if each.ok is False] == []
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("place", [*BEFORE_THE_COLUMNS, *AFTER_THE_COLUMNS] if AT_LENGTH else NEXT_TO_THEM)
+def test_a_kill_leaves_the_former_columns_or_all(place: str, settings: Settings, lake: Lake) -> None:
+    assert exit_code(alter, lake.root, failpoint=place) == KILLED
+    assert rows(lake, "shops") == (OLD if place in BEFORE_THE_COLUMNS else NEW)
+    drain(settings, PIPELINE)  # ends what was begun
+    if place == "after-columns-seen":
+        assert rows(lake, "shops") == OLD
+        alter(lake.root)
+    assert rows(lake, "shops") == NEW
+    run(settings, "INSERT INTO shops (id, name, town, size) VALUES ('b', 'Bert', 'Ulm', 3);")
+    take_in(settings)
+    assert rows(lake, "shops") == [NEW[0], ("b", "Bert", "Ulm", 3)]
+    assert rows(lake, "all_shops") == OLD
+    assert replacements.find("shops", lake) is None
+    assert_correct(lake, PIPELINE)
+    assert [each for each in verify(settings, [], deep=True) if each.ok is False] == []
+
+
+def test_a_fault_after_the_first_table_is_ended_by_the_next_run(
+    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event log has the columns, the rows of the keyed table do not yet: it cannot be given up any more."""
+    widen = widen_source.widen
+
+    def failing(path: Path, *given: object) -> object:
+        if path.name == "shops":
+            raise DiskFailed("the disk is full")
+        return widen(path, *given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(widen_source, "widen", failing)
+        with pytest.raises(DiskFailed):
+            alter(lake.root)
+    assert columns(lake, "shops") == ["id", "name"]
+    drain(settings, PIPELINE)
+    assert rows(lake, "shops") == NEW
+    assert_correct(lake, PIPELINE)
+
+
+def test_a_fault_before_it_leaves_the_source(settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise DiskFailed("the disk is full")
+
+    heads = [reader.head(lake.table(name)) for name in ("shops", "shops__log")]
+    with monkeypatch.context() as patched:
+        patched.setattr(widen_source.replacements, "plan_epoch", failing)
+        with pytest.raises(RefreshFailed, match="'shops' keeps its definition: the disk is full"):
+            alter(lake.root)
+    assert columns(lake, "shops") == ["id", "name"]
+    assert [reader.head(lake.table(name)) for name in ("shops", "shops__log")] == heads
+    alter(lake.root)
+    assert rows(lake, "shops") == NEW
+
+
+def test_a_view_that_is_about_to_be_replaced_comes_first(settings: Settings, lake: Lake) -> None:
+    """Its next definition was made over the columns of before."""
+    view = Catalog(lake).get("all_shops")
+    assert isinstance(view, View)
+    with locked(lake.catalog):
+        replacements.put(Replacement(view), lake)
+    with pytest.raises(WriterBusy, match="'all_shops' reads 'shops', and is being replaced"):
+        alter(lake.root)
+    assert columns(lake, "shops") == ["id", "name"]
+
+
+def test_two_processes_that_alter_at_once_are_told(settings: Settings, lake: Lake) -> None:
+    errors: list[BaseException] = []
+    together = Event()
+
+    def one(name: str) -> None:
+        session = Interpreter(settings, PIPELINE)
+        together.wait()
+        try:
+            list(session.run(f"ALTER TABLE shops ADD {name} VARCHAR"))
+        except (WriterBusy, RefreshFailed) as error:
+            errors.append(error)
+
+    threads = [Thread(target=one, args=(name,)) for name in ("one", "two")]
+    for each in threads:
+        each.start()
+    together.set()
+    for each in threads:
+        each.join(60)
+    added = set(columns(lake, "shops")) - {"id", "name"}
+    assert len(added) + len(errors) == 2
+    assert added
+    assert_correct(lake, PIPELINE)
