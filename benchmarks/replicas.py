@@ -3,7 +3,8 @@
     python -m benchmarks.replicas [ROWS] [FOLDER]
 
 Seconds are those of the clock and, in brackets, of the processor: on a busy machine the second is the one to compare.
-A reading is a version's rows held still; `get` is within one reading, `reading + get` begins one for each row.
+A reading is a version's rows held still; `get` is within one reading, `reading + get` begins one for each row,
+`Replica.get` has none, and `multi_get` asks for 100 keys at once. `of bytes` is the store alone, without key and row.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ STORES: dict[str, Callable[[Path], Store]] = {
 }
 READS = 50_000
 FILES = 8
+AT_ONCE = 100
 
 
 def main() -> None:
@@ -69,7 +71,8 @@ def main() -> None:
 def _measure(name: str, make: Callable[[Path], Store], path: Path, table: Path, rows: int) -> None:
     layout = Layout(SCHEMA, ("k",))
     with _timed(f"{name}: from nothing to LIVE"):
-        replica = Replica(name, make(path), layout)
+        store = make(path)
+        replica = Replica(name, store, layout)
         Follower(table, replica, name).catch_up()
     with _timed(f"{name}: reading back and comparing the digest"):
         assert replica.digest() == replica.state.digest
@@ -82,6 +85,16 @@ def _measure(name: str, make: Callable[[Path], Store], path: Path, table: Path, 
         for key in keys:
             with replica.reading() as now:
                 now.get(key)
+    with _timed(f"{name}: Replica.get", len(keys)):
+        for key in keys:
+            replica.get(key)
+    with _timed(f"{name}: multi_get", len(keys)):
+        for start in range(0, len(keys), AT_ONCE):
+            replica.multi_get(keys[start : start + AT_ONCE])
+    stored = [layout.keys.of_values(key) for key in keys]
+    with _timed(f"{name}: of bytes", len(keys)):
+        for each in stored:
+            store.point(each)
     replica.close()
     if name != "memory":
         with _timed(f"{name}: opened again to LIVE"):

@@ -122,6 +122,9 @@ class Lookup:
         if self.keys is None:
             yield from reading.range(KeyRange(self.low, self.high, with_high=True))
             return
+        if all(len(values) == len(key) for values in self.keys):
+            yield from (row for row in reading.multi_get(self.keys) if row is not None)
+            return
         for values in self.keys:
             if len(values) == len(key):
                 row = reading.get(values)

@@ -22,8 +22,8 @@ from jobs.sql.value_clauses import ValueClauses
 # Only these are words of the language: any other, such as FORMAT or COMMENT, is free as the name of a column.
 _WORDS = """
     ALL AND ARRAY AS ASC BETWEEN BIGINT BOOLEAN BYTES CASE CROSS CUBE DATE DECIMAL DESC DISTINCT DOUBLE ELSE END ESCAPE
-    EXCEPT EXISTS FALSE FILTER FROM FULL HAVING IN INNER INT INTEGER INTERSECT IS JOIN LEFT LIKE LIMIT MAP NATURAL NOT
-    NULL OFFSET ON OR OUTER OVER QUALIFY RANGE RIGHT ROLLUP ROWS SELECT STRING STRUCT THEN TIME TIMESTAMP TRUE UNION
+    EXCEPT EXISTS FALSE FILTER FROM FULL HAVING ILIKE IN INNER INT INTEGER INTERSECT IS JOIN LEFT LIKE LIMIT MAP NATURAL
+    NOT NULL OFFSET ON OR OUTER OVER QUALIFY RANGE RIGHT ROLLUP ROWS SELECT STRING STRUCT THEN TIME TIMESTAMP TRUE UNION
     USING VALUES VARCHAR WHEN WHERE WINDOW WITH
 """
 _PHRASES = (
@@ -92,7 +92,7 @@ class Strandline(Dialect):
         RANGE_PARSERS: ClassVar[dict[TokenType, Any]] = {
             token: parser.Parser.RANGE_PARSERS[token]
             for token in (TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE)
-        }
+        } | {TokenType.ILIKE: lambda self, this: self._ilike(this)}
         QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
             **{
                 token: parser.Parser.QUERY_MODIFIER_PARSERS[token]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from sqlglot import exp
+from sqlglot import exp, parser
 from sqlglot.tokenizer_core import TokenType
 
 from jobs.sql.intervals import INTERVAL_UNITS, IntervalNode, interval_of
@@ -52,6 +52,15 @@ class ValueClauses(TimeClauses):
             self.raise_error("expected EXTRACT(unit FROM value)")
         name = exp.Literal.string(unit.name.upper() if unit is not None else "")
         return self.expression(exp.Anonymous(this="EXTRACT", expressions=[name, self._parse_disjunction()]))
+
+    def _ilike(self, value: exp.Expr | None) -> exp.Expr | None:
+        """The rest of `value ILIKE pattern`: LIKE of both in small letters."""
+        made: exp.Expr | None = parser.Parser.RANGE_PARSERS[TokenType.LIKE](self, value)
+        like = made.this if isinstance(made, exp.Escape) else made
+        for side in ("this", "expression"):
+            if like is not None and like.args.get(side) is not None:
+                like.set(side, exp.Anonymous(this="LCASE", expressions=[like.args[side]]))
+        return made
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         following = self._next.token_type if self._next else None

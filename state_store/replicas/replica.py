@@ -44,6 +44,8 @@ class Replica:
         self.layout = layout
         self._store = store
         self._stored: tuple[bytes, ReplicaState] = (b"", ReplicaState(layout.fingerprint))
+        # The state that the last read by key found, and its version.
+        self._answered: tuple[bytes | None, int] = (b"", -1)
         with store.snapshot() as now:
             self._state = self._state_in(now.state())
 
@@ -81,6 +83,7 @@ class Replica:
         Raises:
             ReplicaDiverged: it is another one; the replica stays as it is.
         """
+        self._store.settle()
         found = self.digest()
         if found != expected:
             raise ReplicaDiverged(
@@ -138,10 +141,14 @@ class Replica:
         Half of what `reading` takes. Errors as of `reading`, and KeyRefused: the values do not fit the key's columns.
         """
         data, found = self._store.point(self.layout.keys.of_values(key))
-        state = self._state_in(data)
-        self._readable(state)
-        assert state.at is not None
-        return state.at.version, None if found is None else self.layout.rows.decode(found)
+        return self._version_in(data), None if found is None else self.layout.rows.decode(found)
+
+    def multi_get(self, keys: Sequence[Sequence[Any]]) -> tuple[int, list[Row | None]]:
+        """The version, and the rows of many keys in it, in the keys' order; as `get`."""
+        encode, decode = self.layout.keys.of_values, self.layout.rows.decode
+        data, found = self._store.points([encode(key) for key in keys])
+        version = self._version_in(data)
+        return version, [None if value is None else decode(value) for value in found]
 
     def digest(self) -> Digest:
         """The digest of the rows as they are stored, read back.
@@ -184,6 +191,17 @@ class Replica:
             total = counts[key] + (COUNT.unpack_from(before)[0] if before is not None else 0)
             found[key] = COUNT.pack(total) + found[key][COUNT.size :]
         return touched, list(found.values())
+
+    def _version_in(self, data: bytes | None) -> int:
+        """The version of a state that is stored. Stores give the same object until they are written again."""
+        known, version = self._answered
+        if data is not known:
+            state = self._state_in(data)
+            self._readable(state)
+            assert state.at is not None
+            version = state.at.version
+            self._answered = (data, version)
+        return version
 
     def _state_in(self, data: bytes | None) -> ReplicaState:
         """The state that is stored; REGISTERED if the rows are stored in another way."""

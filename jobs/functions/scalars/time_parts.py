@@ -1,4 +1,7 @@
-"""The parts of a TIMESTAMP (in UTC) and of a TIME as whole numbers: PART_OF_DATE('YEAR', at), which EXTRACT becomes."""
+"""The parts of a TIMESTAMP (in UTC) and of a TIME as whole numbers: PART_OF_DATE('YEAR', at), which EXTRACT becomes.
+
+And where a unit of time began: BEGIN_OF_UNIT('HOUR', at), which DATE_TRUNC becomes.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,24 @@ def _part(dialect: str) -> Written:
     return write
 
 
+UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+"""The units of DATE_TRUNC; both engines begin a week on Monday."""
+
+
+def _begin(arguments: Sequence[str]) -> str:
+    return f"date_trunc({', '.join(arguments)})"
+
+
 TIME_PARTS = (
+    Scalar(
+        "BEGIN_OF_UNIT",
+        takes(t.TIMESTAMP, t.VARCHAR, t.TIMESTAMP),
+        _begin,
+        _begin,
+        exact=True,
+        constant=(0,),
+        hidden=True,
+    ),
     Scalar(
         "PART_OF_DATE",
         takes(t.INT, t.VARCHAR, t.TIMESTAMP),

@@ -3,13 +3,14 @@
 EXTRACT(YEAR FROM at)       PART_OF_DATE('year', at)
 EXTRACT(MINUTE FROM clock)  (clock / 60000) % 60: TIME is milliseconds of the day
 EXTRACT(EPOCH FROM at)      UNIX_TIMESTAMP(at) / 1000
+DATE_TRUNC('hour', at)      BEGIN_OF_UNIT('HOUR', at)
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.functions.scalars.time_parts import PARTS, PARTS_OF_TIME
+from jobs.functions.scalars.time_parts import PARTS, PARTS_OF_TIME, UNITS
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType
@@ -45,6 +46,25 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
         millis = Typed(call("UNIX_TIMESTAMP", value.expression), t.BIGINT)
         return arithmetic(exp.Div, millis, _whole(1_000))
     return typed(call("PART_OF_DATE", exp.Literal.string(part), value.expression))
+
+
+def truncated(node: exp.Anonymous, typed: Infer) -> Typed:
+    """DATE_TRUNC('unit', value), elaborated: the TIMESTAMP at which the unit began.
+
+    Raises:
+        InvalidQuery: there is no such unit.
+        TypeMismatch: the value is no DATE or TIMESTAMP.
+    """
+    if len(node.expressions) != 2 or not isinstance(node.expressions[0], exp.Literal):
+        raise InvalidQuery("DATE_TRUNC is written DATE_TRUNC('hour', value)")
+    unit, value = node.expressions[0].name.upper(), typed(node.expressions[1])
+    if unit not in UNITS:
+        raise InvalidQuery(f"DATE_TRUNC has no unit {unit}", hint=f"one of {', '.join(UNITS)}")
+    if value.type.base is BaseType.DATE:
+        value = converted(value, t.TIMESTAMP)
+    if value.type.base is not BaseType.TIMESTAMP:
+        raise TypeMismatch(f"DATE_TRUNC takes a DATE or TIMESTAMP, not {value.type}")
+    return typed(call("BEGIN_OF_UNIT", exp.Literal.string(unit), value.expression))
 
 
 def _of_time(part: str, value: Typed, typed: Infer) -> Typed:

@@ -18,7 +18,7 @@ from jobs.model.types import BaseType, SqlType
 from jobs.query.expressions.arithmetic import arithmetic, literal, negated
 from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.casts_nested import field, json_of
-from jobs.query.expressions.date_parts import extracted
+from jobs.query.expressions.date_parts import extracted, truncated
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.trees import call
 
@@ -139,5 +139,6 @@ REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     "TO_JSON_STRING": _to_json,
     "DEREFERENCE": _field_of,
     "EXTRACT": extracted,
+    "DATE_TRUNC": truncated,
 }
 """The rewrite of each function, by name: it takes the call and elaborates it."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jobs.functions.python.register import Library
-from jobs.model import types as t
 from jobs.model.definitions import InsertQuery
 from jobs.serve.cut import Cut
 from jobs.serve.duck import Duck
@@ -17,14 +16,13 @@ from jobs.server.pg_catalog.contents import contents
 from jobs.server.pg_catalog.duck_types import as_language_has_it
 from jobs.server.pg_catalog.parts import FUNCTIONS, TABLES, needed, read_parts
 from jobs.server.pg_catalog.translate import CatalogQuery, catalog_query
-from jobs.server.pg_values.wire_types import oids_of, sent_type, type_named
+from jobs.server.pg_values.wire_types import TEXT, oid_named, oids_of
 from jobs.server.queries.worker import Answered, arrow_stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobs.catalog.catalog import Catalog
-    from jobs.model.types import SqlType
     from jobs.serve.terms import Terms
     from jobs.server.access.tokens import Token
     from jobs.server.pg_catalog.contents import Caller
@@ -52,12 +50,11 @@ class SystemCatalog:
         query = catalog_query(text, parts, relations)
         return None if query is None else cls(query, parts, catalog)
 
-    def parameter_types(self, given: Sequence[int]) -> tuple[SqlType, ...]:
-        """The types of its parameters: by their oids, by the casts around them, text otherwise."""
+    def parameter_oids(self, given: Sequence[int]) -> tuple[int, ...]:
+        """The oids of its parameters: those that the client gave, those of the casts around them, text otherwise."""
         casts = self.query.parameters()
         return tuple(
-            sent_type(oid) or type_named(casts.get(number, "")) or t.VARCHAR
-            for number, oid in enumerate(oids_of(given, casts), 1)
+            oid or oid_named(casts.get(number, "")) or TEXT for number, oid in enumerate(oids_of(given, casts), 1)
         )
 
     def answer(self, values: Sequence[str], terms: Terms, token: Token, caller: Caller) -> Answered:
@@ -88,4 +85,6 @@ class SystemCatalog:
 def _fill(duck: Duck, name: str, rows: list[dict[str, object]]) -> None:
     import pyarrow as pa
 
+    # Arrow takes the columns of the first row alone: those that it does not name would be lost in silence.
+    assert all(row.keys() == rows[0].keys() for row in rows), name
     duck.define(f"INSERT INTO {name} BY NAME SELECT * FROM rows", pa.Table.from_pylist(rows))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobs.catalog.catalog import Catalog
-    from jobs.model.definitions import Source
+    from jobs.model.definitions import Column, Source
     from jobs.server.access.tokens import Token
 
 Rows = list[dict[str, Any]]
@@ -26,9 +26,13 @@ _NAMESPACES: Final = {"pg_catalog": 11, "public": 2200, "information_schema": 13
 """Oids as PostgreSQL has them; the last is any that is free."""
 _DATABASE_OID: Final = 5
 _ROLE_OID: Final = 10
+_HEAP: Final = 2
 _BTREE: Final = 403
 _FIRST_OID: Final = 1 << 30
 """Above every oid that PostgreSQL gives to things of its own."""
+_WAYS: Final = {"input": "in", "output": "out", "receive": "recv", "send": "send"}
+_WITH_UNDERSCORE: Final = frozenset(("date", "time", "timestamp", "timestamptz", "numeric", "json", "jsonb", "uuid"))
+"""Types whose functions are called `date_in`; those of the others `boolin`."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +49,13 @@ class Caller:
 
 
 def relation_oid(name: str) -> int:
-    """The oid of a relation or index: made of its name, so that it is the same in every query, and after a restart."""
+    """The oid of a relation, index or function: made of its name, so that it is the same in every query, and after a
+    restart."""
     return _FIRST_OID | (zlib.crc32(name.encode()) & (_FIRST_OID - 1))
 
 
 def contents(catalog: Catalog, token: Token, caller: Caller) -> dict[str, Rows]:
-    """{table: its rows} of those that have any, with the columns that have no default."""
+    """{table: its rows} of those that have any; all rows of a table name the same columns, the others have defaults."""
     found: dict[str, Rows] = {
         "session": [{"database": caller.database, "role": caller.role}],
         "pg_namespace": [{"oid": oid, "nspname": name} for name, oid in _NAMESPACES.items()],
@@ -61,6 +66,7 @@ def contents(catalog: Catalog, token: Token, caller: Caller) -> dict[str, Rows]:
             for name, value in caller.settings.items()
         ],
         "pg_type": _types(),
+        "pg_proc": [{"oid": relation_oid(name), "proname": name, "prosrc": name} for name in _type_functions()],
         **{name: [] for name in ("pg_class", "pg_attribute", "pg_index", "pg_constraint", "definitions")},
     }
     for definition in catalog.definitions():
@@ -78,37 +84,40 @@ def _add(definition: Source | View, found: dict[str, Rows]) -> None:
             "oid": oid,
             "relname": definition.name,
             "relkind": "m" if is_view else "r",
+            "relam": _HEAP,
             "relnatts": len(definition.columns),
             "relhasindex": bool(key),
         }
     )
     places = {column.name: number for number, column in enumerate(definition.columns, 1)}
     for column in definition.columns:
-        found["pg_attribute"].append(
-            {
-                "attrelid": oid,
-                "attname": column.name,
-                "atttypid": oid_of(column.type),
-                "attlen": size_of(column.type),
-                "attnum": places[column.name],
-                "atttypmod": modifier_of(column.type),
-                "attnotnull": column.name in key,
-            }
-        )
+        not_null = column.name in key
+        found["pg_attribute"].append(_attribute(oid, column, places[column.name], not_null=not_null))
     if is_view:
         found["definitions"].append({"relation": oid, "sql": definition.sql})
     if key:
         _add_key(definition, [places[name] for name in key], found)
 
 
+def _attribute(relation: int, column: Column, number: int, *, not_null: bool) -> dict[str, Any]:
+    return {
+        "attrelid": relation,
+        "attname": column.name,
+        "atttypid": oid_of(column.type),
+        "attlen": size_of(column.type),
+        "attnum": number,
+        "atttypmod": modifier_of(column.type),
+        "attnotnull": not_null,
+    }
+
+
 def _add_key(definition: Source | View, places: list[int], found: dict[str, Rows]) -> None:
     name = f"{definition.name}_pkey"
     relation, index = relation_oid(definition.name), relation_oid(name)
-    found["pg_class"].append({"oid": index, "relname": name, "relkind": "i", "relam": _BTREE, "relnatts": len(places)})
+    about = {"relname": name, "relkind": "i", "relam": _BTREE, "relnatts": len(places), "relhasindex": False}
+    found["pg_class"].append({"oid": index, **about})
     for number, place in enumerate(places, 1):
-        column = definition.columns[place - 1]
-        about = {"attname": column.name, "atttypid": oid_of(column.type), "attlen": size_of(column.type)}
-        found["pg_attribute"].append({"attrelid": index, "attnum": number, **about})
+        found["pg_attribute"].append(_attribute(index, definition.columns[place - 1], number, not_null=False))
     zeros = [0] * len(places)
     found["pg_index"].append(
         {
@@ -130,13 +139,25 @@ def _add_key(definition: Source | View, places: list[int], found: dict[str, Rows
 def _types() -> Rows:
     found: Rows = []
     for each in (*PLAIN.values(), *OTHERS):
-        found.append(_type(each.oid, each.name, each.sql, each.size, each.category) | {"typarray": each.array})
+        plain = _type(each.oid, each.name, each.sql, each.size, each.category)
+        found.append(plain | {"typarray": each.array, "typelem": 0})
         if each.array:
             array = _type(each.array, f"_{each.name}", f"{each.sql}[]", -1, "A")
-            found.append(array | {"typelem": each.oid})
+            found.append(array | {"typarray": 0, "typelem": each.oid})
     return found
 
 
 def _type(oid: int, name: str, shown: str, size: int, category: str) -> dict[str, Any]:
-    functions = {f"typ{way}": f"{name.lstrip('_')}{way[:4]}" for way in ("input", "output", "receive", "send")}
+    functions = {column: relation_oid(each) for column, each in _functions_of(name).items()}
     return {"oid": oid, "typname": name, "shown": shown, "typlen": size, "typcategory": category, **functions}
+
+
+def _functions_of(name: str) -> dict[str, str]:
+    """{column of pg_type: the function's name}: drivers know an array by its `array_recv`."""
+    stem = "array_" if name.startswith("_") else f"{name}_" if name in _WITH_UNDERSCORE else name
+    return {f"typ{way}": f"{stem}{short}" for way, short in _WAYS.items()}
+
+
+def _type_functions() -> list[str]:
+    names = [name for each in (*PLAIN.values(), *OTHERS) for name in (each.name, f"_{each.name}")]
+    return sorted({function for name in names for function in _functions_of(name).values()})

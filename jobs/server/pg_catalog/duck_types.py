@@ -25,7 +25,9 @@ def _type_of(arrow: pa.DataType) -> SqlType:
     import pyarrow.types as kinds
 
     if kinds.is_list(arrow):
-        return t.array(_type_of(arrow.value_type))
+        # Lists of oids, for which there is no type here. Drivers know text[] by heart, and asyncpg asks for the other
+        # types by a query that has such a list itself.
+        return t.array(t.VARCHAR if kinds.is_int64(arrow.value_type) else _type_of(arrow.value_type))
     if kinds.is_decimal(arrow):
         return t.decimal(arrow.precision, arrow.scale)
     for is_it, sql_type in (

@@ -26,7 +26,26 @@ CREATE MACRO pgf.pg_table_is_visible(relation) AS true;
 CREATE MACRO pgf.pg_type_is_visible(type) AS true;
 CREATE MACRO pgf.pg_collation_is_visible(collation_oid) AS true;
 CREATE MACRO pgf.pg_function_is_visible(function) AS true;
+CREATE MACRO pgf.pg_conversion_is_visible(conversion) AS true;
+CREATE MACRO pgf.pg_operator_is_visible(operator) AS true;
+CREATE MACRO pgf.pg_opclass_is_visible(class) AS true;
+CREATE MACRO pgf.pg_opfamily_is_visible(family) AS true;
+CREATE MACRO pgf.pg_statistics_obj_is_visible(object) AS true;
+CREATE MACRO pgf.pg_ts_config_is_visible(config) AS true;
+CREATE MACRO pgf.pg_ts_dict_is_visible(dictionary) AS true;
+CREATE MACRO pgf.pg_ts_parser_is_visible(parser) AS true;
+CREATE MACRO pgf.pg_ts_template_is_visible(template) AS true;
 CREATE MACRO pgf.pg_relation_is_publishable(relation) AS false;
+CREATE MACRO pgf.pg_relation_is_updatable(relation, with_triggers) AS 0;
+CREATE MACRO pgf.pg_column_is_updatable(relation, attribute, with_triggers) AS false;
+CREATE MACRO pgf.pg_has_role(role, privilege) AS true, (user_name, role, privilege) AS true;
+CREATE MACRO pgf.has_function_privilege(function, privilege) AS true, (role, function, privilege) AS true;
+CREATE MACRO pgf.has_type_privilege(type, privilege) AS true, (role, type, privilege) AS true;
+CREATE MACRO pgf.has_sequence_privilege(relation, privilege) AS false, (role, relation, privilege) AS false;
+CREATE MACRO pgf.pg_postmaster_start_time() AS now();
+CREATE MACRO pgf.pg_conf_load_time() AS now();
+CREATE MACRO pgf.txid_current() AS 0;
+CREATE MACRO pgf.age(transaction) AS 0;
 CREATE MACRO pgf.has_schema_privilege(schema, privilege) AS true, (role, schema, privilege) AS true;
 CREATE MACRO pgf.has_database_privilege(database, privilege) AS true, (role, database, privilege) AS true;
 CREATE MACRO pgf.has_table_privilege(relation, privilege) AS upper(privilege) = 'SELECT',
@@ -51,14 +70,27 @@ CREATE MACRO pgf.pg_get_triggerdef(trigger) AS NULL::TEXT, (trigger, pretty) AS 
 CREATE MACRO pgf.pg_relation_size(relation) AS NULL::BIGINT, (relation, fork) AS NULL::BIGINT;
 CREATE MACRO pgf.pg_table_size(relation) AS NULL::BIGINT;
 CREATE MACRO pgf.pg_total_relation_size(relation) AS NULL::BIGINT;
+CREATE MACRO pgf.pg_indexes_size(relation) AS NULL::BIGINT;
+CREATE MACRO pgf.pg_database_size(database) AS NULL::BIGINT;
+CREATE MACRO pgf.pg_tablespace_size(tablespace) AS NULL::BIGINT;
+CREATE MACRO pgf.pg_tablespace_location(tablespace) AS NULL::TEXT;
+CREATE MACRO pgf.pg_stat_get_numscans(relation) AS 0;
+CREATE MACRO pgf.pg_get_function_sqlbody(function) AS NULL::TEXT;
+CREATE MACRO pgf.pg_get_function_arg_default(function, number) AS NULL::TEXT;
+CREATE MACRO pgf.pg_get_statisticsobjdef(object) AS NULL::TEXT;
 CREATE MACRO pgf.pg_size_pretty(bytes) AS format_bytes(bytes);
 CREATE MACRO pgf.quote_ident(name) AS
     CASE WHEN regexp_full_match(name, '[a-z_][a-z0-9_$]*') THEN name ELSE '"' || replace(name, '"', '""') || '"' END;
+CREATE MACRO pgf.quote_literal(value) AS '''' || replace(value::TEXT, '''', ''''''') || '''';
 CREATE MACRO pgf.to_regclass(name) AS
     (SELECT _c.oid FROM pgc.pg_class _c WHERE _c.relname = regexp_replace(replace(name, '"', ''), '^(\w+\.)*', ''));
 CREATE MACRO pgf.regclass(name) AS coalesce(pgf.to_regclass(name), TRY_CAST(name AS BIGINT), 0);
 CREATE MACRO pgf.relation_name(relation) AS
     coalesce((SELECT pgf.quote_ident(_c.relname) FROM pgc.pg_class _c WHERE _c.oid = relation), relation::TEXT);
+CREATE MACRO pgf.regproc(name) AS
+    (SELECT _p.oid FROM pgc.pg_proc _p WHERE _p.proname = regexp_replace(name, '^pg_catalog\.', ''));
+CREATE MACRO pgf.function_name(function) AS
+    coalesce((SELECT _p.proname FROM pgc.pg_proc _p WHERE _p.oid = function), '-');
 CREATE MACRO pgf.schema_name(schema) AS
     coalesce((SELECT _n.nspname FROM pgc.pg_namespace _n WHERE _n.oid = schema), schema::TEXT);
 CREATE MACRO pgf.to_regtype(name) AS
@@ -85,6 +117,15 @@ CREATE MACRO pgf.pg_get_constraintdef(constraint_oid) AS pgf.key_definition(cons
     (constraint_oid, pretty) AS pgf.key_definition(constraint_oid);
 CREATE MACRO pgf._pg_expandarray(elements) AS unnest([{'x': elements[n], 'n': n} FOR n IN range(1, len(elements) + 1)]);
 CREATE MACRO pgf.generate_subscripts(elements, dimension) AS unnest(range(1, len(elements) + 1));
+CREATE MACRO pgf.array_remove(elements, element) AS list_filter(elements, lambda _e: _e IS DISTINCT FROM element);
+CREATE MACRO pgf.array_ndims(elements) AS CASE WHEN len(elements) > 0 THEN 1 END;
+CREATE MACRO pgf.array_dims(elements) AS CASE WHEN len(elements) > 0 THEN '[1:' || len(elements) || ']' END;
+CREATE MACRO pgf.parse_ident(name) AS
+    list_transform(string_split(name, '.'), lambda _n: CASE WHEN _n LIKE '"%"' THEN _n[2:-2] ELSE lower(_n) END);
+CREATE MACRO pgf.aclexplode(acl) AS unnest(
+    [{'grantor': 10::BIGINT, 'grantee': 0::BIGINT, 'privilege_type': 'SELECT', 'is_grantable': false}]);
+CREATE MACRO pgf.pg_get_keywords() AS TABLE SELECT keyword_name AS word, 'U' AS catcode, keyword_category AS catdesc
+    FROM duckdb_keywords() WHERE keyword_category = 'reserved';
 CREATE MACRO pgf.array_upper(elements, dimension) AS nullif(len(elements), 0);
 CREATE MACRO pgf.array_lower(elements, dimension) AS CASE WHEN len(elements) > 0 THEN 1 END;
 CREATE MACRO pgf.array_length(elements, dimension) AS nullif(len(elements), 0);

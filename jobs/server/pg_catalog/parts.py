@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ FUNCTIONS: Final = "pgf"
 INFORMATION: Final = "ischema"
 """The schema that stands for information_schema."""
 
-_FILES: Final = ("pg_catalog.sql", "functions.sql", "information_schema.sql")
+_FILES: Final = ("pg_catalog.sql", "absent.sql", "functions.sql", "information_schema.sql")
 _BEGINNING: Final = re.compile(rf"^(CREATE|INSERT)\s[A-Z ]*?\b((?:{TABLES}|{FUNCTIONS}|{INFORMATION})\.?\w*)", re.M)
 _NAMED: Final = re.compile(rf"\b(?:{TABLES}|{FUNCTIONS}|{INFORMATION})\.\w+")
 
@@ -39,6 +40,7 @@ class Part:
     needs: frozenset[str]
 
 
+@cache
 def read_parts() -> tuple[Part, ...]:
     """All parts, each after what it needs."""
     found: list[Part] = []

@@ -1,5 +1,5 @@
--- The tables of pg_catalog that clients ask for, with the columns that they name (PostgreSQL 13). Those that stand
--- without rows are of things that a lake does not have; each is in a query of psql's \d, of pgJDBC or of SQLAlchemy.
+-- The tables of pg_catalog that clients ask for, with the columns that they name (PostgreSQL 13). Those of things that a
+-- lake does not have are in absent.sql.
 CREATE SCHEMA pgc;
 CREATE TABLE pgc.session (database TEXT, role TEXT);
 CREATE TABLE pgc.pg_namespace (oid BIGINT, nspname TEXT, nspowner BIGINT DEFAULT 10, nspacl TEXT[]);
@@ -11,7 +11,7 @@ CREATE TABLE pgc.pg_class (
     relkind TEXT, relnatts SMALLINT DEFAULT 0, relchecks SMALLINT DEFAULT 0, relhasrules BOOLEAN DEFAULT false,
     relhastriggers BOOLEAN DEFAULT false, relhassubclass BOOLEAN DEFAULT false, relrowsecurity BOOLEAN DEFAULT false,
     relforcerowsecurity BOOLEAN DEFAULT false, relispopulated BOOLEAN DEFAULT true, relreplident TEXT DEFAULT 'd',
-    relispartition BOOLEAN DEFAULT false, relrewrite BIGINT DEFAULT 0, relacl TEXT[], reloptions TEXT[],
+    relispartition BOOLEAN DEFAULT false, relrewrite BIGINT DEFAULT 0, relacl TEXT[] DEFAULT ['=r/strandline'], reloptions TEXT[],
     relpartbound TEXT, relhasoids BOOLEAN DEFAULT false);
 CREATE TABLE pgc.pg_attribute (
     attrelid BIGINT, attname TEXT, atttypid BIGINT, attstattarget INT DEFAULT -1, attlen SMALLINT, attnum SMALLINT,
@@ -25,7 +25,7 @@ CREATE TABLE pgc.pg_type (
     oid BIGINT, typname TEXT, typnamespace BIGINT DEFAULT 11, typowner BIGINT DEFAULT 10, typlen SMALLINT,
     typbyval BOOLEAN DEFAULT false, typtype TEXT DEFAULT 'b', typcategory TEXT, typispreferred BOOLEAN DEFAULT false,
     typisdefined BOOLEAN DEFAULT true, typdelim TEXT DEFAULT ',', typrelid BIGINT DEFAULT 0, typelem BIGINT DEFAULT 0,
-    typarray BIGINT DEFAULT 0, typinput TEXT, typoutput TEXT, typreceive TEXT, typsend TEXT,
+    typarray BIGINT DEFAULT 0, typinput BIGINT, typoutput BIGINT, typreceive BIGINT, typsend BIGINT,
     typnotnull BOOLEAN DEFAULT false, typbasetype BIGINT DEFAULT 0, typtypmod INT DEFAULT -1, typndims INT DEFAULT 0,
     typcollation BIGINT DEFAULT 0, typdefault TEXT, typacl TEXT[], shown TEXT);
 CREATE TABLE pgc.pg_index (
@@ -58,6 +58,8 @@ CREATE VIEW pgc.pg_user AS
     FROM pgc.pg_roles;
 CREATE TABLE pgc.pg_am (oid BIGINT, amname TEXT, amhandler TEXT, amtype TEXT);
 INSERT INTO pgc.pg_am VALUES (2, 'heap', 'heap_tableam_handler', 't'), (403, 'btree', 'bthandler', 'i');
+CREATE TABLE pgc.pg_tablespace (oid BIGINT, spcname TEXT, spcowner BIGINT, spcacl TEXT[], spcoptions TEXT[]);
+INSERT INTO pgc.pg_tablespace VALUES (1663, 'pg_default', 10, NULL, NULL);
 CREATE TABLE pgc.pg_settings (
     name TEXT, setting TEXT, unit TEXT, category TEXT DEFAULT 'Strandline', short_desc TEXT, extra_desc TEXT,
     context TEXT DEFAULT 'user', vartype TEXT DEFAULT 'string', source TEXT DEFAULT 'session', min_val TEXT,
@@ -78,48 +80,15 @@ CREATE VIEW pgc.pg_indexes AS
     SELECT 'public' AS schemaname, t.relname AS tablename, i.relname AS indexname, NULL::TEXT AS tablespace,
         NULL::TEXT AS indexdef
     FROM pgc.pg_index x JOIN pgc.pg_class t ON t.oid = x.indrelid JOIN pgc.pg_class i ON i.oid = x.indexrelid;
-CREATE TABLE pgc.pg_attrdef (oid BIGINT, adrelid BIGINT, adnum SMALLINT, adbin TEXT);
-CREATE TABLE pgc.pg_description (objoid BIGINT, classoid BIGINT, objsubid INT, description TEXT);
-CREATE TABLE pgc.pg_shdescription (objoid BIGINT, classoid BIGINT, description TEXT);
-CREATE TABLE pgc.pg_depend (
-    classid BIGINT, objid BIGINT, objsubid INT, refclassid BIGINT, refobjid BIGINT, refobjsubid INT, deptype TEXT);
-CREATE TABLE pgc.pg_inherits (inhrelid BIGINT, inhparent BIGINT, inhseqno INT, inhdetachpending BOOLEAN);
-CREATE TABLE pgc.pg_partitioned_table (partrelid BIGINT, partstrat TEXT, partnatts SMALLINT, partattrs SMALLINT[]);
 CREATE TABLE pgc.pg_proc (
-    oid BIGINT, proname TEXT, pronamespace BIGINT, proowner BIGINT, prolang BIGINT, prokind TEXT, proretset BOOLEAN,
-    prorettype BIGINT, provariadic BIGINT, pronargs SMALLINT, proargtypes BIGINT[], proallargtypes BIGINT[],
-    proargmodes TEXT[], proargnames TEXT[], prosrc TEXT, provolatile TEXT, proparallel TEXT, prosecdef BOOLEAN,
-    proacl TEXT[]);
-CREATE TABLE pgc.pg_language (oid BIGINT, lanname TEXT);
-CREATE TABLE pgc.pg_trigger (
-    oid BIGINT, tgrelid BIGINT, tgname TEXT, tgenabled TEXT, tgisinternal BOOLEAN, tgconstraint BIGINT, tgfoid BIGINT,
-    tgparentid BIGINT, tgdeferrable BOOLEAN, tginitdeferred BOOLEAN, tgtype SMALLINT);
-CREATE TABLE pgc.pg_rewrite (oid BIGINT, rulename TEXT, ev_class BIGINT, ev_type TEXT, ev_enabled TEXT);
-CREATE TABLE pgc.pg_policy (
-    oid BIGINT, polname TEXT, polrelid BIGINT, polcmd TEXT, polpermissive BOOLEAN, polroles BIGINT[], polqual TEXT,
-    polwithcheck TEXT);
-CREATE TABLE pgc.pg_statistic_ext (
-    oid BIGINT, stxrelid BIGINT, stxname TEXT, stxnamespace BIGINT, stxowner BIGINT, stxkeys SMALLINT[],
-    stxkind TEXT[], stxstattarget INT);
-CREATE TABLE pgc.pg_publication (
-    oid BIGINT, pubname TEXT, pubowner BIGINT, puballtables BOOLEAN, pubinsert BOOLEAN, pubupdate BOOLEAN,
-    pubdelete BOOLEAN, pubtruncate BOOLEAN, pubviaroot BOOLEAN);
-CREATE TABLE pgc.pg_publication_rel (oid BIGINT, prpubid BIGINT, prrelid BIGINT, prqual TEXT, prattrs SMALLINT[]);
-CREATE TABLE pgc.pg_foreign_table (ftrelid BIGINT, ftserver BIGINT, ftoptions TEXT[]);
-CREATE TABLE pgc.pg_foreign_server (oid BIGINT, srvname TEXT, srvfdw BIGINT);
-CREATE TABLE pgc.pg_collation (
-    oid BIGINT, collname TEXT, collnamespace BIGINT, collowner BIGINT, collprovider TEXT,
-    collisdeterministic BOOLEAN, collencoding INT, collcollate TEXT, collctype TEXT);
-CREATE TABLE pgc.pg_enum (oid BIGINT, enumtypid BIGINT, enumsortorder DOUBLE, enumlabel TEXT);
-CREATE TABLE pgc.pg_range (rngtypid BIGINT, rngsubtype BIGINT, rngmultitypid BIGINT, rngcollation BIGINT);
-CREATE TABLE pgc.pg_extension (oid BIGINT, extname TEXT, extowner BIGINT, extnamespace BIGINT, extversion TEXT);
-CREATE TABLE pgc.pg_sequence (
-    seqrelid BIGINT, seqtypid BIGINT, seqstart BIGINT, seqincrement BIGINT, seqmax BIGINT, seqmin BIGINT,
-    seqcache BIGINT, seqcycle BOOLEAN);
-CREATE TABLE pgc.pg_tablespace (oid BIGINT, spcname TEXT, spcowner BIGINT, spcacl TEXT[], spcoptions TEXT[]);
-CREATE TABLE pgc.pg_opclass (oid BIGINT, opcmethod BIGINT, opcname TEXT, opcnamespace BIGINT, opcdefault BOOLEAN);
-CREATE TABLE pgc.pg_auth_members (roleid BIGINT, member BIGINT, grantor BIGINT, admin_option BOOLEAN);
-CREATE TABLE pgc.pg_db_role_setting (setdatabase BIGINT, setrole BIGINT, setconfig TEXT[]);
-CREATE TABLE pgc.pg_stat_activity (
-    datid BIGINT, datname TEXT, pid INT, usesysid BIGINT, usename TEXT, application_name TEXT, state TEXT, query TEXT);
-CREATE TABLE pgc.pg_locks (locktype TEXT, database BIGINT, relation BIGINT, pid INT, mode TEXT, granted BOOLEAN);
+    oid BIGINT, proname TEXT, pronamespace BIGINT DEFAULT 11, proowner BIGINT DEFAULT 10, prolang BIGINT DEFAULT 12,
+    procost DOUBLE DEFAULT 1, prorows DOUBLE DEFAULT 0, provariadic BIGINT DEFAULT 0, prokind TEXT DEFAULT 'f',
+    prosecdef BOOLEAN DEFAULT false, proleakproof BOOLEAN DEFAULT false, proisstrict BOOLEAN DEFAULT true,
+    proretset BOOLEAN DEFAULT false, provolatile TEXT DEFAULT 'i', proparallel TEXT DEFAULT 's',
+    pronargs SMALLINT DEFAULT 1, pronargdefaults SMALLINT DEFAULT 0, prorettype BIGINT DEFAULT 0,
+    proargtypes BIGINT[] DEFAULT [0], proallargtypes BIGINT[], proargmodes TEXT[], proargnames TEXT[],
+    proargdefaults TEXT, prosrc TEXT, probin TEXT, proconfig TEXT[], proacl TEXT[]);
+CREATE TABLE pgc.pg_language (
+    oid BIGINT, lanname TEXT, lanowner BIGINT, lanispl BOOLEAN, lanpltrusted BOOLEAN, lanplcallfoid BIGINT,
+    laninline BIGINT, lanvalidator BIGINT, lanacl TEXT[]);
+INSERT INTO pgc.pg_language VALUES (12, 'internal', 10, false, false, 0, 0, 0, NULL);

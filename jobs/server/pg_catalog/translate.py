@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 
+from jobs.server.pg_catalog.casts import call, cast_around, readable, translated_cast
 from jobs.server.pg_catalog.parts import FUNCTIONS, INFORMATION, TABLES
+from jobs.server.pg_values.refusal import Refusal, SqlState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -28,12 +32,12 @@ _ROW_MAKERS: Final = (exp.Unnest, exp.Explode, exp.GenerateSeries, exp.Exploding
 _CALL: Final = re.compile(r"([a-z_0-9]+)\s*(?:\(|$)")
 _PATTERNS: Final = {"~": (False, ""), "~*": (False, "i"), "!~": (True, ""), "!~*": (True, "i")}
 """{operator: whether it negates, the options of the match}."""
-_TEXTS: Final = frozenset(("name", "char", "regproc", "regprocedure", "regoper", "sql_identifier", "cstring", "xid"))
-_NUMBERS: Final = frozenset(("oid", "cid"))
+_ONE_VALUE: Final = (exp.StringToArray,)
+"""The functions that FROM may hold though they make one value: it is a row of one column."""
+_OF_THE_STORE: Final = frozenset(("tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"))
+"""PostgreSQL's own columns of every table, about rows as it stores them."""
 _SAME: Final = {"json_build_object": "json_object"}
 """{function: DuckDB's name of it} of those that take any number of arguments, so that no macro can stand for them."""
-_OBJECTS: Final = {"regclass": ("regclass", "relation_name"), "regnamespace": ("", "schema_name")}
-"""{type: the functions from a text to an oid, and back to a text}."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,7 @@ class CatalogQuery:
         for node in self.tree.walk():
             number = parameter_number(node)
             if number:
-                above = node.parent
-                cast = above.to.sql("postgres").lower() if isinstance(above, exp.Cast) else ""
-                found[number] = found.get(number) or cast
+                found[number] = found.get(number) or cast_around(node)
         return found
 
     def duckdb(self, functions: Collection[str]) -> str:
@@ -71,7 +73,7 @@ class CatalogQuery:
         Args:
             functions: names of those that the parts have, without a schema.
         """
-        tree = _named(self.tree.copy())
+        tree = annotate_types(_named(self.tree.copy()), dialect="postgres")  # of integers, whose quotient is one
         # From the leaves up: what is put in the place of a node holds the node's own children.
         for node in reversed(list(tree.walk())):
             made = _translated(node, functions)
@@ -81,7 +83,8 @@ class CatalogQuery:
 
     def names(self, text: str) -> set[str]:
         """The names of parts in the text that `duckdb` made."""
-        return set(re.findall(rf"\b(?:{TABLES}|{FUNCTIONS}|{INFORMATION})\.\w+", text))
+        found = re.findall(rf'\b({TABLES}|{FUNCTIONS}|{INFORMATION})\."?(\w+)', text)
+        return {f"{schema}.{name.lower()}" for schema, name in found}
 
 
 def catalog_query(text: str, parts: Collection[Part], relations: Collection[str]) -> CatalogQuery | None:
@@ -89,20 +92,25 @@ def catalog_query(text: str, parts: Collection[Part], relations: Collection[str]
 
     Args:
         relations: the names of the lake's own, which no table of the catalog hides.
+
+    Raises:
+        Refusal: it reads a table of pg_catalog that is not there.
     """
     try:
-        tree = parse_one(text, read="postgres")
+        tree = parse_one(readable(text), read="postgres")
     except SqlglotError:
         return None
     if not isinstance(tree, exp.Query) or tree.args.get("into") is not None:
         return None
+    tree = normalize_identifiers(tree, dialect="postgres")
     made = {part.name for part in parts}
     subqueries = {each.alias for each in tree.find_all(exp.CTE)}
     for table in tree.find_all(exp.Table):
         if isinstance(table.this, exp.Func):
-            is_read = isinstance(table.this, _ROW_MAKERS)
+            is_read = isinstance(table.this, (*_ROW_MAKERS, *_ONE_VALUE)) or _is_made(table, made)
         elif table.db:
             is_read = _is_made(table, made)
+            _check_there(table, made)
         else:
             is_read = table.name in subqueries or (_is_made(table, made) and table.name not in relations)
         if not is_read:
@@ -111,7 +119,15 @@ def catalog_query(text: str, parts: Collection[Part], relations: Collection[str]
 
 
 def _is_made(table: exp.Table, made: Collection[str]) -> bool:
+    if isinstance(table.this, exp.Func):
+        return f"{FUNCTIONS}.{table.this.name.lower()}" in made
     return table.db in _SCHEMAS and f"{_SCHEMAS[table.db]}.{table.name}" in made
+
+
+def _check_there(table: exp.Table, made: Collection[str]) -> None:
+    if table.db in _SCHEMAS and not _is_made(table, made):
+        hint = "the catalog is that of PostgreSQL 13, as far as clients ask for it"
+        raise Refusal(SqlState.UNKNOWN_TABLE, f"there is no {table.db}.{table.name} here", hint=hint)
 
 
 def parameter_number(node: exp.Expr) -> int:
@@ -122,14 +138,33 @@ def parameter_number(node: exp.Expr) -> int:
 
 
 def _named(tree: exp.Query) -> exp.Query:
-    """The query with PostgreSQL's names for the columns that have none: a function's, or `?column?`. In place."""
+    """The query with PostgreSQL's names for the columns that have none. In place."""
     for item in tree.selects:
         if not isinstance(item, exp.Alias | exp.Column | exp.Star):
-            inner = item.expression if isinstance(item, exp.Dot) else item
-            call = _CALL.match(inner.sql("postgres").lower()) if isinstance(inner, exp.Func) else None
-            named = call is not None and not isinstance(inner, exp.Cast | exp.Binary)
-            item.replace(exp.alias_(item.copy(), call[1] if call and named else "?column?", quoted=True))
+            item.replace(exp.alias_(item.copy(), _name_of(item) or "?column?", quoted=True))
     return tree
+
+
+def _name_of(item: exp.Expr) -> str:
+    """The name that PostgreSQL gives a value: a column's, a function's, `case`; empty where it has none."""
+    match item:
+        case exp.Column():
+            return item.name
+        case exp.Paren():
+            return _name_of(item.this)
+        case exp.Cast():
+            return _name_of(item.this) or item.to.sql("postgres").lower()
+        case exp.Dot():
+            return _name_of(item.expression)
+        case exp.Subquery():
+            return item.selects[0].alias_or_name or _name_of(item.selects[0])
+        case exp.Case() | exp.Array() | exp.Exists():
+            return item.sql_name().lower()
+        case exp.Func() if not isinstance(item, exp.Binary):
+            call = _CALL.match(item.sql("postgres").lower())
+            return call[1] if call else ""
+        case _:
+            return ""
 
 
 def _translated(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
@@ -138,28 +173,58 @@ def _translated(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
             return _table(node)
         case exp.Collate():
             return node.left
+        case exp.Like() | exp.ILike() if not isinstance(node.parent, exp.Escape):
+            return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))  # which DuckDB has not by itself
         case exp.Operator():
             return _operator(node)
         case exp.Cast():
-            return _cast(node)
+            return translated_cast(node)
         case exp.Dot() if isinstance(node.expression, exp.Func) and node.this.sql().lower() in _SCHEMAS:
             return _function(node.expression, functions)
-        case exp.Func() if not isinstance(node.parent, exp.Dot):
+        case exp.Func() if not isinstance(node.parent, exp.Dot | exp.Table):
             return _function(node, functions)
-        case exp.Column() if node.args.get("db") is not None:
-            return exp.column(node.this, table=node.args.get("table"))
+        case exp.Column():
+            return _column(node)
         case _:
             return node
 
 
+def _column(node: exp.Column) -> exp.Expr:
+    if not node.table and node.name == "user" and not node.this.quoted:
+        return call("current_user", [])
+    if node.name in _OF_THE_STORE:
+        nothing = exp.cast(exp.null(), "bigint")
+        return exp.alias_(nothing, node.name) if isinstance(node.parent, exp.Select) else nothing
+    return exp.column(node.this, table=node.args.get("table")) if node.args.get("db") is not None else node
+
+
 def _table(table: exp.Table) -> exp.Expr:
-    is_function = isinstance(table.this, exp.Func)
-    if not table.db and (is_function or table.name in {each.alias for each in table.root().find_all(exp.CTE)}):
+    if isinstance(table.this, exp.Func):
+        return _rows_of(table, table.this)
+    if not table.db and table.name in {each.alias for each in table.root().find_all(exp.CTE)}:
         return table
     found = table.copy()
-    found.set("db", None if is_function else exp.to_identifier(_SCHEMAS[table.db]))
+    found.set("db", exp.to_identifier(_SCHEMAS[table.db]))
     found.set("catalog", None)
     return found if found.alias else exp.alias_(found, table.name, table=True)
+
+
+def _rows_of(table: exp.Table, function: exp.Func) -> exp.Expr:
+    """A function in FROM. One that makes a value, or a column of them, gives the column the name of the table."""
+    if isinstance(function, (*_ONE_VALUE, exp.GenerateSeries)):
+        name = table.alias or function.sql_name().lower()
+        column = next(iter(table.args["alias"].columns), None) if table.args.get("alias") else None
+        value: exp.Expr = function.copy()
+        if isinstance(function, exp.GenerateSeries):
+            value = exp.Anonymous(this="unnest", expressions=[exp.GenerateSeries(**value.args)])
+        return exp.select(exp.alias_(value, column.name if column is not None else name)).subquery(name)
+    found = table.copy()
+    found.set("db", exp.to_identifier(FUNCTIONS) if isinstance(function, exp.Anonymous) else None)
+    found.set("catalog", None)
+    alias = found.args.get("alias")
+    if alias is not None and not alias.columns and isinstance(function, _ROW_MAKERS):
+        alias.set("columns", [exp.to_identifier(table.alias)])
+    return found
 
 
 def _operator(node: exp.Operator) -> exp.Expr:
@@ -178,22 +243,6 @@ def _bare(node: exp.Expr) -> exp.Expr:
     return node.this if isinstance(node, exp.Collate) else node
 
 
-def _cast(cast: exp.Cast) -> exp.Expr:
-    schema, _, name = cast.to.sql("postgres").lower().rpartition(".")
-    name = name.strip('"')
-    if name in _TEXTS:
-        return exp.cast(cast.this, "text")
-    if name in _NUMBERS:
-        return exp.cast(cast.this, "bigint")
-    if name in _OBJECTS:
-        to_oid, to_text = _OBJECTS[name]
-        return _call(to_oid if cast.this.is_string and to_oid else to_text, [cast.this])
-    if name == "regtype":
-        arguments = [cast.this] if cast.this.is_string else [cast.this, exp.null()]
-        return _call("to_regtype" if cast.this.is_string else "format_type", arguments)
-    return exp.cast(cast.this, name, dialect="postgres") if schema else cast
-
-
 def _function(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
     found = _CALL.match(node.sql("postgres").lower())
     name = node.name.lower() if isinstance(node, exp.Anonymous) else found[1] if found else ""
@@ -202,10 +251,5 @@ def _function(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
     if name not in functions:
         return node
     if isinstance(node, exp.Anonymous):
-        return _call(name, node.expressions)
-    return _call(name, [each for each in node.iter_expressions() if isinstance(each, exp.Expression)])
-
-
-def _call(name: str, arguments: Sequence[exp.Expr]) -> exp.Expr:
-    call = exp.Anonymous(this=name, expressions=list(arguments))
-    return exp.Dot(this=exp.to_identifier(FUNCTIONS), expression=call)
+        return call(name, node.expressions)
+    return call(name, [each for each in node.iter_expressions() if isinstance(each, exp.Expression)])

@@ -21,7 +21,7 @@ from jobs.model.types import BaseType, SqlType
 from jobs.server.pg_values.array_text import array_elements
 from jobs.server.pg_values.binary_cells import EPOCH_DAYS, EPOCH_MICROSECONDS, NUMERIC_BASE_DIGITS
 from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.pg_values.wire_types import NUMERIC, TEXT_FORMAT, UNSPECIFIED, element_oid, oid_of
+from jobs.server.pg_values.wire_types import NUMERIC, TEXT_FORMAT, UNSPECIFIED, element_oid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,9 @@ _RANGES: Final = {BaseType.INT: 1 << 31, BaseType.BIGINT: 1 << 63}
 _TRUE: Final = frozenset(("t", "true", "y", "yes", "on", "1"))
 _FALSE: Final = frozenset(("f", "false", "n", "no", "off", "0"))
 _ZONE: Final = re.compile(r"([+-]\d\d)$")
+_DATE: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]00:00(?::00(?:\.0+)?)?)?(?: ?(?:[+-]\d\d(?::\d\d)?|Z))?")
+"""pgJDBC writes a zone behind a date, others midnight: a date has neither."""
+_AFTER_A_TIME: Final = re.compile(r"([+-]\d\d(:\d\d)?|Z)$")
 _NOT_A_NUMBER: Final = 0xC000
 
 
@@ -51,9 +54,9 @@ class Parameter:
     form: int
     value: bytes | None
 
-    def of_type(self, sql_type: SqlType) -> Parameter:
+    def told(self, oid: int) -> Parameter:
         """The parameter with the oid that the server has told the client, where the client gave none."""
-        return self if self.oid != UNSPECIFIED else replace(self, oid=oid_of(sql_type))
+        return self if self.oid != UNSPECIFIED else replace(self, oid=oid)
 
     def read(self) -> Plain:
         """The value.
@@ -131,11 +134,13 @@ def _bytes(text: str) -> str:
 
 
 def _date(text: str) -> str:
-    return f"CAST('{dt.date.fromisoformat(text).isoformat()}' AS DATE)"
+    found = _DATE.fullmatch(text)
+    return f"CAST('{dt.date.fromisoformat(found[1] if found else text).isoformat()}' AS DATE)"
 
 
 def _time(text: str) -> str:
-    return f"CAST('{dt.time.fromisoformat(text).isoformat()}' AS TIME)"
+    # As PostgreSQL reads a TIME: the zone is not looked at.
+    return f"CAST('{dt.time.fromisoformat(_AFTER_A_TIME.sub('', text)).isoformat()}' AS TIME)"
 
 
 def _timestamp(text: str) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from jobs.server.pg_values.wire_types import WireColumn
 
-_BATCH_ROWS: Final = 4096
+BATCH_ROWS: Final = 4096
 """A few hundred kilobytes, made in a few milliseconds: the event loop belongs to all clients."""
 _KIND: Final = b"D"
 _HEAD_BYTES: Final = 6
@@ -28,18 +28,21 @@ _HEAD_BYTES: Final = 6
 _LENGTH_BYTES: Final = 4
 
 
-def data_rows(rows: pa.Table, columns: Sequence[WireColumn], formats: Sequence[int]) -> Iterator[memoryview]:
+def data_rows(
+    rows: pa.Table, columns: Sequence[WireColumn], formats: Sequence[int], kind: bytes = _KIND
+) -> Iterator[memoryview]:
     """The rows as messages, several thousand in each piece.
 
     Args:
         formats: of each column, text (0) or binary (1).
+        kind: of the messages.
     """
-    for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):
+    for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
         if batch.num_rows:
-            yield _messages(batch, columns, formats)
+            yield _messages(batch, columns, formats, kind)
 
 
-def _messages(batch: pa.RecordBatch, columns: Sequence[WireColumn], formats: Sequence[int]) -> memoryview:
+def _messages(batch: pa.RecordBatch, columns: Sequence[WireColumn], formats: Sequence[int], kind: bytes) -> memoryview:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -52,6 +55,6 @@ def _messages(batch: pa.RecordBatch, columns: Sequence[WireColumn], formats: Seq
         sizes += np.maximum(lengths, 0) + _LENGTH_BYTES
         parts += [fixed(lengths, ">i4"), pc.fill_null(cells, b"")]
     count = len(columns).to_bytes(2, "big")
-    head = [pa.scalar(_KIND), fixed(sizes, ">i4"), pa.scalar(count)]
+    head = [pa.scalar(kind), fixed(sizes, ">i4"), pa.scalar(count)]
     joined = pc.binary_join_element_wise(*head, *parts, pa.scalar(b""))
     return memoryview(joined.buffers()[2])[: int(sizes.sum()) + batch.num_rows]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 TEXT_FORMAT: Final = 0
-"""The format of a value as text; 1 is binary."""
+"""The format of a value as text."""
+BINARY_FORMAT: Final = 1
 UNSPECIFIED: Final = 0
 """The oid by which a client leaves a parameter's type to the server."""
 TEXT: Final = 25
@@ -95,12 +96,15 @@ _SENT: Final = {each.oid: SqlType(base) for base, each in PLAIN.items()} | {
 }
 _NAMES: Final = {name: each.oid for each in (*PLAIN.values(), *OTHERS) for name in (each.name, each.sql)} | {
     "int": 23,
+    # In SQL: `"char"`, with quotes, is PostgreSQL's own type of one byte.
+    "char": 1042,
     "double": 701,
     "string": TEXT,
     "decimal": NUMERIC,
     "bytes": 17,
 }
 _ELEMENTS: Final = {each.array: each.oid for each in (*PLAIN.values(), *OTHERS) if each.array}
+_ARRAYS: Final = {element: array for array, element in _ELEMENTS.items()}
 
 
 def oid_of(sql_type: SqlType) -> int:
@@ -133,9 +137,22 @@ def oids_of(given: Sequence[int], numbers: Iterable[int]) -> list[int]:
     return [*given, *[UNSPECIFIED] * (count - len(given))]
 
 
+def told_oids(given: Sequence[int], types: Sequence[SqlType]) -> tuple[int, ...]:
+    """What a client is told of its parameters: the oids that it gave, as pgJDBC demands, or those of the types."""
+    return tuple(oid or oid_of(each) for oid, each in zip(oids_of(given, range(len(types) + 1)), types, strict=True))
+
+
+def oid_named(name: str) -> int | None:
+    """The oid of the type that goes by one of PostgreSQL's names (`int4`, `int4[]`, `_int4`), or one of the language's;
+    None for any other."""
+    plain = name.lower().removesuffix("[]").removeprefix("_")
+    oid = _NAMES.get(plain)
+    return oid if oid is None or plain == name.lower() else _ARRAYS.get(oid)
+
+
 def type_named(name: str) -> SqlType | None:
     """The type that goes by one of PostgreSQL's names, or one of the language's; None for any other."""
-    oid = _NAMES.get(name.lower())
+    oid = oid_named(name)
     return None if oid is None else sent_type(oid)
 
 

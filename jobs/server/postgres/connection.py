@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from jobs.server.pg_values.copied import copied_rows
 from jobs.server.pg_values.parameters import Parameter
 from jobs.server.pg_values.refusal import Refusal, SqlState
 from jobs.server.pg_values.rows import data_rows
 from jobs.server.pg_values.wire_types import TEXT_FORMAT, UNSPECIFIED, columns_of
 from jobs.server.postgres import outgoing
+from jobs.server.postgres.commands import Copy, Declare, Done, Fetch, Query, Show, Statement
 from jobs.server.postgres.failures import fields_of
 from jobs.server.postgres.incoming import malformed, read_message
 from jobs.server.postgres.session import Portal
-from jobs.server.postgres.statements import Declare, Done, Fetch, Query, Show, Statement, statements
+from jobs.server.postgres.statements import statements
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ class Connection:
         try:
             for self._about in statements(payload.text()) or [_EMPTY]:
                 result = await self._session.run(self._about)
-                if result.columns is not None:
+                if result.columns is not None and result.copy is None:
                     self._writer.write(outgoing.row_description(result.columns, [TEXT_FORMAT] * len(result.columns)))
                 await self._send(result, ())
         except StrandlineError as error:
@@ -141,7 +143,8 @@ class Connection:
         else:
             portal = self._portal(name)
             known = portal.result is not None or isinstance(portal.statement.command, _WITH_ROWS)
-            columns = (await self._session.result_of(portal)).columns if known else None
+            result = await self._session.result_of(portal) if known else None
+            columns = None if result is None or result.copy is not None else result.columns
             formats = portal.formats
         if columns is None:
             self._writer.write(outgoing.NO_DATA)
@@ -173,8 +176,13 @@ class Connection:
             self._writer.write(outgoing.warning(_WARNING, warning))
         tag, left = result.tag, 0
         if result.columns is not None:
-            rows = result.take(most)
-            for piece in data_rows(rows, result.columns, _for_each(formats, len(result.columns))):
+            rows = result.take(most if result.copy is None else None)
+            pieces = (
+                data_rows(rows, result.columns, _for_each(formats, len(result.columns)))
+                if result.copy is None
+                else copied_rows(rows, result.columns, result.copy)
+            )
+            for piece in pieces:
                 self._writer.write(piece)
                 await self._writer.drain()
             tag, left = f"{tag} {rows.num_rows}" if tag != _SHOW else tag, result.left
@@ -192,7 +200,7 @@ class Connection:
         if isinstance(error, Refusal) and error.fatal:
             raise error
         command, text, begin = self._about.command, self._about.text, self._about.begin
-        if isinstance(command, Declare):
+        if isinstance(command, Declare | Copy):
             text, begin = command.query, begin + command.begin
         self._writer.write(outgoing.error(fields_of(error, text, begin)))
 

@@ -2,12 +2,12 @@
 
 WHERE id = $1               the type of the column id
 WHERE day BETWEEN $1 AND $2 the type of the column day
+WHERE id = ANY($1)          an array of the type of the column id
 anything else               text, as PostgreSQL has it
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -39,7 +39,8 @@ def parameter_types(text: str, places: Sequence[Spot], given: Sequence[int], cat
     oids = oids_of(given, (spot.parameter for spot in places))
     written = {spot.parameter: spot.type for spot in places if spot.type is not None}
     open_ones = any(oid == UNSPECIFIED and number not in written for number, oid in enumerate(oids, 1))
-    known = _inferred(text, places, catalog) if open_ones else {}
+    known = {spot.parameter: t.array(t.VARCHAR) for spot in places if spot.quantified}
+    known |= _inferred(text, places, catalog) if open_ones else {}
     return tuple(
         written.get(number) or sent_type(oid) or known.get(number) or t.VARCHAR for number, oid in enumerate(oids, 1)
     )
@@ -48,12 +49,18 @@ def parameter_types(text: str, places: Sequence[Spot], given: Sequence[int], cat
 def _inferred(text: str, places: Sequence[Spot], catalog: Catalog) -> dict[int, SqlType]:
     """{number: type} of the parameters that stand beside a column or in a CAST. A text with mistakes has none: whoever
     reads it next says what is wrong with it."""
-    typed = [replace(spot, parameter=int(spot.type is not None)) for spot in places if spot.type or not spot.parameter]
+    values = [f"${number}" for number in range(1, max(spot.parameter for spot in places) + 1)]
+    arrays = {spot.parameter for spot in places if spot.quantified}
+    for spot in places:
+        if spot.parameter:
+            value = "1" if spot.type is not None else f"${spot.parameter}"
+            values[spot.parameter - 1] = f"ARRAY[{value}]" if spot.parameter in arrays else value
     try:
-        (statement,) = parse(substituted(text, typed, ["1"]).text)
-        return _beside_columns(statement.query, catalog) if isinstance(statement, Select) else {}
+        (statement,) = parse(substituted(text, places, values).text)
+        found = _beside_columns(statement.query, catalog) if isinstance(statement, Select) else {}
     except (SqlError, ValueError):
         return {}
+    return {number: t.array(each) if number in arrays else each for number, each in found.items()}
 
 
 def _beside_columns(query: exp.Query, catalog: Catalog) -> dict[int, SqlType]:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from jobs.catalog.catalog import Catalog
+from jobs.model import types as t
 from jobs.model.errors import SqlError
 from jobs.server.pg_catalog.answer import SystemCatalog
 from jobs.server.pg_values.parameters import sql_of_value
 from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.pg_values.wire_types import oid_of
+from jobs.server.pg_values.wire_types import sent_type, told_oids
 from jobs.server.postgres.failures import line_and_column, place_of
 from jobs.server.postgres.inference import parameter_types
 from jobs.server.postgres.substituted import Substituted, spots, substituted
@@ -22,7 +23,7 @@ from jobs.server.queries.worker import Answered, Asked, answered, columns
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from jobs.model.settings import Settings
     from jobs.model.types import SqlType
@@ -63,20 +64,24 @@ class RowsAsked:
         given = tuple(each.oid for each in self.parameters)
         system = SystemCatalog.of(self.text, catalog)
         if system is not None:
-            types = system.parameter_types(given)
-            return system.answer(self._values(types), self.terms, self.token, self.caller)
+            oids = system.parameter_oids(given)
+            values = self._values(oids, [sent_type(oid) or t.VARCHAR for oid in oids])
+            return system.answer(values, self.terms, self.token, self.caller)
         places = spots(self.text)
         types = parameter_types(self.text, places, given, catalog)
-        made = substituted(self.text, places, self._values(types))
+        arrays = {spot.parameter for spot in places if spot.quantified}
+        made = substituted(self.text, places, self._values(told_oids(given, types), types, arrays))
         asked = Asked(made.text, self.terms, self.token, "arrow")
         return _placed(made, self.text, lambda: answered(asked, catalog, settings))
 
-    def _values(self, types: Sequence[SqlType]) -> list[str]:
+    def _values(self, oids: Sequence[int], types: Sequence[SqlType], arrays: Collection[int] = ()) -> list[str]:
         if len(types) != len(self.parameters):
-            message = f"the statement has {len(types)} parameters, and {len(self.parameters)} were bound"
+            message = f"parameters of the statement: {len(types)}; values that were bound: {len(self.parameters)}"
             raise Refusal(SqlState.PROTOCOL, message)
+        read = [each.told(oid).read() for each, oid in zip(self.parameters, oids, strict=True)]
         return [
-            sql_of_value(each.of_type(kind).read(), kind) for each, kind in zip(self.parameters, types, strict=True)
+            sql_of_value([None] if value is None and number in arrays else value, kind)
+            for number, (value, kind) in enumerate(zip(read, types, strict=True), 1)
         ]
 
 
@@ -95,19 +100,22 @@ class TypesAsked:
         catalog = Catalog(Lake(settings.lake))
         system = SystemCatalog.of(self.text, catalog)
         if system is not None:
-            types = system.parameter_types(self.oids)
-            found = system.answer([sql_of_value(None, each) for each in types], self.terms, self.token, self.caller)
-            return Described(tuple(map(oid_of, types)), found.names, found.types)
+            oids = system.parameter_oids(self.oids)
+            values = [sql_of_value(None, sent_type(oid) or t.VARCHAR) for oid in oids]
+            found = system.answer(values, self.terms, self.token, self.caller)
+            return Described(oids, found.names, found.types)
         places = spots(self.text)
         types = parameter_types(self.text, places, self.oids, catalog)
         values = [sql_of_value(None, each) for each in types]
         for spot in places:
             if spot.is_count:
                 values[spot.parameter - 1] = "1"
+            elif spot.quantified:
+                values[spot.parameter - 1] = sql_of_value([None], types[spot.parameter - 1])
         made = substituted(self.text, places, values)
         asked = Asked(made.text, self.terms, self.token, "arrow")
         names, kinds = _placed(made, self.text, lambda: columns(asked, catalog))
-        return Described(tuple(map(oid_of, types)), names, kinds)
+        return Described(told_oids(self.oids, types), names, kinds)
 
 
 def _placed(made: Substituted, text: str, ask: Callable[[], A]) -> A:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobs.server.pg_values.copied import CopyForm
     from jobs.server.pg_values.wire_types import WireColumn
 
 HELD_BYTES: Final = 512 << 20
@@ -60,6 +61,7 @@ class Result:
         rows: those that are left.
         warnings: that go before it.
         told: settings that go to the client unasked.
+        copy: how the rows go as the data of a COPY; None: as rows.
     """
 
     tag: str
@@ -67,6 +69,7 @@ class Result:
     rows: pa.Table | None = None
     warnings: tuple[str, ...] = ()
     told: dict[str, str] = field(default_factory=dict)
+    copy: CopyForm | None = None
     _held: int = 0
     _budget: Budget | None = None
 

@@ -6,18 +6,16 @@ I ──BEGIN──> T ──error──> E        nothing is written, so a tran
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from jobs.server.pg_values.refusal import Refusal, SqlState
 from jobs.server.pg_values.wire_types import columns_of
-from jobs.server.postgres.question import Described
-from jobs.server.postgres.result import Result
-from jobs.server.postgres.settings import VERSIONS
-from jobs.server.postgres.statements import (
+from jobs.server.postgres.commands import (
     Back,
     Begin,
     Close,
+    Copy,
     Deallocate,
     Declare,
     Done,
@@ -30,6 +28,9 @@ from jobs.server.postgres.statements import (
     Show,
     Statement,
 )
+from jobs.server.postgres.question import Described
+from jobs.server.postgres.result import Result
+from jobs.server.postgres.settings import VERSIONS
 
 if TYPE_CHECKING:
     from jobs.server.pg_values.parameters import Parameter
@@ -121,8 +122,11 @@ class Session:
                 return await self._rows(statement.text, parameters)
             case Declare():
                 return await self._declare(statement, parameters)
+            case Copy(query, _, form):
+                found = await self._rows(query, ())
+                return replace(found, tag="COPY", copy=form)
             case Fetch(name, count, move):
-                return self._fetch(name, count, move)
+                return self._fetch(await self._cursor(name), count, move)
             case Begin() | End() | Savepoint() | Back():
                 return self._transaction(statement.command)
             case _:
@@ -136,7 +140,7 @@ class Session:
             case Show():
                 result = await self.run(statement)
             case Fetch(name):
-                result = self._cursor(name)
+                result = await self._cursor(name)
             case _:
                 return None
         columns = result.columns or ()
@@ -164,16 +168,20 @@ class Session:
         self.portals[command.name] = Portal(statement, result=rows, hold=command.hold)
         return Result("DECLARE CURSOR", told=rows.told)
 
-    def _fetch(self, name: str, count: int | None, move: bool) -> Result:
-        cursor = self._cursor(name)
+    def _fetch(self, cursor: Result, count: int | None, move: bool) -> Result:
         taken = cursor.take(count)
         return Result(f"MOVE {taken.num_rows}") if move else Result("FETCH", cursor.columns, taken)
 
-    def _cursor(self, name: str) -> Result:
+    async def _cursor(self, name: str) -> Result:
+        """The result of a cursor; a portal that was bound in the protocol is one, and runs when it is asked."""
+        portal = self._portal(name)
+        return await self.result_of(portal)
+
+    def _portal(self, name: str) -> Portal:
         portal = self.portals.get(name)
-        if portal is None or portal.result is None or portal.result.columns is None:
+        if portal is None or not isinstance(portal.statement.command, Query | Declare):
             raise Refusal(SqlState.UNKNOWN_CURSOR, f"there is no cursor '{name}'", hint="DECLARE makes one")
-        return portal.result
+        return portal
 
     def _transaction(self, command: Begin | End | Savepoint | Back) -> Result:
         match command:
@@ -239,7 +247,7 @@ class Session:
             for each in list(self.portals):
                 self.close_portal(each)
             return Result("CLOSE CURSOR ALL")
-        self._cursor(name)
+        self._portal(name)
         self.close_portal(name)
         return Result("CLOSE CURSOR")
 

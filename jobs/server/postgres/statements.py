@@ -10,122 +10,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from jobs.server.pg_values.refusal import Refusal, SqlState
-
-
-@dataclass(frozen=True)
-class Statement:
-    """One statement.
-
-    Attributes:
-        text: its text.
-        begin: where that begins in the text that the client sent, characters from 0.
-        command: what to do.
-    """
-
-    text: str
-    begin: int
-    command: Command
-
-
-@dataclass(frozen=True)
-class Query:
-    """A query, which another process answers."""
-
-
-@dataclass(frozen=True)
-class Declare:
-    """DECLARE … CURSOR FOR a query. `hold`: it outlives its transaction. `begin` is where the query begins."""
-
-    name: str
-    query: str
-    begin: int
-    hold: bool
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """FETCH or MOVE, forward; `count` None: all that is left."""
-
-    name: str
-    count: int | None
-    move: bool
-
-
-@dataclass(frozen=True)
-class Close:
-    """CLOSE of a cursor; None: of all."""
-
-    name: str | None
-
-
-@dataclass(frozen=True)
-class Deallocate:
-    """DEALLOCATE of a prepared statement; None: of all."""
-
-    name: str | None
-
-
-@dataclass(frozen=True)
-class Set:
-    """SET of a setting."""
-
-    name: str
-    value: str
-
-
-@dataclass(frozen=True)
-class Show:
-    """SHOW of a setting; None: of all."""
-
-    name: str | None
-
-
-@dataclass(frozen=True)
-class Reset:
-    """RESET of a setting; None: of all."""
-
-    name: str | None
-
-
-@dataclass(frozen=True)
-class Begin:
-    """BEGIN of a transaction."""
-
-
-@dataclass(frozen=True)
-class End:
-    """The end of a transaction; `commit` False: ROLLBACK."""
-
-    commit: bool
-
-
-@dataclass(frozen=True)
-class Savepoint:
-    """SAVEPOINT: a place in a transaction to come back to."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Back:
-    """ROLLBACK TO a savepoint; `release`: RELEASE, after which it is none any more."""
-
-    name: str
-    release: bool
-
-
-@dataclass(frozen=True)
-class Done:
-    """A statement that has nothing to do here; `tag` is what a client hears."""
-
-    tag: str
-
-
-Command = Query | Declare | Fetch | Close | Deallocate | Set | Show | Reset | Begin | End | Savepoint | Back | Done
+from jobs.server.postgres.commands import (
+    Back,
+    Begin,
+    Close,
+    Command,
+    Deallocate,
+    Declare,
+    Done,
+    End,
+    Fetch,
+    Query,
+    Reset,
+    Savepoint,
+    Set,
+    Show,
+    Statement,
+)
+from jobs.server.postgres.copying import HOW_TO_WRITE, copy_of
 
 _PIECE: Final = re.compile(
     r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$|;""", re.S
@@ -135,7 +40,7 @@ _COMMENTS: Final = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 _NAME: Final = r'("(?:[^"]|"")+"|[\w.$]+)'
 _FORWARD: Final = r"(?:(NEXT|FORWARD ALL|FORWARD \d+|FORWARD|ALL|\d+)\s+)?(?:FROM\s+|IN\s+)?"
 _WRITES: Final = re.compile(
-    r"ALTER|ANALYZE|CALL|CLUSTER|COMMENT|COPY|CREATE|DELETE|DO|DROP|GRANT|IMPORT|INSERT|LOCK|MERGE|REASSIGN|REFRESH"
+    r"ALTER|ANALYZE|CALL|CLUSTER|COMMENT|CREATE|DELETE|DO|DROP|GRANT|IMPORT|INSERT|LOCK|MERGE|REASSIGN|REFRESH"
     r"|REINDEX|REVOKE|SECURITY|TRUNCATE|UPDATE|VACUUM"
 )
 _QUERIES: Final = frozenset(("SELECT", "WITH", "VALUES", "TABLE", "EXPLAIN"))
@@ -164,6 +69,8 @@ def _command(text: str, begin: int) -> Command:
     word = re.split(r"\W", text, maxsplit=1)[0].upper()
     if word in _QUERIES or text.startswith("("):
         return Query()
+    if word == "COPY":
+        return copy_of(text, begin)
     for pattern, make in _COMMANDS:
         found = pattern.fullmatch(text)
         if found is not None:
@@ -172,13 +79,13 @@ def _command(text: str, begin: int) -> Command:
         raise Refusal(
             SqlState.READ_ONLY,
             f"{word} is not taken here: this port reads",
-            hint="apply statements with `strandline apply` or `strandline sql`, insert with POST /v1/streams/{stream}",
+            hint=HOW_TO_WRITE,
             position=begin + 1,
         )
     raise Refusal(
         SqlState.NOT_SUPPORTED if word else SqlState.SYNTAX,
         f"'{word or text[:20]}' begins no statement that is taken here",
-        hint="SELECT, EXPLAIN, SET, SHOW, BEGIN, COMMIT, ROLLBACK, DECLARE, FETCH and CLOSE are",
+        hint="SELECT, EXPLAIN, COPY … TO STDOUT, SET, SHOW, BEGIN, COMMIT, ROLLBACK, DECLARE, FETCH and CLOSE are",
         position=begin + 1,
     )
 

@@ -1,7 +1,7 @@
 """A statement's text with values in the place of its parameters, and the way back from a place in it.
 
-    SELECT * FROM public.by_town WHERE town = $1
-    SELECT * FROM by_town WHERE town = 'Rome'
+    SELECT * FROM public.by_town WHERE town = ANY($1) AND at > '2024-05-01'::timestamp with time zone
+    SELECT * FROM by_town WHERE town IN ('Rome') AND at > '2024-05-01'::TIMESTAMP
 
 The schema `public`, which tools write before every name, goes too: the language has no schemas.
 """
@@ -15,17 +15,21 @@ from typing import TYPE_CHECKING, Final
 from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model import types as t
-from jobs.server.pg_values.wire_types import type_named
+from jobs.model.types import BaseType
+from jobs.server.pg_values.parameters import sql_of_value
+from jobs.server.postgres.quantified import Quantified, is_schema, quantified
+from jobs.server.postgres.type_names import type_at
 from jobs.sql.from_text import tokenize
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jobs.model.types import SqlType
 
 _PARAMETER: Final = re.compile(r"\$([1-9]\d{0,4})")
 _COUNTS: Final = (TokenType.LIMIT, TokenType.OFFSET)
-_SCHEMA: Final = "public"
+_CASTS: Final = ("CAST", "TRY_CAST")
+_JSON: Final = ("json", "jsonb")
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,11 @@ class Spot:
 
     Attributes:
         begin, end: of the piece, characters from 0.
-        parameter: its number; 0 for a schema, which nothing takes the place of.
+        parameter: its number; 0 for a piece that is none.
         type: the type that the text itself gives it: of a cast (`$1::date`), of a LIMIT.
         is_count: it stands after LIMIT or OFFSET.
+        quantified: the comparison with each element that it is the array of.
+        text: what takes the place of a piece that is no parameter.
     """
 
     begin: int
@@ -44,6 +50,19 @@ class Spot:
     parameter: int = 0
     type: SqlType | None = None
     is_count: bool = False
+    quantified: Quantified | None = None
+    text: str = ""
+
+    def filled(self, values: Sequence[str]) -> str:
+        """What takes its place.
+
+        Args:
+            values: of all parameters, `$1` first.
+        """
+        if not self.parameter:
+            return self.text
+        value = values[self.parameter - 1]
+        return value if self.quantified is None else self.quantified.text(value)
 
 
 @dataclass(frozen=True)
@@ -66,29 +85,43 @@ class Substituted:
 
 
 def spots(text: str) -> list[Spot]:
-    """The parameters and schemas of a text.
+    """The parameters of a text, and what the language writes in another way: schemas and types.
 
     Raises:
         SqlSyntaxError: a quote or comment is not closed.
     """
     tokens = tokenize(text)
+    types = set(_type_places(tokens))
     found: list[Spot] = []
     for place, token in enumerate(tokens):
         number = _PARAMETER.fullmatch(token.text)
+        if found and token.start < found[-1].end:
+            continue
         if number is not None and token.token_type is TokenType.VAR:
-            found.append(_parameter(tokens, place, int(number[1])))
-        elif _is_schema(tokens, place):
+            spot = _parameter(text, tokens, place, int(number[1]))
+            while found and found[-1].begin >= spot.begin:
+                found.pop()
+            found.append(spot)
+        elif is_schema(tokens, place):
             found.append(Spot(token.start, tokens[place + 1].end + 1))
+        elif place in types:
+            found += _type(tokens, place)
+        elif token.token_type is TokenType.STRING and place + 2 in types:
+            found += _bytes(tokens, place)
     return found
 
 
 def substituted(text: str, places: Sequence[Spot], values: Sequence[str]) -> Substituted:
-    """The text with these values, `$1` first, and without schemas."""
+    """The text with these values, `$1` first, and without schemas.
+
+    Raises:
+        Refusal: an empty array cannot stand where it does.
+    """
     pieces: list[str] = []
     moved: list[tuple[int, int]] = []
     done = length = 0
     for spot in places:
-        value = values[spot.parameter - 1] if spot.parameter else ""
+        value = spot.filled(values)
         pieces += [text[done : spot.begin], value]
         length += spot.begin - done + len(value)
         done = spot.end
@@ -96,18 +129,49 @@ def substituted(text: str, places: Sequence[Spot], values: Sequence[str]) -> Sub
     return Substituted("".join((*pieces, text[done:])), tuple(moved))
 
 
-def _parameter(tokens: Sequence[Token], place: int, number: int) -> Spot:
-    token = tokens[place]
-    end, cast = token.end + 1, None
-    if [each.token_type for each in tokens[place + 1 : place + 2]] == [TokenType.DCOLON] and place + 2 < len(tokens):
-        cast = type_named(tokens[place + 2].text)
-        end = tokens[place + 2].end + 1 if cast is not None else end
+def _parameter(text: str, tokens: Sequence[Token], place: int, number: int) -> Spot:
+    token, behind, cast = tokens[place], place + 1, None
+    if [each.token_type for each in tokens[behind : behind + 1]] == [TokenType.DCOLON]:
+        cast, behind = type_at(tokens, place + 2) or (None, behind)
+        if cast is not None and cast.base is BaseType.DECIMAL and tokens[behind - 1].token_type is TokenType.R_PAREN:
+            behind = place + 1  # the cast rounds the value, so it stays
     if place and tokens[place - 1].token_type in _COUNTS:
-        return Spot(token.start, end, number, t.BIGINT, is_count=True)
-    return Spot(token.start, end, number, cast)
+        return Spot(token.start, tokens[behind - 1].end + 1, number, t.BIGINT, is_count=True)
+    compared = quantified(text, tokens, place)
+    if compared is not None and [each.token_type for each in tokens[behind : behind + 1]] == [TokenType.R_PAREN]:
+        return Spot(compared.begin, tokens[behind].end + 1, number, cast, quantified=compared)
+    return Spot(token.start, tokens[behind - 1].end + 1, number, cast)
 
 
-def _is_schema(tokens: Sequence[Token], place: int) -> bool:
-    following = [each.token_type for each in tokens[place + 1 : place + 2]]
-    begins = place == 0 or tokens[place - 1].token_type is not TokenType.DOT
-    return begins and following == [TokenType.DOT] and tokens[place].text.lower() == _SCHEMA
+def _type_places(tokens: Sequence[Token]) -> Iterator[int]:
+    """Where types stand: behind `::`, and behind the AS of a CAST."""
+    casts: list[bool] = []
+    for place, token in enumerate(tokens):
+        match token.token_type:
+            case TokenType.L_PAREN:
+                casts.append(place > 0 and tokens[place - 1].text.upper() in _CASTS)
+            case TokenType.R_PAREN if casts:
+                casts.pop()
+            case TokenType.DCOLON:
+                yield place + 1
+            case TokenType.ALIAS if casts and casts[-1]:
+                yield place + 1
+
+
+def _type(tokens: Sequence[Token], place: int) -> list[Spot]:
+    """The type in the language's words. `numeric` alone, which bounds no digits, has none there, nor has `json`."""
+    named = type_at(tokens, place)
+    if named is None or tokens[place].text.lower() in _JSON:
+        return []
+    found, behind = named
+    if found.base is BaseType.DECIMAL and behind == place + 1:
+        return []
+    return [Spot(tokens[place].start, tokens[behind - 1].end + 1, text=str(found))]
+
+
+def _bytes(tokens: Sequence[Token], place: int) -> list[Spot]:
+    """A literal of bytes, `'\\x00ff'::bytea`."""
+    named = type_at(tokens, place + 2)
+    if named is None or named[0] != t.BYTES:
+        return []
+    return [Spot(tokens[place].start, tokens[named[1] - 1].end + 1, text=sql_of_value(tokens[place].text, t.BYTES))]

@@ -11,6 +11,7 @@ from jobs.model.serving_errors import RequestRefused
 from jobs.serve.format import to_json
 from jobs.server.http.requests import allowed, body_of, server_of
 from jobs.server.http.row_list import SMALL_BYTES, rows_in
+from jobs.server.state.inserts import let_go
 
 router = APIRouter(tags=["streams"])
 
@@ -31,5 +32,7 @@ async def insert(request: Request, stream: str) -> Response:
     if key is not None and not 0 < len(key) <= _MOST_KEY:
         raise RequestRefused(f"an Idempotency-Key has 1 to {_MOST_KEY} characters")
     made = await asyncio.to_thread(server.inserts.insert, source, rows, key)
+    if len(body) > SMALL_BYTES:
+        await asyncio.to_thread(let_go, rows)
     answer = {"inserted": len(made.places), "position": made.position}
     return Response(to_json(answer), media_type="application/json")

@@ -41,6 +41,8 @@ _FORGETS_SECONDS: Final = 3_600.0
 _LOCKS: Final = 64
 """Requests with one key wait for each other; those with different ones seldom do."""
 
+_FREED_AT_ONCE: Final = 1000
+
 Place = tuple[int, int]
 """The partition and offset of a record."""
 
@@ -89,14 +91,17 @@ class Inserts:
         if source.read_only:
             raise RequestRefused(f"'{source.name}' is a SOURCE: it is read only", hint="others write its topic")
         records = encode_rows(source, rows, self._settings, self._lake)
-        if key is None:
-            return Inserted(source.topic, tuple(append_records(source, records, self._settings, self._lake)))
-        if time.monotonic() - self._forgot > _FORGETS_SECONDS:
-            self._forgot = time.monotonic()
-            Thread(target=self._forget, name="old idempotency keys", daemon=True).start()
-        name = hashlib.sha256(f"{source.name}\0{key}".encode()).hexdigest()[:32]
-        with self._locks[int(name[:8], 16) % len(self._locks)]:
-            return self._once(name, source, records, _hash(rows))
+        try:
+            if key is None:
+                return Inserted(source.topic, tuple(append_records(source, records, self._settings, self._lake)))
+            if time.monotonic() - self._forgot > _FORGETS_SECONDS:
+                self._forgot = time.monotonic()
+                Thread(target=self._forget, name="old idempotency keys", daemon=True).start()
+            name = hashlib.sha256(f"{source.name}\0{key}".encode()).hexdigest()[:32]
+            with self._locks[int(name[:8], 16) % len(self._locks)]:
+                return self._once(name, source, records, _hash(rows))
+        finally:
+            let_go(records)
 
     def _once(self, name: str, source: Source, records: Sequence[Record], body: str) -> Inserted:
         file = self._folder / f"{name}.json"
@@ -144,6 +149,12 @@ class Inserts:
             with suppress(FileNotFoundError):  # removed since it was listed
                 if file.stat().st_mtime < time.time() - KEPT_SECONDS:
                     file.unlink()
+
+
+def let_go(items: list[Any]) -> None:
+    """Empty a list, some at a time: to free 600,000 rows at once keeps every other thread waiting for 0.2 s."""
+    while items:
+        del items[-_FREED_AT_ONCE:]
 
 
 def _marked(record: Record, name: str, number: int) -> Record:

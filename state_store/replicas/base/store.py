@@ -108,6 +108,17 @@ class Store(ABC):
         with self.snapshot() as now:
             return now.state(), now.get(key)
 
+    def points(self, keys: Sequence[bytes]) -> tuple[bytes | None, list[bytes | None]]:
+        """The state and the values of many keys, in the keys' order, all of one moment. Errors as of `Snapshot`."""
+        with self.snapshot() as now:
+            return now.state(), now.multi_get(keys)
+
+    def settle(self) -> None:  # noqa: B027 (most backends have nothing to do)
+        """Bring what was loaded into the form in which it is read fastest; readers go on meanwhile.
+
+        Raises: as of `write`.
+        """
+
     @abstractmethod
     def copy_to(self, folder: Path) -> None:
         """Write the rows and the state, of one moment, to files in a folder that is there and empty.

@@ -55,7 +55,7 @@ def _day(days: int, arrow_type: pa.DataType) -> date | str:
 
 def _instant(start: datetime, micros: int, arrow_type: pa.DataType) -> datetime | str:
     try:
-        return start + timedelta(microseconds=micros)
+        return start + timedelta(0, 0, micros)  # by name it takes half as long again
     except OverflowError:
         return instant_text(micros, arrow_type)
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from state_store.errors import CorruptState
 from state_store.replicas.codec.columns import column_of, slots_of, slots_to_array, variable_of, variable_to_array
+from state_store.replicas.codec.compiled import compiled
 from state_store.replicas.codec.ordered import fixed_binary, joined
 
 if TYPE_CHECKING:
@@ -43,14 +44,7 @@ class RowCodec:
         self._null_bytes = (len(self._columns) + 7) // 8
         slots: list[Any] = [(column.slot_name, *column.slot) for column in self._columns]
         self._dtype = np.dtype([("count", "<i8"), ("nulls", "u1", (self._null_bytes,)), *slots])
-        self._slots_begin = COUNT.size + self._null_bytes
-        self._slots = struct.Struct(f"<{self._slots_begin}x" + "".join(column.form for column in self._columns))
-        self._names = [column.name for column in self._columns]
-        self._no_nulls = bytes(self._null_bytes)
-        # Of most columns the slot is the value: a read has work with the others only.
-        made = [column for column in self._columns if column.variable or column.converts]
-        self._made = [(column.name, column.variable, column.convert) for column in made]
-        assert self._slots.size == self._dtype.itemsize
+        self._decode = compiled(self._columns, COUNT.size, self._null_bytes)
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:
         """The bytes of each row, each there once."""
@@ -77,21 +71,9 @@ class RowCodec:
             CorruptState: these are no bytes of a row of this schema.
         """
         try:
-            row: dict[str, Any] = dict(zip(self._names, self._slots.unpack_from(value), strict=True))
-            at = self._slots.size
-            for name, variable, convert in self._made:
-                if variable:
-                    end = at + row[name]
-                    row[name], at = convert(value[at:end]), end
-                else:
-                    row[name] = convert(row[name])
-            null_bits = value[COUNT.size : self._slots_begin]
-            if null_bits != self._no_nulls:
-                nulls = int.from_bytes(null_bits, "little")
-                row |= {name: None for number, name in enumerate(self._names) if nulls >> number & 1}
+            return self._decode(value)
         except (struct.error, ValueError, IndexError) as error:
             raise CorruptState("a row of a replica does not read back") from error
-        return row
 
     def decode_all(self, values: Sequence[bytes]) -> pa.RecordBatch:
         """The rows as columns, each as often as it is there.

@@ -37,6 +37,10 @@ class MemoryStore(Store):
         with self._lock:
             yield MemorySnapshot(self._rows)
 
+    def point(self, key: bytes) -> tuple[bytes | None, bytes | None]:
+        with self._lock:
+            return self._rows.state, self._rows.by_key.get(key)
+
     def copy_to(self, folder: Path) -> None:
         with self.snapshot() as now:
             copy_rows(now, folder)

@@ -6,7 +6,7 @@ So a kill loses nothing, and a power cut takes rows and state back together; the
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, Rdict, WriteBatch
 
@@ -17,7 +17,7 @@ from state_store.replicas.rocksdb.errors import ours, rocksdb_errors
 from state_store.replicas.rocksdb.snapshot import STATE, RocksSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from state_store.replicas.base.store import Snapshot, Write
@@ -82,7 +82,16 @@ class RocksStore(Store):
             now.release()
 
     def point(self, key: bytes) -> tuple[bytes | None, bytes | None]:
-        # A snapshot takes twice as long as the read. Two looks at the sequence number tell that no write came between.
+        return self._unmoved(key)
+
+    def points(self, keys: Sequence[bytes]) -> tuple[bytes | None, list[bytes | None]]:
+        return self._unmoved(list(keys))
+
+    def _unmoved(self, wanted: Any) -> tuple[bytes | None, Any]:
+        """The state and what RocksDB has of a key, or of a list of keys.
+
+        A snapshot takes twice as long as the read. Two looks at the sequence number tell that no write came between.
+        """
         sequence_number, get = self._db.latest_sequence_number, self._db.get
         try:
             while True:
@@ -90,12 +99,17 @@ class RocksStore(Store):
                 known, state = self._known
                 if known != sequence:
                     state = get(STATE)
-                value = get(key)
+                value = get(wanted)
                 if sequence_number() == sequence:
                     self._known = (sequence, state)
                     return state, value
         except Exception as error:
             raise ours(error, self.path) from error
+
+    def settle(self) -> None:
+        with rocksdb_errors(self.path):
+            self._db.flush()
+            self._db.compact_range(None, None)
 
     def copy_to(self, folder: Path) -> None:
         with rocksdb_errors(self.path):

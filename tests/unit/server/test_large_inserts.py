@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import Any
+from typing import Any, ClassVar
 
 import hypothesis.strategies as st
 import orjson
@@ -69,6 +69,21 @@ def test_a_look_up_is_answered_while_many_rows_are_read(client: TestClient, monk
         assert client.get("/v1/views/by_town/rows/Rome").status_code == 200
         looked_up.set()
         assert len(found.result().json()["rows"]) == 3
+
+
+def test_rows_are_let_go_a_thousand_at_a_time(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of all of them, freed at once, would keep the interpreter to itself."""
+
+    class Counted(list[Any]):
+        sizes: ClassVar[list[int]] = []
+
+        def __delitem__(self, part: Any) -> None:
+            self.sizes.append(len(self[part]))
+            super().__delitem__(part)
+
+    monkeypatch.setattr(streams, "rows_in", lambda body: Counted(row_list.rows_in(body)))
+    assert client.post("/v1/streams/visits", json={"rows": ROWS}).json()["inserted"] == len(ROWS)
+    assert Counted.sizes == [1000] * 3
 
 
 def outcome(body: bytes) -> Any:

@@ -82,6 +82,8 @@ def test_reads_are_as_of_the_version(backend: Backend, tmp_path: Path) -> None:
             assert now.version == 1
             assert now.get(("a", 1)) == {"k": 1, "town": "a", "v": 2.0}
         assert [replica.get(("a", 1)), replica.get(("a", 3))] == [(1, {"k": 1, "town": "a", "v": 2.0}), (1, None)]
+        version, found = replica.multi_get([("a", 3), ("b", None), ("a", 1)])
+        assert (version, [row and row["v"] for row in found]) == (1, [None, 3.0, 2.0])
         assert replica.digest() == replica.state.digest
 
 
@@ -138,6 +140,8 @@ def test_nothing_is_read_before_it_is_verified(backend: Backend, tmp_path: Path)
                 pass
             with pytest.raises(ReplicaNotReady):
                 replica.get(("a", 1))
+            with pytest.raises(ReplicaNotReady):
+                replica.multi_get([("a", 1)])
             with pytest.raises(ReplicaNotReady):
                 replica.backup(tmp_path / "backup")
             with pytest.raises(ReplicaNotReady):

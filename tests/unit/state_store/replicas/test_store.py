@@ -92,18 +92,22 @@ def test_a_point_is_the_value_of_a_key_with_the_state(backend: Backend, tmp_path
         assert [store.point(A), store.point(B)] == [(b"1", b"a1"), (b"1", None)]
         store.write(Write(b"2", [A], [None]))
         assert store.point(A) == (b"2", None)
+        assert store.points([A, LONG, B]) == (b"2", [None, None, None])
+        store.write(Write(b"3", [LONG, C], [b"", b"c3"]))
+        assert store.points([C, A, LONG, C]) == (b"3", [b"c3", None, b"", b"c3"])
+        assert store.points([]) == (b"3", [])
         store.clear(b"cleared")
         assert store.point(A) == (b"cleared", None)
 
 
 def test_a_point_is_of_one_moment_while_the_store_is_written(lasting: Backend, tmp_path: Path) -> None:
     with closing(lasting.open(tmp_path / "s")) as store:
-        store.write(Write(b"0", [A], [b"0"]))
+        store.write(Write(b"0", [A, B], [b"0", b"0"]))
         enough = Event()
 
         def write() -> None:
             for number in takewhile(lambda _: not enough.is_set(), count(1)):
-                store.write(Write(b"%d" % number, [A], [b"%d" % number]))
+                store.write(Write(b"%d" % number, [A, B], [b"%d" % number] * 2))
 
         writer = Thread(target=write)
         writer.start()
@@ -111,9 +115,25 @@ def test_a_point_is_of_one_moment_while_the_store_is_written(lasting: Backend, t
         while len(seen) < 20:
             state, value = store.point(A)
             assert state == value
+            state, values = store.points([A, B])
+            assert values == [state, state]
+            with store.snapshot() as now:
+                assert now.multi_get([B, A]) == [now.state()] * 2
             seen.add(state)
         enough.set()
         writer.join()
+
+
+def test_rocksdb_has_one_sorted_run_once_it_is_settled(tmp_path: Path) -> None:
+    with closing(Backend("rocksdb").open(tmp_path / "s")) as store:
+        rows = [(b"r%03d" % number, b"%d" % number) for number in range(100)]
+        for key, value in rows:
+            store.write(Write(b"1", [key], [value]))
+        store.settle()
+        assert isinstance(store, RocksStore)
+        assert len(store._db.live_files()) == 1
+        assert rows_in(store) == rows
+        assert store.point(rows[7][0]) == (b"1", b"7")
 
 
 def test_a_writer_waits_for_the_readers_of_memory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from decimal import Decimal
 from typing import Any
 
@@ -80,13 +81,23 @@ def test_bytes_that_are_no_row_are_refused() -> None:
     for broken in (b"", one[:20], one[:-1], one + b"x"):
         with pytest.raises(CorruptState):
             codec.decode_all([one, broken])
-    with pytest.raises(CorruptState):
-        codec.decode(one[:20])
+        with pytest.raises(CorruptState):
+            codec.decode(broken)
     at = one.index(b"one")
     with pytest.raises(CorruptState):
         codec.decode_all([one[:at] + b"\xff\xfe\xfd" + one[at + 3 :]])
     with pytest.raises(CorruptState):
         codec.decode(one[:at] + b"\xff\xfe\xfd" + one[at + 3 :])
+
+
+def test_a_column_may_have_any_name() -> None:
+    names = ["it's", '"', "{x}", "\n", "def", "s0", "value", "\\", "", "ü"]
+    schema = pa.schema([(name, pa.string() if number % 2 else pa.date32()) for number, name in enumerate(names)])
+    row = {name: f"{number}" if number % 2 else dt.date(2024, 1, number + 1) for number, name in enumerate(names)}
+    codec = RowCodec(schema)
+    full, empty = codec.encode(pa.RecordBatch.from_pylist([row, {}], schema))
+    assert codec.decode(full) == row
+    assert codec.decode(empty) == dict.fromkeys(names)
 
 
 def test_a_type_that_tables_do_not_have_is_refused() -> None:
