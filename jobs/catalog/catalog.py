@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace as replace_fields
 
 from jobs.catalog import drops, files
 from jobs.catalog.as_json import to_json
 from jobs.catalog.broken import Broken
+from jobs.catalog.columns_seen import narrowed, noted, registered
 from jobs.catalog.definitions import Definitions
 from jobs.catalog.drops import Drop
 from jobs.catalog.files import Content, Entry
@@ -78,12 +78,7 @@ class Catalog(Definitions):
 
     def as_seen_by(self, query: View | InsertQuery) -> Catalog:
         """The catalog in which the inputs of a query have the columns that they had when it was registered."""
-        content = self._content
-        for name, seen in query.columns_seen.items():
-            entry = content.entries.get(name)
-            if entry is not None and isinstance(entry.definition, Source):
-                narrow = replace_fields(entry.definition, columns=entry.definition.columns[:seen])
-                content = content.with_entry(Entry(entry.sequence, narrow))
+        content = narrowed(self._content, query)
         return self if content is self._content else Catalog(self._lake, content)
 
     # --- changing ---------------------------------------------------------------------------------------------
@@ -95,7 +90,9 @@ class Catalog(Definitions):
             NameTaken: the name is defined already.
             LockLost: this process stood still for so long that others may have changed the catalog; nothing is written.
         """
+        read = self._content
         with self._changing() as check:
+            definition = registered(definition, read, self._content, self._lake)
             if definition.name in self._content.entries:
                 raise NameTaken(f"'{definition.name}' is defined already", hint="drop it first, or use another name")
             sequence = max((entry.sequence for entry in self._content.entries.values()), default=0) + 1
@@ -119,9 +116,8 @@ class Catalog(Definitions):
             for reader in self.readers(name):
                 entry = self._content.entries[reader]
                 query = entry.definition
-                if not isinstance(query, Source) and name not in query.columns_seen:
-                    seen = {**query.columns_seen, name: len(source.columns)}
-                    self._write(Entry(entry.sequence, replace_fields(query, columns_seen=seen)), check)
+                assert not isinstance(query, Source)
+                self._write(Entry(entry.sequence, noted(query, name, len(source.columns))), check)
 
     def remove(self, name: str, shared: Iterable[str] = ()) -> tuple[str, ...]:
         """Drop `name` and the queries that insert into it, whole or broken, with their tables; the dropped names.

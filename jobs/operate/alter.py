@@ -1,8 +1,8 @@
 """ALTER … ADD COLUMN of a source whose events are in the lake, also while its pipeline runs.
 
-    what reads it keeps its columns ──> intent ──> hand over to whoever holds the pipeline's lock: a run, or us
+    intent ──> hand over to whoever holds the pipeline's lock: a run at its next micro-batch, or us
 
-A kill before the intent leaves the source as it was, and what reads it with a note of the columns that it has anyway.
+A kill before the intent leaves the source as it was; after it, the run that is at work, or the next one, ends the work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from jobs.model.definitions import Source, View
 from jobs.model.errors import RefreshFailed
 from jobs.operate.hand_over import changing, hand_over
 from state_store.errors import WriterBusy
-from state_store.failpoints import failpoint
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -39,9 +38,6 @@ def alter_source(settings: Settings, present: Source, definition: Source) -> Non
     """
     lake = Lake(settings.lake)
     with changing(settings, definition) as lock:
-        _check(present, lake)
-        Catalog(lake).keep_seen(definition.name)
-        failpoint("after-columns-seen")
         with locked(lake.catalog):
             _check(present, lake)
             replacements.put(Replacement(definition), lake)

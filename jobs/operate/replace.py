@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
+from jobs.catalog.columns_seen import about_to_change
 from jobs.catalog.lock import locked
 from jobs.catalog.replacements import Replacement
 from jobs.model.definitions import Source, View
@@ -63,7 +64,7 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
             if reader.head(lake.table(made.name)) is not None:
                 unproved = _make_ready(settings, made, catalog, lock)
             with locked(lake.catalog):
-                _check_inputs(made, catalog, _unchanged(present, lake))  # the build may have taken long
+                _check_inputs(made, catalog, _unchanged(present, lake), lake)  # the build may have taken long
                 replacements.put(Replacement(made), lake)
         except BaseException:
             discard_standby(made, lake)
@@ -82,11 +83,11 @@ def _unchanged(present: View, lake: Lake) -> Catalog:
     return catalog
 
 
-def _check_inputs(definition: View, before: Catalog, now: Catalog) -> None:
-    """Check that the next definition was made over the columns that its inputs have. Raises RefreshFailed."""
+def _check_inputs(definition: View, before: Catalog, now: Catalog, lake: Lake) -> None:
+    """Check that the next definition was made over the columns that its inputs have, and keep. Raises RefreshFailed."""
     for name in definition.inputs:
         source = now.find(name)
-        if isinstance(source, Source) and source != before.find(name):
+        if isinstance(source, Source) and (source != before.find(name) or about_to_change(name, lake)):
             raise RefreshFailed(
                 f"'{name}' was altered meanwhile", hint=f"say the definition of '{definition.name}' again"
             )

@@ -123,6 +123,9 @@ def _put_in_place(context: RunContext, intent: Replacement) -> Swapped:
     if isinstance(intent.definition, View):
         return _swapped(context, intent, intent.definition)
     source, keyed = intent.definition, None
+    # What is registered from the intent on notes it itself.
+    Catalog(context.lake).keep_seen(source.name)
+    failpoint("after-columns-seen")
     if source.kind == "table":
         [item] = (item for level in maintained([source], Catalog(context.lake).supposing(source)) for item in level)
         keyed = (item.stages[-1], item.fingerprint)

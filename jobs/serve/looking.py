@@ -14,9 +14,14 @@ LOOK_SECONDS: Final = 5.0
 
 
 class Looking(ABC):
-    """Who is one calls `begin` when it is made. Any thread may call the rest."""
+    """Who is one calls `begin` when it is made. Any thread may call the rest.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        pause: seconds after a look in which there is no other: news that come meanwhile wait for the next one.
+    """
+
+    def __init__(self, name: str, pause: float = 0.0) -> None:
+        self._pause = pause
         self._wake, self._stop = Event(), Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
@@ -56,4 +61,5 @@ class Looking(ABC):
                     return
             except Exception:
                 logger.exception("'%s' stands still", self._thread.name)
+            self._stop.wait(self._pause)
             self._wake.wait(LOOK_SECONDS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from threading import Event
 
 import pytest
 
 from jobs.serve.looking import Looking
+from tests.support.waiting import wait_until
 
 
 class Counted(Looking):
@@ -41,3 +43,34 @@ def test_a_fault_is_logged_and_the_next_news_is_looked_at(caplog: pytest.LogCapt
     counted.close()
     assert counted.ended
     assert counted.looks == 3
+
+
+class Paused(Looking):
+    """Looks whenever there is news, but for its pause."""
+
+    def __init__(self, pause: float) -> None:
+        super().__init__("paused", pause)
+        self.looks = 0
+        self.begin()
+
+    def look(self) -> bool:
+        self.looks += 1
+        return True
+
+
+def test_news_of_a_pause_are_looked_at_once_when_it_is_over() -> None:
+    paused = Paused(0.5)
+    began = time.monotonic()
+    while time.monotonic() - began < 0.4:
+        paused.wake()
+        time.sleep(0.01)
+    assert paused.looks == 1
+    wait_until(lambda: paused.looks == 2, "the news were lost")
+    paused.close()
+
+
+def test_a_pause_does_not_hold_an_end_up() -> None:
+    paused = Paused(600.0)
+    wait_until(lambda: paused.looks == 1, "it did not look")
+    paused.close()
+    assert paused.ended
