@@ -147,7 +147,7 @@ def _delay(failures: int, beat: Beat | None) -> float:
     killed = beat is not None and not beat.ended
     if not failures or (failures == 1 and killed):
         return 0.0
-    return min(_FIRST_DELAY_SECONDS * 2 ** (failures - 1), _LONGEST_DELAY_SECONDS)
+    return min(_FIRST_DELAY_SECONDS * 2.0 ** (failures - 1), _LONGEST_DELAY_SECONDS)
 
 
 def _lost(each: Run, beat: Beat | None, now_ms: int) -> str | None:
