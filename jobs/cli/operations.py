@@ -91,6 +91,7 @@ def backup(
     with exit_codes():
         from jobs.operate.backup.execute import execute_backup
         from jobs.operate.backup.plan import plan_backup
+        from jobs.operate.verify.findings import sized
 
         settings = load_settings()
         plan = plan_backup(settings, _path(settings, destination))
@@ -102,8 +103,8 @@ def backup(
         if json:
             show_json([done.as_json()])
         say(
-            f"backup {done.number}: {done.files} files, {done.size / 1e6:.1f} MB, of {len(done.tables)} tables; "
-            f"{done.written} files, {done.written_size / 1e6:.1f} MB were written in {done.seconds:.1f} s"
+            f"backup {done.number}: {done.files} files, {sized(done.size)}, of {len(done.tables)} tables; "
+            f"{done.written} files, {sized(done.written_size)} were written in {done.seconds:.1f} s"
         )
 
 

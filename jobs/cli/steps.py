@@ -60,10 +60,12 @@ class ShownSteps:
             self._line(f"{what} ({time.monotonic() - self._began:.1f} s)")
 
     def again(self) -> None:
-        """Say that the step at work still is; nothing between two steps."""
+        """Say which step is at work; nothing between two steps."""
         with self._lock:
-            if self._what:
-                self._line(f"still {self._what}, for {time.monotonic() - self._began:.0f} s")
+            if not self._what:
+                return
+            seconds = time.monotonic() - self._began
+            self._line(f"still {self._what}, for {seconds:.0f} s" if seconds >= 1 else f"now {self._what}")
 
     def _end(self) -> None:
         if self._what and self._rows and not self._progress.done:

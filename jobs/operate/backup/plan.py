@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.operate.backup.image import lake_image
 from jobs.operate.backup.manifest import objects, read_latest
+from jobs.operate.verify.findings import sized
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import BackupBroken
 from state_store.layout import Lake
@@ -41,7 +42,7 @@ class BackupPlan:
         new, old = sum(file.size for file in self.copied), sum(file.size for file in self.known)
         return (
             f"backup {self.number} of {len(self.image.heads)} tables to {self.destination}: {len(self.copied)} files, "
-            f"{new / 1e6:.1f} MB to copy; {len(self.known)} files, {old / 1e6:.1f} MB are there"
+            f"{sized(new)} to copy; {len(self.known)} files, {sized(old)} are there"
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jobs.model.steps import UNWATCHED
 from jobs.operate.backup import manifest as manifests
+from jobs.operate.verify.findings import sized
 from state_store.delta import reader
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import BackupBroken, LakeNotEmpty
@@ -50,7 +51,7 @@ class RestorePlan:
         size = sum(file.size for file in self.missing)
         return (
             f"backup {self.manifest.number} of {self.manifest.lake}, {len(self.manifest.tables)} tables, to "
-            f"{self.target}: {len(self.missing)} of {len(self.manifest.files)} files, {size / 1e6:.1f} MB to copy"
+            f"{self.target}: {len(self.missing)} of {len(self.manifest.files)} files, {sized(size)} to copy"
         )
 
     def as_json(self) -> dict[str, Any]:

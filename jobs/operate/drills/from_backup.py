@@ -9,6 +9,7 @@ from jobs.operate.backup.execute import execute_backup
 from jobs.operate.backup.plan import plan_backup
 from jobs.operate.backup.restore import execute_restore, plan_restore
 from jobs.operate.drills.scenario import Recovery, Unrehearsable
+from jobs.operate.verify.findings import sized
 from state_store.delta import log, reader
 from state_store.hashing.digest import Digest
 from state_store.layout import Lake
@@ -40,7 +41,7 @@ def rehearse(ground: Ground) -> Recovery:
     return Recovery(
         seconds,
         rows.num_rows,
-        f"backup {done.number} restored: {done.files} files, {done.size / 1e6:.1f} MB, {len(done.tables)} tables",
+        f"backup {done.number} restored: {done.files} files, {sized(done.size)}, {len(done.tables)} tables",
         _fault(ground, version, Digest.parse(state.digest)),
         lost_versions=len(lost),
         lost_rows=sum(record.inserted + record.deleted for record in lost if record is not None),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.catalog.catalog import Catalog
 from jobs.model import tables
 from jobs.model.definitions import Source
+from jobs.operate.verify.findings import sized
 from state_store.delta import reader
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import StoreError
@@ -42,7 +43,7 @@ class LogCost:
 
     def __str__(self) -> str:
         since = f", the oldest event of {self.oldest:%Y-%m-%d %H:%M:%S} UTC" if self.oldest is not None else ""
-        return f"{self.rows:,} rows, {self.size / 1e6:,.1f} MB{since}"
+        return f"{self.rows:,} rows, {sized(self.size)}{since}"
 
     def as_json(self) -> dict[str, Any]:
         """The cost as values of JSON."""

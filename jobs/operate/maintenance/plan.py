@@ -10,6 +10,7 @@ from jobs.model.definitions import Source
 from jobs.operate.maintenance.log_cost import log_cost
 from jobs.operate.maintenance.needs import needs_by_vector
 from jobs.operate.maintenance.restore_cost import RestoreCost, restore_cost
+from jobs.operate.verify.findings import sized
 from jobs.operate.verify.subjects import subjects
 from state_store.delta import log, reader
 from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
@@ -83,7 +84,7 @@ class TablePlan:
             yield f"  a restore plays {self.after.plays:,} rows instead of {self.before.plays:,}"
 
     def _standing(self) -> str:
-        return f"{self.table}: {self.merges.files} files, {self.size / 1e6:.1f} MB, version {self.cleanup.version}"
+        return f"{self.table}: {self.merges.files} files, {sized(self.size)}, version {self.cleanup.version}"
 
     def as_json(self) -> dict[str, Any]:
         """The plan as values of JSON."""

@@ -52,3 +52,11 @@ def skipped(why: str) -> Outcome:
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun: `1 file`, `3 files`."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def sized(size: int) -> str:
+    """A number of bytes as people read it: `8.5 kB`, `3.1 MB`, `1.2 GB`."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size / 1e3:.1f} kB"

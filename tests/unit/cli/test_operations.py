@@ -49,7 +49,7 @@ def test_compact_prints_its_plan_and_does_it(made: MadeLake, monkeypatch: pytest
 
 def test_a_backup_is_restored_and_drilled(made: MadeLake, tmp_path: Path) -> None:
     backup = str(tmp_path / "backup")
-    assert "files, 0.0 MB are there" in invoke("backup", backup, "--dry-run")[1]
+    assert "files, 0.0 kB are there" in invoke("backup", backup, "--dry-run")[1]
     assert invoke("backup", backup)[0] == 0
     assert json.loads(invoke("backup", backup, "--json")[1])["written"] == 0
     code, _, err = invoke("restore", backup, str(tmp_path / "restored"))
@@ -88,7 +88,7 @@ def test_a_maintenance_without_names_says_a_line_of_each_table_and_what_event_lo
     told = dict(line.split(": ", 1) for line in out)
     assert len(told) == len(out)
     assert told["owned"].endswith("nothing to do; keep from version 0 for the recovery horizon")
-    assert re.search(r"; keep all rows: 9 rows, 0\.0 MB, the oldest event of \d{4}-", told["visits"])
+    assert re.search(r"; keep all rows: 9 rows, \d+\.\d kB, the oldest event of \d{4}-", told["visits"])
     code, out_of, err = invoke("compact")
     assert (code, out_of) == (0, "")
     assert err == f"{len(told)} tables: nothing to merge or remove\n"

@@ -10,6 +10,7 @@ from jobs.model.settings import RetentionSettings, Settings
 from jobs.operate.maintenance.execute import MaintenanceResult, TableResult, execute_maintenance
 from jobs.operate.maintenance.log_cost import LogCost, log_costs
 from jobs.operate.maintenance.plan import plan_maintenance
+from jobs.operate.verify.findings import sized
 from jobs.operate.verify.verify import verify
 from state_store import leases
 from state_store.delta import log, reader
@@ -51,7 +52,7 @@ def test_a_young_lake_is_left_as_it_is(shop: MadeLake) -> None:
     assert f"; nothing to do; keep all rows: {visits.log}" in str(plan)
     named = plan_maintenance(shop.settings, ["visits"])
     assert f"  keep all rows, since views are computed from an event log: {visits.log}" in str(named).splitlines()
-    assert f"{kept.num_rows} rows, 0.0 MB, the oldest event of {oldest:%Y-%m-%d %H:%M}" in str(visits.log)
+    assert f"{kept.num_rows} rows, {sized(size)}, the oldest event of {oldest:%Y-%m-%d %H:%M}" in str(visits.log)
     assert visits.as_json()["keeps_all_rows"] == visits.log.as_json()
     assert {each.table for each in plan.tables if each.log is not None} == {"visits", "pages__log"}
     assert log_costs(shop.settings) == [each.log for each in plan.tables if each.log is not None]
@@ -179,3 +180,7 @@ def test_the_plan_can_be_read_by_programs(shop: MadeLake, brief: Settings) -> No
     assert said["kept_from"] == said["version"]
     assert said["restore_rows"]["after"] == 3
     assert said["removes"]["files"] == len(owned.cleanup.files) > 0
+
+
+def test_bytes_are_told_in_the_unit_that_fits() -> None:
+    assert [sized(each) for each in (0, 8_493, 3_120_544, 1_200_000_000)] == ["0.0 kB", "8.5 kB", "3.1 MB", "1.2 GB"]
