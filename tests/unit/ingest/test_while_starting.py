@@ -12,6 +12,7 @@ from threading import Event
 
 import pytest
 
+from jobs.catalog import replacements
 from jobs.model.settings import IngestSettings, Settings, load_settings
 from jobs.run.heartbeat import read_beat
 from jobs.run.pipeline import follow
@@ -20,6 +21,7 @@ from state_store.delta import reader
 from state_store.errors import SettingsError
 from state_store.layout import Lake
 from tests.support.invariants import assert_correct
+from tests.support.waiting import wait_until
 from tests.support.warm_process import exit_code
 
 SHOP = """
@@ -117,6 +119,35 @@ def test_a_stop_while_nothing_is_to_be_done_is_heard(
     threading.Timer(0.5, stop.set).start()
     follow(settings.model_copy(update={"ingest": IngestSettings(driver_rows=driver_rows)}), "shop", stop)
     over.set()
+
+
+def test_what_comes_after_a_source_got_a_column_waits_for_the_query(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver decodes by the columns that the source had when the run began."""
+    list(session.run(SALES))
+
+    def starts() -> None:
+        _wait_for(lake, 3)
+        others = Interpreter(settings, "shop")
+        altered = threading.Thread(target=lambda: list(others.run("ALTER STREAM sales ADD COLUMN coupon VARCHAR;")))
+        altered.start()
+        wait_until(lambda: replacements.begun(lake), "the intent does not come")
+        list(session.run("INSERT INTO sales (shop, qty) VALUES ('b', 4);"))
+        altered.join(_PATIENCE_SECONDS)
+        list(Interpreter(settings, "shop").run("INSERT INTO sales (shop, qty, coupon) VALUES ('a', 5, 'x');"))
+        time.sleep(1.5)  # longer than a look for what has come
+        assert _events(lake) == 4
+
+    _session_that(starts, monkeypatch)
+    with pytest.raises(SettingsError, match="no JVM here"):
+        follow(settings, "shop", Event())
+    _session_that(lambda: _wait_for(lake, 5), monkeypatch)
+    with pytest.raises(SettingsError, match="no JVM here"):
+        follow(settings, "shop", Event())
+    found = {(row["qty"], row["coupon"]) for row in reader.read_rows(lake.table("sales")).to_pylist()}
+    assert found == {(1, None), (2, None), (3, None), (4, None), (5, "x")}
+    assert_correct(lake, "shop")
 
 
 def follow_once(root: Path) -> None:

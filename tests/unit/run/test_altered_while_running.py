@@ -14,11 +14,9 @@ from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.lock import locked
 from jobs.catalog.replacements import Replacement
-from jobs.ingest.identity import current_ids
 from jobs.ingest.in_driver import SmallBatches
 from jobs.ingest.logs.log import Record
 from jobs.ingest.logs.open import open_log
-from jobs.ingest.source import Reading
 from jobs.ivm.refresh import widen_source
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source, View
@@ -81,11 +79,10 @@ class Query:
         self._stream, self._number, self._stopped = stream, 0, False
         stream._outdated = False
         topics = open_log(stream.settings, stream.lake)
-        ids = current_ids(stream.sources, stream.lake, topics)
-        reading = Reading.after(stream._committed(), stream.settings, stream.lake, stream.sources, ids)
+        reading = stream._reading()
         self._at = reading.start
         self._end = {name: {str(p): end for p, end in topics.end_offsets(name).items()} for name in self._at}
-        self._checkpoint = stream._checkpoint()
+        self._checkpoint = stream.session.checkpoint(stream.pipeline)
         (self._checkpoint / "offsets").mkdir(parents=True)
         assert stream.context.kernel is not None
         self._small = SmallBatches(reading, self._checkpoint, stream.context.kernel)
@@ -97,7 +94,7 @@ class Query:
         self._at = {**self._at, topic: {"0": self._at[topic]["0"] + 1}}
         note = "\n".join(["v1", "{}", json.dumps({"topics": self._at})])
         (self._checkpoint / "offsets" / str(self._number)).write_text(note)
-        self._stream._micro_batch(None, self._number, self._small)  # type: ignore[arg-type]
+        self._stream._spark_batch(self._small, None, self._number)  # type: ignore[arg-type]
         self._number += 1
         return False
 

@@ -87,7 +87,7 @@ def test_a_commit_of_another_pipeline_during_the_first_refresh_is_news(
             commits.append(2)
 
     monkeypatch.setattr(PipelineStream, "refresh", refresh)
-    monkeypatch.setattr(PipelineStream, "_foreign_heads", lambda _self: {"theirs": commits[-1]})
+    monkeypatch.setattr("jobs.run.stream.foreign_heads", lambda *_: {"theirs": commits[-1]})
     monkeypatch.setattr(stop, "wait", lambda _seconds: len(refreshed) > 1 or looks.pop())
     looks = [True, False, False]
     stream.follow(stop)

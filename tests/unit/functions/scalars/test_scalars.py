@@ -138,7 +138,7 @@ def test_types(text: str, kind: t.SqlType) -> None:
         ("rowtime", InvalidQuery, "have no ROWTIME"),
         ("COUNT(*)", InvalidQuery, "aggregate COUNT cannot stand here"),
         ("(SELECT 1)", NotSupported, "subquer"),
-        ("i IN (SELECT i FROM x)", NotSupported, "subqueries"),
+        ("i IN (SELECT i FROM x)", NotSupported, "a subquery cannot stand here"),
         ("SUM(i) OVER (PARTITION BY s)", InvalidQuery, "OVER"),
     ],
 )

@@ -35,6 +35,8 @@ FAILPOINTS = (
 )
 # The first writes are those of the restore, the last ones those of the feed.
 _OF_EACH_PHASE = ("after-replica-clear", "inside-replica-restore:5", "after-replica-write:1")
+KILLS_AT_LENGTH = 70
+"""At random moments, of each of the three lasting backends: 210 in all."""
 DYNAMODB_ONLY = ("inside-dynamodb-write:2", "inside-dynamodb-write:5", "inside-dynamodb-write:12")
 
 
@@ -91,7 +93,7 @@ def test_a_follower_killed_at_random_goes_on(lasting: Backend, tmp_path: Path) -
     made = Replicated(tmp_path, "counted", per_epoch=30)
     made.epochs(3)
     draw = random.Random(11)
-    kills = 1 if lasting.name == "dynamodb" and not AT_LENGTH else 5
+    kills = KILLS_AT_LENGTH if AT_LENGTH else 1 if lasting.name == "dynamodb" else 5
     for number in range(kills):
         made.epochs(2, seed=number + 1)
         process = started(tmp_path, "counted", lasting, rounds=1000)
