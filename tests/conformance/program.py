@@ -18,6 +18,7 @@ from jobs.session.define.analyze import define
 from jobs.session.drops import drop
 from jobs.session.inserts import insert
 from jobs.sql.statements import (
+    AlterSource,
     CreateSource,
     CreateType,
     CreateView,
@@ -118,6 +119,9 @@ def _take(statement: Statement, program: Program, case: Case, *, verbatim: bool)
         return
     if isinstance(statement, CreateType | DropType):
         return  # a name stands for its type while the text is read
+    if isinstance(statement, AlterSource):
+        program.catalog.replace(_at("define", lambda: define(statement, program.catalog, PIPELINE)))
+        return
     if isinstance(statement, InsertValues):
         settings = load_settings(lake=program.lake.root)
         _at("define", partial(insert, statement, program.catalog, settings, program.lake))
@@ -189,7 +193,7 @@ def _prefixed(statement: Statement, program: Program) -> Statement:
         return query
 
     match statement:
-        case CreateSource() | Drop():
+        case CreateSource() | AlterSource() | Drop():
             return replace(statement, name=prefix + statement.name)
         case CreateView():
             return replace(statement, name=prefix + statement.name, query=renamed(statement.query))
