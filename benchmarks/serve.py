@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
@@ -210,7 +212,8 @@ def _in_process(settings: Settings, folder: Path, rows: int) -> None:
 
 
 def _others(table: object, rows: int) -> None:
-    """The same look-up without a replica: delta-rs with its own pruning, and DuckDB over the files."""
+    """The same look-up without a replica: delta-rs with its own pruning; DuckDB, and chDB where it is installed, over
+    the files."""
     random = Random(4)
     opened = DeltaTable(str(table))
     files = opened.file_uris()
@@ -227,6 +230,17 @@ def _others(table: object, rows: int) -> None:
 
         _print("delta-rs, look-up by key", _each(by_delta, SLOW_READS))
         _print("DuckDB over the files, look-up by key", _each(by_duckdb, SLOW_READS))
+    if find_spec("chdb") is None:
+        return
+    chdb = import_module("chdb")
+    paths = [file.removeprefix("file://") for file in files]
+
+    def by_chdb() -> None:
+        key = random.randrange(rows)
+        each = (f"SELECT * FROM file('{path}', Parquet) WHERE id = {key}" for path in paths)
+        assert chdb.query(" UNION ALL ".join(each), "CSV").bytes()
+
+    _print("chDB over the files, look-up by key", _each(by_chdb, SLOW_READS))
 
 
 def _ask(get: Callable[[Any], object], keys: Sequence[object]) -> None:
