@@ -18,20 +18,17 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import duckdb
 import httpx
 import pyarrow as pa
 import uvicorn
-from deltalake import DeltaTable, QueryBuilder
 
 from benchmarks.http_load import nothing, put_load
+from benchmarks.other_lookups import lookups
 from benchmarks.process_tree import processor_seconds
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import relation
@@ -75,7 +72,8 @@ def main() -> None:
         make_view(settings, rows)
         print(f"{rows:,} rows, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         print(f"calibration: {_ADDITIONS:,} additions in {_seconds(_add_up):.2f} s")
-        _others(Lake(settings.lake).table("bench"), rows)
+        for by, look_up in lookups(Lake(settings.lake).table("bench"), rows):
+            _print(f"{by}, look-up by key", _each(look_up, SLOW_READS))
         with _process(_serve_nothing) as nothing:
             _load("an application that answers at once", nothing, rows, rate, seconds)
         with _process(_serve, settings, Path(folder) / "server") as server:
@@ -209,38 +207,6 @@ def _in_process(settings: Settings, folder: Path, rows: int) -> None:
         of_bytes = len(keys) / min(_seconds(partial(_ask, store.point, stored)) for _ in range(PASSES))
         replica.close()
         print(f"in process, {title}: {rate:,.0f} gets a second; of bytes, without key and row: {of_bytes:,.0f}")
-
-
-def _others(table: object, rows: int) -> None:
-    """The same look-up without a replica: delta-rs with its own pruning; DuckDB, and chDB where it is installed, over
-    the files."""
-    random = Random(4)
-    opened = DeltaTable(str(table))
-    files = opened.file_uris()
-    query = QueryBuilder().register("bench", opened)
-
-    def by_delta() -> None:
-        found = query.execute(f"SELECT * FROM bench WHERE id = {random.randrange(rows)}").read_all()
-        assert found.num_rows == 1
-
-    with duckdb.connect() as db:
-
-        def by_duckdb() -> None:
-            assert db.execute("SELECT * FROM read_parquet(?) WHERE id = ?", [files, random.randrange(rows)]).fetchone()
-
-        _print("delta-rs, look-up by key", _each(by_delta, SLOW_READS))
-        _print("DuckDB over the files, look-up by key", _each(by_duckdb, SLOW_READS))
-    if find_spec("chdb") is None:
-        return
-    chdb = import_module("chdb")
-    paths = [file.removeprefix("file://") for file in files]
-
-    def by_chdb() -> None:
-        key = random.randrange(rows)
-        each = (f"SELECT * FROM file('{path}', Parquet) WHERE id = {key}" for path in paths)
-        assert chdb.query(" UNION ALL ".join(each), "CSV").bytes()
-
-    _print("chDB over the files, look-up by key", _each(by_chdb, SLOW_READS))
 
 
 def _ask(get: Callable[[Any], object], keys: Sequence[object]) -> None:
