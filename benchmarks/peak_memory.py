@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from benchmarks.process_tree import processes_below
+from benchmarks.process_tree import Looks, processes_below
 
 # Pages that processes share are counted once: each has its part of them (proportional set size).
 _PART: Final = "Pss:"
@@ -17,27 +15,15 @@ _PART: Final = "Pss:"
 _SAMPLE_SECONDS: Final = 0.25
 
 
-class PeakMemory:
+class PeakMemory(Looks):
     """Looks four times a second; `megabytes` is the most that it saw. Used by `with`."""
 
     def __init__(self) -> None:
         self.megabytes = 0.0
-        self._stop = Event()
-        self._thread = Thread(target=self._watch, daemon=True)
+        super().__init__(self._note, _SAMPLE_SECONDS)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(_SAMPLE_SECONDS):
-            self.megabytes = max(self.megabytes, sum(map(_megabytes, processes_below(os.getpid()))))
+    def _note(self) -> None:
+        self.megabytes = max(self.megabytes, sum(map(_megabytes, processes_below(os.getpid()))))
 
 
 def _megabytes(process: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -40,12 +41,11 @@ def processor_seconds(root: int) -> float:
     return sum(processes_below(root).values())
 
 
-class ProcessorWatch:
-    """Samples (seconds since the epoch, processor seconds so far) of a process tree, once a second. Used by `with`."""
+class Looks:
+    """Looks at something now and then, in a thread, for as long as its `with` lasts."""
 
-    def __init__(self, root: int) -> None:
-        self.samples: list[tuple[float, float]] = []
-        self._root = root
+    def __init__(self, look: Callable[[], None], seconds: float) -> None:
+        self._look, self._seconds = look, seconds
         self._stop = Event()
         self._thread = Thread(target=self._watch, daemon=True)
 
@@ -59,6 +59,18 @@ class ProcessorWatch:
         self._stop.set()
         self._thread.join()
 
+    def _watch(self) -> None:
+        while not self._stop.wait(self._seconds):
+            self._look()
+
+
+class ProcessorWatch(Looks):
+    """Samples (seconds since the epoch, processor seconds so far) of a process tree, once a second. Used by `with`."""
+
+    def __init__(self, root: int) -> None:
+        self.samples: list[tuple[float, float]] = []
+        super().__init__(lambda: self.samples.append((time.time(), processor_seconds(root))), _SAMPLE_SECONDS)
+
     def share(self, begin: float, end: float) -> float:
         """Processor seconds for each second between two moments; 0 when fewer than two samples lie between them."""
         inside = [sample for sample in self.samples if begin <= sample[0] <= end]
@@ -66,7 +78,3 @@ class ProcessorWatch:
             return 0.0
         (first, before), (last, after) = inside[0], inside[-1]
         return (after - before) / (last - first)
-
-    def _watch(self) -> None:
-        while not self._stop.wait(_SAMPLE_SECONDS):
-            self.samples.append((time.time(), processor_seconds(self._root)))
