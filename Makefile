@@ -41,11 +41,11 @@ test: check ## everything that must pass
 
 # Side by side: one keeps a JVM busy, the other a core. Those of whole views go where both then end together.
 test-spark: $(STAMP)
-	$(BIN)/python -m pytest tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py \
+	@VENV=$(VENV) bash infra/tests.sh spark tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py \
 	  tests/outside
 
 test-duckdb: $(STAMP)
-	$(BIN)/python -m pytest tests/unit tests/properties/test_views.py tests/properties/test_views_on_delta.py \
+	@VENV=$(VENV) bash infra/tests.sh duckdb tests/unit tests/properties/test_views.py tests/properties/test_views_on_delta.py \
 	  tests/conformance tests/nexmark
 
 nightly: export STRANDLINE_SEED := anew

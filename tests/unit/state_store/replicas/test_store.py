@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
-from itertools import count, takewhile
+from itertools import islice
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,6 +24,8 @@ from state_store.errors import (
 from state_store.replicas.base.backup import back_up, check_backup
 from state_store.replicas.base.store import Store, Write
 from state_store.replicas.codec.keys import LONGEST_BYTES, ROWS, ROWS_END
+from state_store.replicas.dynamodb.items import Item
+from state_store.replicas.dynamodb.store import DynamoStore
 from state_store.replicas.lmdb.store import LmdbStore
 from state_store.replicas.rocksdb.store import RocksStore
 from tests.support.examples import examples
@@ -67,61 +70,22 @@ def test_a_range_begins_at_its_low_key_and_ends_before_its_high_one(backend: Bac
         assert rows_in(store, keys[7], keys[7]) == rows_in(store, keys[8], keys[7]) == []
 
 
-def test_a_snapshot_stands_still_while_the_store_is_written(lasting: Backend, tmp_path: Path) -> None:
-    with closing(lasting.open(tmp_path / "s")) as store:
-        store.write(Write(b"1", [A, B], [b"a1", b"b1"]))
-        with store.snapshot() as before:
-            written = Event()
+def test_a_point_that_dynamodb_has_overtaken_is_read_again(
+    dynamodb: DynamoDBLocal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = Backend("dynamodb", dynamodb.url)
+    with closing(backend.open(tmp_path / "s")) as store, closing(backend.open(tmp_path / "s")) as reader:
+        assert isinstance(reader, DynamoStore)
+        store.write(Write(b"0", [A], [b"0"]))
+        get, states = reader._requests.get, iter([b"1", b"2", b"3", b"4"])
 
-            def write() -> None:
-                store.write(Write(b"2", [A, B, C], [b"a2", None, b"c2"]))
-                written.set()
+        def overtaken(keys: Sequence[bytes]) -> dict[bytes, Item]:
+            for state in islice(states, 2):
+                store.write(Write(state, [A], [state]))
+            return get(keys)
 
-            Thread(target=write).start()
-            assert written.wait(30)
-            assert before.state() == b"1"
-            assert before.multi_get([A, B, C]) == [b"a1", b"b1", None]
-            assert list(before.range(ROWS, ROWS_END)) == [(A, b"a1"), (B, b"b1")]
-        assert rows_in(store) == [(A, b"a2"), (C, b"c2")]
-
-
-def test_a_point_is_the_value_of_a_key_with_the_state(backend: Backend, tmp_path: Path) -> None:
-    with closing(backend.open(tmp_path / "s")) as store:
-        assert store.point(A) == (None, None)
-        store.write(Write(b"1", [A], [b"a1"]))
-        assert [store.point(A), store.point(B)] == [(b"1", b"a1"), (b"1", None)]
-        store.write(Write(b"2", [A], [None]))
-        assert store.point(A) == (b"2", None)
-        assert store.points([A, LONG, B]) == (b"2", [None, None, None])
-        store.write(Write(b"3", [LONG, C], [b"", b"c3"]))
-        assert store.points([C, A, LONG, C]) == (b"3", [b"c3", None, b"", b"c3"])
-        assert store.points([]) == (b"3", [])
-        store.clear(b"cleared")
-        assert store.point(A) == (b"cleared", None)
-
-
-def test_a_point_is_of_one_moment_while_the_store_is_written(lasting: Backend, tmp_path: Path) -> None:
-    with closing(lasting.open(tmp_path / "s")) as store:
-        store.write(Write(b"0", [A, B], [b"0", b"0"]))
-        enough = Event()
-
-        def write() -> None:
-            for number in takewhile(lambda _: not enough.is_set(), count(1)):
-                store.write(Write(b"%d" % number, [A, B], [b"%d" % number] * 2))
-
-        writer = Thread(target=write)
-        writer.start()
-        seen = set()
-        while len(seen) < 20:
-            state, value = store.point(A)
-            assert state == value
-            state, values = store.points([A, B])
-            assert values == [state, state]
-            with store.snapshot() as now:
-                assert now.multi_get([B, A]) == [now.state()] * 2
-            seen.add(state)
-        enough.set()
-        writer.join()
+        monkeypatch.setattr(reader._requests, "get", overtaken)
+        assert reader.point(A) == (b"4", b"4")
 
 
 def test_rocksdb_has_one_sorted_run_once_it_is_settled(tmp_path: Path) -> None:
