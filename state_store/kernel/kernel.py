@@ -28,8 +28,6 @@ _EACH: Final = (
     "SET TimeZone = 'UTC'",
     # A text that names no relation of ours must fail, not find a variable of this process.
     "SET python_enable_replacements = false",
-    # A table's files are opened anew in each epoch, and never change.
-    "SET parquet_metadata_cache = true",
 )
 """Settings of a connection: another one does not inherit them."""
 _ALL: Final = (

@@ -64,8 +64,8 @@ def test_every_connection_has_the_settings(monkeypatch: pytest.MonkeyPatch) -> N
     """A connection does not inherit all of those of the one it was made from."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    names = ("TimeZone", "disabled_optimizers", "preserve_insertion_order", "parquet_metadata_cache")
-    wanted = [("UTC", "statistics_propagation", False, True)]
+    names = ("TimeZone", "disabled_optimizers", "preserve_insertion_order")
+    wanted = [("UTC", "statistics_propagation", False)]
     listed = ", ".join(f"current_setting('{name}')" for name in names)
     try:
         with Kernel("100MB", 1) as kernel, kernel.connection() as one, kernel.connection() as other:
