@@ -73,6 +73,8 @@ def stored_statement(statement: S, called: Called, types: Mapping[str, SqlType] 
 
 
 def _name(statement: Statement, name: str, called: Called) -> str:
+    if isinstance(statement, Rename) and called.names.get(name) == statement.following:
+        return name  # said again: it has the name already
     try:
         return called.stored(name, line=statement.line, column=statement.column)
     except UnknownName as error:

@@ -397,3 +397,5 @@ def test_what_is_refused(statement: str, error: type[SqlError], told: str, setti
 def test_if_exists_and_what_is_not_there(settings: Settings, lake: Lake) -> None:
     assert run(settings, "ALTER TABLE IF EXISTS nope RENAME TO x") == ["'nope' is not there"]
     assert run(settings, "ALTER TABLE IF EXISTS by_shop RENAME TO x") == ["`by_shop` is called `x` from now on"]
+    for again in ("by_shop", "x"):
+        assert run(settings, f"ALTER TABLE {again} RENAME TO x") == ["'x' is called so already"]
