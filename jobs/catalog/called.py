@@ -103,7 +103,11 @@ class Called:
 
     def with_legend(self, text: str) -> str:
         """A text about tables, which says the names that they are stored under, below what those are called."""
-        legend = [f"'{called}' is stored as `{stored}`" for stored, called in self.names.items() if stored in text]
+        legend = [
+            f"'{called}' is stored as `{stored}`"
+            for stored, called in self.names.items()
+            if re.search(rf"(?<!\w){re.escape(stored)}(?:{tables.BELOW.pattern})(?!\w)", text)
+        ]
         return "\n".join([*legend, text])
 
     def told(self, error: StrandlineError) -> StrandlineError:
