@@ -241,12 +241,12 @@ def test_subscribers_and_replicas_go_on(settings: Settings, lake: Lake) -> None:
     seen = [next(live.rows), next(live.rows)]
     table = lake.table("shops")
     replica = Replica("shops", MemoryStore(), Layout(reader.schema(table), ("id",)))
-    version = Follower(table, replica, "r").catch_up()
+    version = Follower(table, replica, "r").catch_up().version
     run(settings, ALL)
     run(settings, "INSERT INTO stores VALUES ('c', 'Cleo');")
     take_in(settings)
     assert [*seen, *live.rows] == [("a", "Anna"), ("b", "Bert"), ("c", "Cleo")]
-    assert Follower(table, replica, "r").catch_up() == version + 1
+    assert Follower(table, replica, "r").catch_up().version == version + 1
     with replica.reading() as now:
         assert now.get(("c",)) == {"id": "c", "name": "Cleo"}
 
