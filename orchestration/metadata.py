@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 import dagster as dg
 
+from jobs.catalog.catalog import Catalog
 from orchestration.column_comments import column_comments
+from orchestration.lineage import Origin
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from jobs.model.definitions import Source, View
     from jobs.model.settings import Settings
     from jobs.model.types import SqlType
-    from orchestration.lineage import Origin
 
 COLUMN_SCHEMA = "dagster/column_schema"
 COLUMN_LINEAGE = "dagster/column_lineage"
@@ -87,6 +88,12 @@ def column_lineage(
     }
 
 
+def copied(definition: Source | View, key: dg.AssetKey) -> dict[str, dg.MetadataValue[Any]]:
+    """The lineage of columns that another asset of the definition has as well."""
+    origins = {column.name: [Origin(definition.name, column.name)] for column in definition.columns}
+    return column_lineage(origins, lambda _name: key)
+
+
 def described(sentence: str, *statements: str) -> str:
     """A description: one sentence, then the SQL as it was written."""
     blocks = [f"```sql\n{statement.strip()}\n```" for statement in statements]
@@ -121,7 +128,8 @@ def served(view: str, server_url: str | None) -> dict[str, dg.MetadataValue[Any]
 
 def data_docs(table: str, settings: Settings) -> dict[str, dg.MetadataValue[Any]]:
     """Where the page on a table's expectations is: on the server, or its file, where no server is known."""
-    url = settings.server.url
+    url, lake = settings.server.url, Lake(settings.lake)
     if url is None:
-        return {DATA_DOCS: dg.MetadataValue.path(str(Lake(settings.lake).data_docs(table)))}
-    return {DATA_DOCS: dg.MetadataValue.url(f"{url.rstrip('/')}/v1/views/{quote(table, safe='')}/data-docs")}
+        return {DATA_DOCS: dg.MetadataValue.path(str(lake.data_docs(table)))}
+    called = Catalog(lake).called.of(table)
+    return {DATA_DOCS: dg.MetadataValue.url(f"{url.rstrip('/')}/v1/views/{quote(called, safe='')}/data-docs")}

@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import dagster as dg
+
+if TYPE_CHECKING:
+    from jobs.catalog.called import Called
 
 TABLE_NAME = "dagster/table_name"
 _ROLE = "strandline/role"
@@ -82,3 +86,16 @@ def role_of(spec: dg.AssetSpec) -> Role:
 def table_of(spec: dg.AssetSpec) -> str:
     """The table of the lake that the asset shows. Topics have none."""
     return str(spec.metadata[TABLE_NAME])
+
+
+def as_called(spec: dg.AssetSpec, name: str, called: Called) -> dg.AssetSpec:
+    """The asset of a definition, with what that is called by now where it is stored under another name."""
+    now = called.of(name)
+    if now == name:
+        return spec
+    return spec.replace_attributes(description=f"`{name}` is called `{now}` now.\n\n{spec.description}")
+
+
+def code_hash(*parts: str) -> str:
+    """A code version that changes with any of these texts."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -13,12 +13,12 @@ Inputs are logs, tables and projections, also of other pipelines.
 
 from __future__ import annotations
 
-import hashlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from jobs.catalog.called import Called
 from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
@@ -27,8 +27,8 @@ from jobs.model.errors import SqlError
 from jobs.publish.declared import published
 from orchestration.changelog_topics import changelog_topic
 from orchestration.lineage import Origin, lineage
-from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, described, schema_of, served
-from orchestration.roles import KINDS, TABLE_NAME, Role, asset_key, identifier
+from orchestration.metadata import COLUMN_SCHEMA, column_lineage, column_schema, copied, described, schema_of, served
+from orchestration.roles import KINDS, TABLE_NAME, Role, as_called, asset_key, code_hash, identifier
 from orchestration.stewards import stewardship_of
 from state_store.columns import TIMESTAMP, VERSION, WEIGHT
 
@@ -55,6 +55,7 @@ class Translator:
         on_kafka: topics are Kafka's, not files of the local log.
         plan_of: the plan of a view, for its column lineage; without it there is none.
         server_url: where people read the rows; without it no asset links there.
+        called: what definitions are called; the keys of assets, and so their history, are those that are stored.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class Translator:
         on_kafka: bool = False,
         plan_of: Callable[[View], Plan] | None = None,
         server_url: str | None = None,
+        called: Called | None = None,
     ) -> None:
+        self._called = called or Called()
         self._lake = lake
         self._plan_of = plan_of
         self._on_kafka = on_kafka
@@ -125,7 +128,7 @@ class Translator:
                 source.sql,
                 *(feed.sql for feed in feeds),
             ),
-            code_version=_hash(source.sql, *(feed.fingerprint for feed in feeds)),
+            code_version=code_hash(source.sql, *(feed.fingerprint for feed in feeds)),
             metadata={COLUMN_SCHEMA: schema_of(source, META_COLUMNS)},
         )
 
@@ -141,7 +144,7 @@ class Translator:
             table=tables.dead_letters(source.name),
             deps=[asset_key(Role.TOPIC, source.topic)],
             description=f"Records of topic `{source.topic}` that could not be decoded: offset, raw bytes, the reason.",
-            code_version=_hash(source.sql),
+            code_version=code_hash(source.sql),
             metadata={COLUMN_SCHEMA: column_schema(DEAD_LETTER_COLUMNS)},
         )
 
@@ -152,10 +155,10 @@ class Translator:
             table=source.name,
             deps=[asset_key(Role.LOG, source.name)],
             description=described(f"The newest row of each key of `{source.name}`.", source.sql),
-            code_version=_hash(source.sql),
+            code_version=code_hash(source.sql),
             metadata={
                 COLUMN_SCHEMA: schema_of(source, key=source.key),
-                **_copied(source, asset_key(Role.LOG, source.name)),
+                **copied(source, asset_key(Role.LOG, source.name)),
             },
             freshness_policy=FRESHNESS,
         )
@@ -172,7 +175,9 @@ class Translator:
                 view.sql,
                 *(feed.sql for feed in feeds),
             ),
-            code_version=_hash(view.fingerprint, *(feed.fingerprint for feed in feeds)) if feeds else view.fingerprint,
+            code_version=code_hash(view.fingerprint, *(feed.fingerprint for feed in feeds))
+            if feeds
+            else view.fingerprint,
             metadata={COLUMN_SCHEMA: schema_of(view, META_COLUMNS), **self._lineage(view)},
             freshness_policy=FRESHNESS,
         )
@@ -188,7 +193,7 @@ class Translator:
             metadata={
                 COLUMN_SCHEMA: schema_of(view, key=view.key),
                 **self._lineage(view),
-                **served(view.name, self._server_url),
+                **served(self._called.of(view.name), self._server_url),
             },
             freshness_policy=FRESHNESS,
         )
@@ -205,7 +210,7 @@ class Translator:
             code_version=view.fingerprint,
             metadata={
                 COLUMN_SCHEMA: schema_of(view, _CHANGE_COLUMNS, view.key),
-                **_copied(view, asset_key(Role.PROJECTION, view.name)),
+                **copied(view, asset_key(Role.PROJECTION, view.name)),
             },
         )
 
@@ -219,7 +224,7 @@ class Translator:
         **others: Any,
     ) -> dg.AssetSpec:
         """The spec of an asset with a table, with the parts that all of them share."""
-        return dg.AssetSpec(
+        spec = dg.AssetSpec(
             asset_key(role, definition.name),
             group_name=identifier(definition.pipeline),
             kinds=KINDS[role],
@@ -232,6 +237,7 @@ class Translator:
             },
             **others,
         )
+        return as_called(spec, definition.name, self._called)
 
     def _lineage(self, view: View) -> dict[str, dg.MetadataValue[Any]]:
         if self._plan_of is None:
@@ -247,13 +253,3 @@ class Translator:
         """The origin as the query names it: the event log of a table counts as the table."""
         table = next((n for n in self._relations if tables.log_below(n) == origin.input), origin.input)
         return Origin(table, origin.column)
-
-
-def _copied(definition: Source | View, key: dg.AssetKey) -> dict[str, dg.MetadataValue[Any]]:
-    """The lineage of columns that another asset of the definition has as well."""
-    origins = {column.name: [Origin(definition.name, column.name)] for column in definition.columns}
-    return column_lineage(origins, lambda _name: key)
-
-
-def _hash(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -53,8 +53,7 @@ class Lake:
 
     def version(self, name: str) -> int | None:
         """The newest version of a table; None before its first commit. Raises UnknownName."""
-        self._definition(name)
-        head = reader.head(self._layout.table(name))
+        head = reader.head(self._layout.table(self._definition(name).name))
         return head.version if head else None
 
     def arrow(
@@ -78,8 +77,9 @@ class Lake:
             VersionGone: the version, or a file of it, is not there any more.
             CorruptState: a file is broken, or the rows are not those that were committed.
         """
-        declared = [column.name for column in self._definition(name).columns]
-        return reader.read_rows(self._layout.table(name), version, list(columns or declared), where)
+        found = self._definition(name)
+        declared = [column.name for column in found.columns]
+        return reader.read_rows(self._layout.table(found.name), version, list(columns or declared), where)
 
     def pandas(self, name: str, columns: Sequence[str] | None = None, *, version: int | None = None) -> pd.DataFrame:
         """The rows as a pandas frame with Arrow's types, so that NULLs and DECIMALs stay what they are. As `arrow`."""
@@ -111,8 +111,9 @@ class Lake:
         Raises:
             UnknownName, TableMissing: as `arrow`.
         """
-        declared = [column.name for column in self._definition(name).columns]
-        path = self._layout.table(name)
+        found = self._definition(name)
+        declared = [column.name for column in found.columns]
+        path = self._layout.table(found.name)
         at = reader.head(path) if version is None else reader.version_at(path, version)
         if at is None:
             raise ObjectMissing(f"'{name}' has no commit yet", where=str(path), hint="run its pipeline")
@@ -134,25 +135,27 @@ class Lake:
             UnknownName, TableMissing, CorruptState: as `arrow`.
             VersionGone: the changes no longer reach back to `after`: read the table anew.
         """
-        declared = [column.name for column in self._definition(name).columns]
-        path = self._layout.table(name)
+        found = self._definition(name)
+        declared = [column.name for column in found.columns]
+        path = self._layout.table(found.name)
         head = reader.head(path)
         if head is not None and after is not None and after > head.version:
             raise VersionGone(f"'{name}' has no version {after}", where=str(path), hint="read the table anew")
-        found = reader.read_changes(path, after, upto)
-        return found.select([*declared, "_commit_version", "_commit_timestamp", "__weight"])
+        changes = reader.read_changes(path, after, upto)
+        return changes.select([*declared, "_commit_version", "_commit_timestamp", "__weight"])
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The rows of a SELECT over the lake, at one version of each table. Raises SqlError, with line and column."""
+        from jobs.catalog.stored_names import stored_statement
         from jobs.functions.python.register import Library
         from jobs.model.errors import SqlSyntaxError
         from jobs.partial.pull import pull
         from jobs.sql.statements import Select, parse_one
 
-        statement = parse_one(text)
+        catalog = Catalog(self._layout)
+        statement = stored_statement(parse_one(text), catalog.called)
         if not isinstance(statement, Select) or statement.emit is not None:
             raise SqlSyntaxError("expected a SELECT without EMIT CHANGES", line=1, column=1)
-        catalog = Catalog(self._layout)
         library = Library(catalog.functions.values(), self.settings.functions.modules)
         found = pull(statement, catalog, self._layout, library)
         return [dict(zip(found.names, row, strict=True)) for row in found.rows]
@@ -186,7 +189,7 @@ class Lake:
         from jobs.model.errors import UnknownName
 
         catalog = Catalog(self._layout)
-        found = catalog.get(name)
+        found = catalog.get(catalog.called.stored(name))
         if isinstance(found, InsertQuery):
             raise UnknownName.among("stream, table or view", name, catalog.relations())
         return found

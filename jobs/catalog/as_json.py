@@ -4,6 +4,9 @@ Format 2: `{"format": 2, "crc": c, "sequence": n, "type": "source"|"view"|"inser
 column is `{"name", "type", "key"}`, with "header" where it comes from the record's headers; a type is its text in SQL.
 `crc` is the CRC-32 of the members after it.
 
+`"called"` is before the fields of a definition that is called otherwise than it is stored: an older Strandline refuses
+it.
+
 Format 1 has no checksum. It is still read; a definition that changes is written in format 2.
 """
 
@@ -13,7 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobs.model.definitions import Column, Definition, Function, InsertQuery, Source, View
 from jobs.model.errors import SqlError
@@ -34,10 +37,19 @@ _CLASSES: Mapping[str, type[Source] | type[View] | type[InsertQuery] | type[Func
 }
 
 
-def to_json(sequence: int, definition: Definition | Function) -> str:
-    """A definition and its place in the order of creation, as the text of a file."""
+class Stored(NamedTuple):
+    """What a file holds. `called` is empty for what is called as it is stored."""
+
+    sequence: int
+    definition: Definition | Function
+    called: str
+
+
+def to_json(sequence: int, definition: Definition | Function, called: str = "") -> str:
+    """A definition, its place in the order of creation and what it is called, as the text of a file."""
     type_name = next(name for name, cls in _CLASSES.items() if isinstance(definition, cls))
-    values = {f.name: _plain(getattr(definition, f.name)) for f in fields(definition)}
+    values = {"called": called} if called else {}
+    values |= {f.name: _plain(getattr(definition, f.name)) for f in fields(definition)}
     for name, usual in _LATER.items():
         if values.get(name) == usual:
             del values[name]  # an older Strandline, which does not know it, reads every other definition
@@ -46,8 +58,8 @@ def to_json(sequence: int, definition: Definition | Function) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
-def from_json(data: bytes, where: str) -> tuple[int, Definition | Function]:
-    """The sequence number and the definition that `to_json` wrote.
+def from_json(data: bytes, where: str) -> Stored:
+    """What `to_json` wrote.
 
     Raises:
         CorruptState: the data is not such a document, fails its checksum, or is of a later format.
@@ -65,7 +77,8 @@ def from_json(data: bytes, where: str) -> tuple[int, Definition | Function]:
             raise CorruptState("the catalog file fails its checksum", where=where)
         cls = _CLASSES[document["type"]]
         values = {name: _value(name, value) for name, value in document["definition"].items()}
-        return int(document["sequence"]), cls(**values)
+        called = str(values.pop("called", ""))
+        return Stored(int(document["sequence"]), cls(**values), called)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SqlError) as error:
         raise CorruptState(f"the catalog file does not read back: {error}", where=where) from error
 

@@ -19,6 +19,7 @@ from state_store.layout import Lake
 from state_store.paths import LakePath
 
 _PIPELINE = re.compile(rb'"pipeline": ("(?:[^"\\]|\\.)*")')
+_CALLED = re.compile(rb'"called": ("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Broken:
         """The number of a query into a stream; 0 for any other definition."""
         fed = tables.fed_stream(self.name)
         return fed[1] if fed and not self.function else 0
+
+    @property
+    def called(self) -> str:
+        """What the definition is called, as far as the file tells; empty: as it is stored."""
+        return _text(_CALLED.search(self.content)) or ""
 
     def error(self) -> CorruptState:
         """The error for all that needs the definition, with what to type."""
@@ -112,8 +118,12 @@ class Broken:
 
     def _said(self) -> str | None:
         """The pipeline that the file names, right or wrong."""
-        said = _PIPELINE.search(self.content)
-        try:
-            return str(json.loads(said[1])) if said else None
-        except ValueError:
-            return None
+        return _text(_PIPELINE.search(self.content))
+
+
+def _text(found: re.Match[bytes] | None) -> str | None:
+    """The JSON text of a match's first group; None where it is none."""
+    try:
+        return str(json.loads(found[1])) if found else None
+    except ValueError:
+        return None

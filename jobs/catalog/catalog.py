@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace as replaced
 
 from jobs.catalog import drops, files
 from jobs.catalog.as_json import to_json
@@ -74,7 +75,8 @@ class Catalog(Definitions):
         """The catalog with this definition in place of the broken file of its name. Nothing is written."""
         if isinstance(definition, Function):
             return Catalog(self._lake, self._content.with_function(definition))
-        return Catalog(self._lake, self._content.with_entry(Entry(0, definition)))
+        called = self.called.names.get(definition.name, "")
+        return Catalog(self._lake, self._content.with_entry(Entry(0, definition, called)))
 
     def as_seen_by(self, query: View | InsertQuery) -> Catalog:
         """The catalog in which the inputs of a query have the columns that they had when it was registered."""
@@ -95,8 +97,10 @@ class Catalog(Definitions):
             definition = registered(definition, read, self._content, self._lake)
             if definition.name in self._content.entries:
                 raise NameTaken(f"'{definition.name}' is defined already", hint="drop it first, or use another name")
+            self.called.check_free(definition.name, definition.name, self._stored())
+            called = self.called.names.get(definition.name, "")
             sequence = max((entry.sequence for entry in self._content.entries.values()), default=0) + 1
-            self._write(Entry(sequence, definition), check)
+            self._write(Entry(sequence, definition, called), check)
 
     def replace(self, definition: Definition) -> None:
         """Replace a definition, which keeps its place in the order of creation.
@@ -106,7 +110,19 @@ class Catalog(Definitions):
         """
         with self._changing() as check:
             self.get(definition.name)
-            self._write(Entry(self._content.entries[definition.name].sequence, definition), check)
+            self._write(replaced(self._content.entries[definition.name], definition=definition), check)
+
+    def rename(self, name: str, called: str) -> None:
+        """Call a definition by another name from now on; it stays stored as it is. One file changes, at once.
+
+        Raises:
+            UnknownName: nothing of that name is defined.
+            NameTaken: another definition is called, or stored, so.
+        """
+        with self._changing() as check:
+            self.get(name)
+            self.called.check_free(called, name, self._stored())
+            self._write(replaced(self._content.entries[name], called="" if called == name else called), check)
 
     def keep_seen(self, name: str) -> None:
         """Note in each query that reads a source which columns it has now: further ones are not the query's."""
@@ -117,7 +133,7 @@ class Catalog(Definitions):
                 entry = self._content.entries[reader]
                 query = entry.definition
                 assert not isinstance(query, Source)
-                self._write(Entry(entry.sequence, noted(query, name, len(source.columns))), check)
+                self._write(replaced(entry, definition=noted(query, name, len(source.columns))), check)
 
     def remove(self, name: str, shared: Iterable[str] = ()) -> tuple[str, ...]:
         """Drop `name` and the queries that insert into it, whole or broken, with their tables; the dropped names.
@@ -222,6 +238,9 @@ class Catalog(Definitions):
             self.reload()
             yield check
 
+    def _stored(self) -> tuple[str, ...]:
+        return (*self._content.entries, *self.broken)
+
     def _check_uncalled(self, function: str) -> None:
         callers = self.callers(function)
         if callers:
@@ -236,5 +255,6 @@ class Catalog(Definitions):
 
     def _write(self, entry: Entry, check: Callable[[], None]) -> None:
         check()
-        replace(self._path(entry.definition.name), to_json(entry.sequence, entry.definition).encode())
+        text = to_json(entry.sequence, entry.definition, entry.called)
+        replace(self._path(entry.definition.name), text.encode())
         self._content = self._content.with_entry(entry)

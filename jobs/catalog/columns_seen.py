@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog import replacements
-from jobs.catalog.files import Content, Entry
+from jobs.catalog.files import Content
 from jobs.model.definitions import Source
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def narrowed(content: Content, query: View | InsertQuery) -> Content:
         entry = content.entries.get(name)
         if entry is not None and isinstance(entry.definition, Source):
             narrow = replace(entry.definition, columns=entry.definition.columns[:seen])
-            content = content.with_entry(Entry(entry.sequence, narrow))
+            content = content.with_entry(replace(entry, definition=narrow))
     return content
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from jobs.catalog.broken import Broken
+from jobs.catalog.called import Called
 from jobs.catalog.files import Content
 from jobs.functions.python.declared import calls
 from jobs.model import tables
@@ -16,7 +17,8 @@ from jobs.model.errors import UnknownName
 
 
 class Definitions:
-    """The definitions that files hold, and the broken files beside them."""
+    """The definitions that files hold, and the broken files beside them. All names are those that are stored, where
+    nothing else is said."""
 
     def __init__(self, content: Content) -> None:
         self._content = content
@@ -44,9 +46,14 @@ class Definitions:
         """All names, in the order of creation; queries that insert into streams are among them."""
         return tuple(self._content.entries)
 
+    @property
+    def called(self) -> Called:
+        """What the definitions are called."""
+        return self._content.called
+
     def relations(self) -> tuple[str, ...]:
-        """The names that a query can read: sources and views."""
-        return tuple(d.name for d in self.definitions() if not isinstance(d, InsertQuery))
+        """What the sources and views are called: the names that a query can read."""
+        return tuple(self.called.of(d.name) for d in self.definitions() if not isinstance(d, InsertQuery))
 
     def definitions(self) -> list[Definition]:
         """All definitions whose files are whole, in the order of creation: none reads a later one."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from jobs.catalog import drops, replacements
-from jobs.catalog.as_json import from_json
+from jobs.catalog.as_json import Stored, from_json
 from jobs.catalog.broken import Broken
+from jobs.catalog.called import Called
 from jobs.model.definitions import Definition, Function, Source
 from state_store.errors import CorruptState
 from state_store.layout import Lake, name_of
@@ -16,10 +18,11 @@ from state_store.paths import LakePath, files_in
 
 @dataclass(frozen=True)
 class Entry:
-    """A definition and its place in the order of creation."""
+    """A definition, its place in the order of creation, and what it is called; empty: as it is stored."""
 
     sequence: int
     definition: Definition
+    called: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,12 @@ class Content:
     functions: Mapping[str, Function] = field(default_factory=dict)
     broken: Mapping[str, Broken] = field(default_factory=dict)
     broken_functions: Mapping[str, Broken] = field(default_factory=dict)
+
+    @cached_property
+    def called(self) -> Called:
+        """What the definitions are called; of those whose file is broken, as far as its remains tell."""
+        whole = {name: entry.called for name, entry in self.entries.items() if entry.called}
+        return Called(whole | {name: each.called for name, each in self.broken.items() if each.called})
 
     def with_entry(self, entry: Entry) -> Content:
         """The same with this definition, in place of the one of its name or of its broken file."""
@@ -59,29 +68,32 @@ def read(lake: Lake) -> Content:
     functions, broken_functions = _read_folder(lake.catalog / "functions", functions=True)
     gone = {name for drop in drops.begun(lake) for name in drop.removed}
     after = {each.name: each.definition for each in replacements.begun(lake) if each.done(lake)}
-    entries = [(at, after.get(found.name, found)) for at, found in entries]
-    whole = (Entry(at, found) for at, found in entries if not isinstance(found, Function) and found.name not in gone)
+    whole = (
+        Entry(each.sequence, after.get(each.definition.name, each.definition), each.called)
+        for each in entries
+        if not isinstance(each.definition, Function) and each.definition.name not in gone
+    )
     return Content(
         _in_order(whole),
-        {found.name: found for _, found in functions if isinstance(found, Function)},
+        {each.definition.name: each.definition for each in functions if isinstance(each.definition, Function)},
         {name: each for name, each in broken.items() if name not in gone},
         broken_functions,
     )
 
 
-def _read_folder(
-    folder: LakePath, *, functions: bool = False
-) -> tuple[list[tuple[int, Definition | Function]], dict[str, Broken]]:
-    """The definitions of a folder with their places, and the broken files by name."""
-    whole, broken = [], {}
+def _read_folder(folder: LakePath, *, functions: bool = False) -> tuple[list[Stored], dict[str, Broken]]:
+    """What the files of a folder hold, and the broken ones by name."""
+    whole: list[Stored] = []
+    broken: dict[str, Broken] = {}
     for path in files_in(folder, ".json"):
         name, data = name_of(path.stem), b""
         try:
             data = path.read_bytes()
-            sequence, found = from_json(data, where=str(path))
+            stored = from_json(data, where=str(path))
+            found = stored.definition
             if found.name != name or isinstance(found, Function) != functions:
                 raise CorruptState(f"the catalog file holds '{found.name}'", where=str(path))
-            whole.append((sequence, found))
+            whole.append(stored)
         except FileNotFoundError:
             continue  # dropped since the folder was listed
         except CorruptState as error:

@@ -5,7 +5,7 @@ topic ──> event log ──> table ──> view ──> view        a query t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from jobs.model import tables
@@ -14,6 +14,7 @@ from jobs.model.definitions import InsertQuery, Source, View
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from jobs.catalog.called import Called
     from jobs.model.definitions import Definition
     from jobs.model.view_options import State
 
@@ -49,6 +50,20 @@ class Lineage:
 
     nodes: tuple[Node, ...]
     edges: tuple[tuple[str, str], ...]
+
+    def called(self, called: Called) -> Lineage:
+        """The same graph with what tables and definitions are called, in the place of what they are stored under."""
+        ids = {node.id: node.id if node.role == "topic" else called.of(node.id) for node in self.nodes}
+        nodes = (
+            replace(
+                node,
+                id=ids[node.id],
+                name=node.name if node.role == "topic" else ids[node.id],
+                definition=called.of(node.definition),
+            )
+            for node in self.nodes
+        )
+        return Lineage(tuple(nodes), tuple((ids[one], ids[other]) for one, other in self.edges))
 
 
 def lineage(definitions: Iterable[Definition], shown: Callable[[str], bool]) -> Lineage:

@@ -137,7 +137,7 @@ def _read(path: LakePath) -> Replacement | None:
         return None
     try:
         document = json.loads(data)
-        _, definition = from_json(json.dumps(document["next"], ensure_ascii=False).encode(), str(path))
+        definition = from_json(json.dumps(document["next"], ensure_ascii=False).encode(), str(path)).definition
         if document["format"] != FORMAT or not isinstance(definition, Source | View):
             return None
         return Replacement(definition, document["epoch"], document["refused"], document.get("table", ""))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _TEXT = """
     ADD ALTER AND AS ASC BETWEEN BY CASE CHANGES COLUMN CREATE DESC DESCRIBE DISTINCT DROP ELSE EMIT END EXISTS
     EXPLAIN EXTENDED FORMAT FROM GROUP HAVING IN INSERT INTO IS JOIN KAFKA_TOPIC KEY KEY_FORMAT LEFT LIKE LIMIT LIST
-    MATERIALIZED NOT NULL ON OR ORDER PARTITIONS PRIMARY QUERIES REPLACE SELECT SET SHOW STREAM STREAMS TABLE TABLES
-    THEN TIMESTAMP TOPICS UNSET VALUES VALUE_FORMAT VIEW WHEN WHERE WITH exit help
+    MATERIALIZED NOT NULL ON OR ORDER PARTITIONS PRIMARY QUERIES RENAME REPLACE SELECT SET SHOW STREAM STREAMS TABLE
+    TABLES THEN TIMESTAMP TO TOPICS UNSET VALUES VALUE_FORMAT VIEW WHEN WHERE WITH exit help
 """
 _WORDS = tuple(_TEXT.split())
 _TYPES = tuple(base.value for base in BaseType if base is not BaseType.NULL)
@@ -46,5 +46,5 @@ class CatalogCompleter(Completer):
 
     def _names(self) -> Iterator[str]:
         definitions = [d for d in self._catalog.definitions() if not isinstance(d, InsertQuery)]
-        yield from (d.name for d in definitions)
+        yield from self._catalog.relations()
         yield from (column.name for d in definitions for column in d.columns)

@@ -46,7 +46,9 @@ def exit_codes() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except Exception as error:
-        say(str(as_ours(error)))
+        from jobs.cli.called import told
+
+        say(str(told(as_ours(error))))
         raise typer.Exit(USER_ERROR) from None
 
 

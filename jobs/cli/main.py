@@ -21,6 +21,7 @@ from jobs.cli.serving import add_serving
 from jobs.model.settings import load_settings
 
 if TYPE_CHECKING:
+    from jobs.catalog.called import Called
     from jobs.model.report import RunReport
     from jobs.model.settings import Settings
     from jobs.serve.results import Result
@@ -101,13 +102,16 @@ def run(
     mode: Annotated[Mode, typer.Option(help="drain ends when everything there is in; continuous goes on")] = Mode.DRAIN,
 ) -> None:
     """Run a pipeline: ingest its events and refresh its views. INSERTs in the file are not executed."""
+    from jobs.cli.called import called_in
+
     with exit_codes():
         settings = load_settings()
         pipeline = _applied(what, settings)
         report, code = _run(settings, pipeline, mode)
-        say(_summary(report))
+        called = called_in(settings)
+        say(_summary(report, called))
         for wrong in report.held.values():
-            say(wrong)
+            say(called.spoken(wrong))
         if code or report.held:
             raise typer.Exit(code or BROKEN)
 
@@ -163,14 +167,17 @@ def verify(
     json: Json = False,
 ) -> None:
     """Check every table against its log, its files, its history and its definition; without names, the whole lake."""
+    from jobs.cli.called import called_in, shown
     from jobs.cli.findings import show
     from jobs.cli.steps import shown_steps
     from jobs.operate.verify.verify import verify as verify_tables
 
     with exit_codes():
-        with shown_steps(begins=False) as steps:
-            checks = verify_tables(load_settings(), names or (), deep=deep, steps=steps)
-        if not show(checks, json=json):
+        settings = load_settings()
+        called = called_in(settings)
+        with shown_steps(called, begins=False) as steps:
+            checks = verify_tables(settings, called.all_stored(names or ()), deep=deep, steps=steps)
+        if not show(shown(checks, called, "table", "what", "hint"), json=json):
             raise typer.Exit(BROKEN)
 
 
@@ -220,13 +227,13 @@ def _applied(what: str, settings: Settings) -> str:
     return applied.pipeline
 
 
-def _summary(report: RunReport) -> str:
+def _summary(report: RunReport, called: Called) -> str:
     epochs = "1 epoch" if report.epochs == 1 else f"{report.epochs} epochs"
     lines = [f"pipeline '{report.pipeline}': {epochs} in {report.seconds:.1f} s"]
     for table in report.tables:
         changed = f"+{table.inserted} −{table.deleted}"
         late = f", {table.late} late rows left out" if table.late else ""
-        lines.append(f"  {table.name}: {table.rows} rows ({changed}), version {table.version}{late}")
+        lines.append(f"  {called.of(table.name)}: {table.rows} rows ({changed}), version {table.version}{late}")
     return "\n".join(lines)
 
 

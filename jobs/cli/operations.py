@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.cli.called import called_in, note_stored, shown
 from jobs.cli.exits import BROKEN, exit_codes
 from jobs.cli.operated import show_json, show_maintenance
 from jobs.cli.output import say
@@ -37,18 +38,21 @@ def compact(
 ) -> None:
     """Merge small files, remove what nobody needs any more, fold old changes; then prove that no row has changed."""
     with exit_codes():
-        from jobs.operate.maintenance.execute import execute_maintenance
+        from jobs.operate.maintenance.execute import MaintenanceResult, execute_maintenance
         from jobs.operate.maintenance.plan import plan_maintenance
 
         if before is not None and len(names or ()) != 1:
             raise typer.BadParameter("--before is a version of one table: name it")
         settings = load_settings()
-        plan = plan_maintenance(settings, names or (), before=before)
+        called = called_in(settings)
+        plan = plan_maintenance(settings, called.all_stored(names or ()), before=before)
+        note_stored(called, [each.table for each in plan.tables] if dry_run else ())
         if dry_run:
             show_json([each.as_json() for each in plan.tables]) if json else print(plan)
             return
-        with shown_steps(begins=False) as steps:
+        with shown_steps(called, begins=False) as steps:
             done = execute_maintenance(settings, plan, steps=steps)
+        done = MaintenanceResult(tuple(shown(done.tables, called, "table", "note")))
         show_maintenance(done, json=json)
         if not done.proved:
             raise typer.Exit(BROKEN)
@@ -71,12 +75,14 @@ def backfill(
         from jobs.operate.backfill.plan import plan_backfill
 
         settings = load_settings()
-        plan = plan_backfill(settings, view, period_of(begin, end), by)
+        called = called_in(settings)
+        plan = plan_backfill(settings, called.stored(view), period_of(begin, end), by)
+        note_stored(called, (plan.view, *plan.reads, *plan.followers) if dry_run else ())
         if dry_run:
             show_json([plan.as_json()]) if json else print(plan)
             return
-        with shown_steps() as steps:
-            done = execute_backfill(settings, plan, steps)
+        with shown_steps(called) as steps:
+            [done] = shown([execute_backfill(settings, plan, steps)], called, "view")
         if json:
             show_json([done.as_json()])
         say(f"{done.view}: backfilled (+{done.inserted} −{done.deleted}) in {done.seconds:.1f} s")
@@ -98,7 +104,7 @@ def backup(
         if dry_run:
             show_json([plan.as_json()]) if json else print(plan)
             return
-        with shown_steps(begins=False) as steps:
+        with shown_steps(called_in(settings), begins=False) as steps:
             done = execute_backup(settings, plan, steps)
         if json:
             show_json([done.as_json()])
@@ -148,18 +154,19 @@ def drill(
         from state_store.layout import Lake
 
         settings = load_settings()
-        plan = plan_drills(settings, names or (), scenario or (), target)
+        called = called_in(settings)
+        plan = plan_drills(settings, called.all_stored(names or ()), scenario or (), target)
         if dry_run:
-            show_drill_plan(plan, json=json)
+            show_drill_plan(shown(plan, called, "view"), json=json)
             return
         saved = None if source is None else _path(settings, source)
         results = []
-        with shown_steps(begins=False) as steps:
+        with shown_steps(called, begins=False) as steps:
             for number, each in enumerate(plan, 1):
-                steps.begin(f"rehearsing {each.scenario} of {each.view}, drill {number} of {len(plan)}")
+                steps.begin(f"rehearsing {each.scenario} of {called.of(each.view)}, drill {number} of {len(plan)}")
                 results.append(run_drill(settings, each, backup=saved))
                 record(Lake(settings.lake), results[-1:])
-        if not show_drills(results, json=json):
+        if not show_drills(shown(results, called, "view", "why"), json=json):
             raise typer.Exit(BROKEN)
 
 
@@ -174,22 +181,25 @@ def rebuild(
 
     # Nothing in it looks at the stop: Ctrl-C lets it end within seconds, or abandons it.
     with exit_codes(), stopped_by_signal():
+        settings = load_settings()
+        called = called_in(settings)
+        stored = called.stored(name)
         if from_topic:
             from jobs.operate.from_topic import rebuild_from_topic
 
-            found = rebuild_from_topic(load_settings(), name)
+            found = rebuild_from_topic(settings, stored)
             say(f"{name}: {found.rows} rows of version {found.of_version} from the topic '{found.topic}'")
             say(f"they can be read; before a run can go on from its inputs, type: strandline rebuild {name}")
             return
         from jobs.operate.rebuild import rebuild as rebuild_definition
 
-        with shown_steps() as steps:
-            done = rebuild_definition(load_settings(), name, steps=steps)
+        with shown_steps(called) as steps:
+            done = rebuild_definition(settings, stored, steps=steps)
         for stage in done.stages:
-            say(f"{stage.table}: rebuilt (+{stage.inserted} −{stage.deleted})")
+            say(f"{called.of(stage.table)}: rebuilt (+{stage.inserted} −{stage.deleted})")
         for table in done.aside:
-            say(f"{table}: begun anew")
-        for other in done.elsewhere:
+            say(f"{called.of(table)}: begun anew")
+        for other in map(called.of, done.elsewhere):
             say(f"'{other}' of another pipeline reads what was begun anew; type: strandline rebuild {other}")
 
 

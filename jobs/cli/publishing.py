@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jobs.cli.called import called_in, shown
 from jobs.cli.exits import exit_codes
 from jobs.cli.operated import show_json
 from jobs.cli.output import say
@@ -34,11 +35,13 @@ def publish(
     from jobs.run.publishing import publishing
 
     def told(done: Published) -> None:
+        [done] = shown([done], called_in(settings), "view")
         show_json([done.as_json()]) if json else say(_line(done))
 
     with exit_codes():
         settings = load_settings()
-        views = views_to_publish(settings, names or ())
+        called = called_in(settings)
+        views = views_to_publish(settings, called.all_stored(names or ()))
         if follow and not dry_run:
             with stopped_by_signal() as stop, publishing(settings, views, told, drained=False):
                 stop.wait()

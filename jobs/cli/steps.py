@@ -21,6 +21,7 @@ from jobs.cli.progress import Progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from jobs.catalog.called import Called
     from jobs.model.report import MicroBatch
 
 AGAIN_SECONDS: Final = 30.0
@@ -85,19 +86,22 @@ class ShownSteps:
 
 
 @contextmanager
-def shown_steps(again_seconds: float = AGAIN_SECONDS, *, begins: bool = True) -> Iterator[ShownSteps]:
+def shown_steps(
+    called: Called | None = None, again_seconds: float = AGAIN_SECONDS, *, begins: bool = True
+) -> Iterator[ShownSteps]:
     """Steps on standard error, while the body runs.
 
     Args:
+        called: what the definitions are called of which steps tell.
         begins: a log hears of each step when it begins; otherwise only of those that take long.
     """
     if sys.stderr.isatty():
-        with _on_a_terminal() as steps:
+        with _on_a_terminal(called) as steps:
             yield steps
         return
 
     def dated(text: str) -> None:
-        say(f"{time.strftime('%H:%M:%S')} {text}")
+        say(f"{time.strftime('%H:%M:%S')} {_said(text, called)}")
 
     steps, over = ShownSteps(dated, dated if begins else _unsaid), Event()
     thread = Thread(target=_again, args=(steps, over, again_seconds), name="steps", daemon=True)
@@ -107,6 +111,10 @@ def shown_steps(again_seconds: float = AGAIN_SECONDS, *, begins: bool = True) ->
     finally:
         over.set()
         thread.join()
+
+
+def _said(text: str, called: Called | None) -> str:
+    return text if called is None else called.spoken(text)
 
 
 def _unsaid(_text: str) -> None:
@@ -119,7 +127,7 @@ def _again(steps: ShownSteps, over: Event, seconds: float) -> None:
 
 
 @contextmanager
-def _on_a_terminal() -> Iterator[ShownSteps]:
+def _on_a_terminal(called: Called | None) -> Iterator[ShownSteps]:
     from rich.console import Console
     from rich.progress import Progress as Bar
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -128,6 +136,6 @@ def _on_a_terminal() -> Iterator[ShownSteps]:
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting …", total=None)
         yield ShownSteps(
-            lambda text: bar.console.print(text, markup=False, highlight=False),
-            lambda text: bar.update(task, description=text),
+            lambda text: bar.console.print(_said(text, called), markup=False, highlight=False),
+            lambda text: bar.update(task, description=_said(text, called)),
         )

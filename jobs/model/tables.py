@@ -20,7 +20,8 @@ from jobs.model.definitions import Definition, InsertQuery, Source
 
 _SHARED = "shared__"
 # After the name of a definition: the tables that belong to it.
-_BELOW = re.compile(r"__log|((__insert_[0-9]+)?(__stage_[0-9]+)?|__standby)(__dead_letters)?")
+BELOW = re.compile(r"__log|((__insert_[0-9]+)?(__stage_[0-9]+)?|__standby)(__dead_letters)?")
+_PARTED = re.compile(rf"(.+?)({BELOW.pattern})", re.DOTALL)
 _MADE = re.compile(r"__(log|dead_letters|standby|stage_[0-9]+|insert_[0-9]+)\Z")
 _STAGE = re.compile(r"__stage_([0-9]+)(__dead_letters)?")
 _INSERT_QUERY = re.compile(r"(.+)__insert_([0-9]+)", re.DOTALL)
@@ -64,7 +65,7 @@ def owned_by(name: str, names: Iterable[str]) -> list[str]:
     The rows go before the event log that they reflect, and that before its dead letters: after a kill in between, rows
     that were left behind would seem to be ahead of a log that began anew.
     """
-    owned = [each for each in names if each.startswith(name) and _BELOW.fullmatch(each, len(name))]
+    owned = [each for each in names if each.startswith(name) and BELOW.fullmatch(each, len(name))]
     first = (name, log_below(name), dead_letters(name))
     return sorted(owned, key=lambda each: (first.index(each) if each in first else len(first), each))
 
@@ -84,6 +85,12 @@ def input_of(entry: str) -> str:
     """The table that an entry of a version vector names; those of queries into a stream are `query/table`."""
     query, slash, table = entry.partition("/")
     return table if slash and fed_stream(query) else entry
+
+
+def parted(table: str) -> tuple[str, str]:
+    """The definition that a table belongs to, whatever kind of table it is, and what its name has after that."""
+    found = _PARTED.fullmatch(table)
+    return (found[1], found[2]) if found else (table, "")
 
 
 def definition_of(table: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The work of a run.
+    """The work of a run, by what its definitions are called.
 
     Attributes:
         waiting: {source: events of its topic that the lake does not hold}.
@@ -50,14 +50,15 @@ def outlook(settings: Settings, pipeline: str) -> Outlook:
         TopicsElsewhere: the settings do not lead to the lake's topics.
     """
     lake = Lake(settings.lake)
-    _, definitions = loaded(pipeline, lake)
+    catalog, definitions = loaded(pipeline, lake)
+    called = catalog.called.of
     sources = [each for each in definitions if isinstance(each, Source)]
     log = open_log(settings, lake)
     return Outlook(
         pipeline,
-        {source.name: lag(source, lake, log) for source in sources},
+        {called(source.name): lag(source, lake, log) for source in sources},
         tuple(
-            f"into {each.target}" if isinstance(each, InsertQuery) else each.name
+            f"into {called(each.target)}" if isinstance(each, InsertQuery) else called(each.name)
             for each in definitions
             if not isinstance(each, Source)
         ),

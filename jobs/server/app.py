@@ -16,7 +16,7 @@ from starlette.responses import Response
 from jobs.server.http.direct import add_routes
 from jobs.server.http.failures import failure
 from jobs.server.http.measured import Measured
-from jobs.server.http.requests import allowed
+from jobs.server.http.requests import allowed, server_of
 from jobs.server.postgres.listener import postgres
 from jobs.server.routes import changes, data_docs, ksql, lineage, operating, page, query, rows, streams, views
 from jobs.server.routes.point import PointLookups
@@ -74,9 +74,9 @@ def application(settings: Settings, options: ServerOptions) -> FastAPI:
         allowed(request, "read", "openapi")
         return app.openapi()
 
-    async def refused(_request: Request, error: Exception) -> Response:
+    async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, StrandlineError)
-        return failure(error)
+        return failure(server_of(request).catalogued.catalog.called.told(error))
 
     app.add_exception_handler(StrandlineError, refused)
     app.add_middleware(Measured)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from jobs.catalog.called import Called
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Source
 from jobs.model.errors import SqlError, SqlSyntaxError
@@ -43,6 +44,7 @@ class Applied:
         functions: one change for each function in the file; functions belong to no pipeline.
         changes: one change for each definition in the file, in order.
         missing: names that belong to the pipeline and are not in the file any more; they are kept.
+        called: what the definitions are called; the other attributes have the names that they are stored under.
         skipped: {first words of a statement: number}: statements that `apply` does not execute (INSERT INTO … VALUES).
     """
 
@@ -51,10 +53,11 @@ class Applied:
     changes: tuple[catalog_changes.Change, ...]
     missing: tuple[str, ...]
     skipped: dict[str, int]
+    called: Called = field(default_factory=Called)
 
     def __str__(self) -> str:
-        lines = [str(change) for change in (*self.functions, *self.changes)]
-        lines += [f"'{name}' is not in the file and is kept; DROP removes it" for name in self.missing]
+        lines = [self.called.spoken(str(change)) for change in (*self.functions, *self.changes)]
+        lines += [f"'{self.called.of(name)}' is not in the file and is kept; DROP removes it" for name in self.missing]
         lines += [f"{count} × {words} not executed; `strandline sql -f` does" for words, count in self.skipped.items()]
         return "\n".join(lines)
 
@@ -113,7 +116,8 @@ def _applied(path: Path, settings: Settings) -> Applied:
     made = tuple(interpreter.register_function(statement) for statement in functions)
     changes = tuple(interpreter.register(statement) for statement in defining)
     skipped = Counter(_first_words(statement) for statement in others)
-    return Applied(interpreter.pipeline, made, changes, _missing(changes, interpreter), dict(skipped))
+    missing, called = _missing(changes, interpreter), interpreter.catalog.called
+    return Applied(interpreter.pipeline, made, changes, missing, dict(skipped), called)
 
 
 def _read(
@@ -125,7 +129,8 @@ def _read(
     functions = [s for s in statements if isinstance(s, CreateFunction)]
     bare = [s for s in statements if isinstance(s, CreateSource | CreateView | InsertSelect)]
     executed = (*types, *functions, *bare)
-    return types, functions, [s for s in statements if s not in executed], tended(bare, path)
+    defining: list[catalog_changes.Defining] = [interpreter.stored(each) for each in tended(bare, path)]
+    return types, functions, [s for s in statements if s not in executed], defining
 
 
 def _missing(changes: Sequence[catalog_changes.Change], interpreter: Interpreter) -> tuple[str, ...]:

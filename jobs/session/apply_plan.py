@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jobs.catalog.called import Called
 from jobs.model import tables
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.session.catalog_changes import described
@@ -61,23 +62,25 @@ class Step:
 
 @dataclass(frozen=True)
 class ApplyPlan:
-    """The steps of applying a file, in order. Nothing was changed yet."""
+    """The steps of applying a file, in order. Nothing was changed yet. Steps have the names that are stored."""
 
     pipeline: str
     steps: tuple[Step, ...]
+    called: Called = field(default_factory=Called)
 
     @property
     def replaces(self) -> tuple[str, ...]:
         """The definitions, in words, that others take the place of."""
-        return tuple(step.what for step in self.steps if step.outcome == "replace")
+        return tuple(self.called.spoken(step.what) for step in self.steps if step.outcome == "replace")
 
     @property
     def alters(self) -> tuple[str, ...]:
         """The sources, in words, that get columns."""
-        return tuple(step.what for step in self.steps if step.outcome == "alter")
+        return tuple(self.called.spoken(step.what) for step in self.steps if step.outcome == "alter")
 
     def __str__(self) -> str:
-        return "\n".join([f"pipeline '{self.pipeline}':", *(f"  {step}" for step in self.steps)])
+        steps = (self.called.spoken(str(step)) for step in self.steps)
+        return "\n".join([f"pipeline '{self.pipeline}':", *(f"  {step}" for step in steps)])
 
 
 def plan_of(
@@ -92,7 +95,7 @@ def plan_of(
     """
     steps = [_step(change, catalog, lake) for change in changes]
     steps += [Step("kept", f"'{name}': it is not in the file; DROP removes it") for name in missing]
-    return ApplyPlan(pipeline, tuple(steps))
+    return ApplyPlan(pipeline, tuple(steps), catalog.called)
 
 
 def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from jobs.catalog.catalog import Catalog
+from jobs.catalog.stored_names import stored_statement
 from jobs.model.definitions import Source, View
 from jobs.model.errors import SqlError
 from jobs.serve.results import Document, Message, Result
@@ -28,6 +29,7 @@ from jobs.sql.syntax import (
     InsertSelect,
     InsertValues,
     Print,
+    Rename,
     Select,
     SetProperty,
     Show,
@@ -35,6 +37,7 @@ from jobs.sql.syntax import (
     UnsetProperty,
     Update,
 )
+from state_store.errors import StrandlineError
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
     from jobs.model.settings import Settings
     from jobs.session.functions import FunctionChange
+
+S = TypeVar("S", bound=Statement)
 
 DEFAULT_PIPELINE = "default"
 
@@ -76,12 +81,21 @@ class Interpreter:
         Raises:
             StrandlineError: it failed, and changed nothing; an SqlError has the place of the fault or of the statement.
         """
+        called = self.catalog.called  # as it is before: a statement may drop what has the name
         try:
-            return self._execute(statement)
+            result = self._execute(self.stored(statement))
         except SqlError as error:
-            raise error.placed(statement.line, statement.column)  # noqa: B904 - the same error
+            raise called.told(error.placed(statement.line, statement.column))  # noqa: B904 - the same error
+        except StrandlineError as error:
+            raise called.told(error)  # noqa: B904 - the same error
         except RecursionError as error:
             raise too_deep(statement.line, statement.column) from error
+        return Message(called.spoken(result.text)) if isinstance(result, Message) else result
+
+    def stored(self, statement: S) -> S:
+        """The statement with the names that definitions are stored under. Errors as of `stored_statement`."""
+        called = self.catalog.called
+        return stored_statement(statement, called, self.catalog.types) if called.names else statement
 
     def _execute(self, statement: Statement) -> Result:
         match statement:
@@ -95,8 +109,8 @@ class Interpreter:
                 return self._insert(statement)
             case Delete() | Update():
                 return self._change(statement)
-            case Drop():
-                return Message(drops.drop(statement, self.catalog, self.lake))
+            case Drop() | Rename():
+                return Message(self._changed_names(statement))
             case Select():
                 return self._select(statement)
             case Show() | Describe() | Explain() | Print():
@@ -107,7 +121,11 @@ class Interpreter:
                 raise AssertionError(statement)
 
     def register(self, statement: catalog_changes.Defining) -> catalog_changes.Change:
-        """Define or alter a source, define a view or a query into a stream; a source's topic is created if absent."""
+        """Define or alter a source, define a view or a query into a stream; a source's topic is created if absent.
+
+        Args:
+            statement: as `stored` gives it.
+        """
         if isinstance(statement, CreateSource):
             catalog_changes.check_topic(statement, self.catalog, self.settings, self.lake)
         change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake, self._replace)
@@ -165,6 +183,13 @@ class Interpreter:
         count = update(statement, self.catalog, self.settings, self.lake)
         return Message(f"{count} row{'' if count == 1 else 's'} of '{statement.target}' updated")
 
+    def _changed_names(self, statement: Drop | Rename) -> str:
+        if isinstance(statement, Drop):
+            return drops.drop(statement, self.catalog, self.lake)
+        from jobs.session.renames import rename
+
+        return rename(statement, self.catalog)
+
     def _select(self, statement: Select) -> Result:
         from jobs.functions.python.register import Library
 
@@ -187,7 +212,7 @@ class Interpreter:
             case Show():
                 return show.listing(statement, self.catalog, self.session, self.settings, self.lake)
             case Describe():
-                return show.description(self.catalog.get(statement.name), self.lake, extended=statement.extended)
+                return show.description(statement.name, self.catalog, self.lake, extended=statement.extended)
             case Explain():
                 text = show.explanation(statement, self.catalog)
                 return Document({"explanation": text}, text)

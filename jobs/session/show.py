@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from jobs.catalog.renamed_text import shown_text
 from jobs.model import tables
-from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.definitions import InsertQuery, Source, View
 from jobs.serve.format import Table, cell
 from jobs.serve.results import Document, Rows
 from jobs.session.catalog_changes import described
@@ -15,6 +16,7 @@ from state_store.delta import reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from jobs.catalog.called import Called
     from jobs.catalog.catalog import Catalog
     from jobs.model.settings import Settings
     from jobs.session.properties import Session
@@ -37,11 +39,13 @@ def listing(statement: Show, catalog: Catalog, session: Session, settings: Setti
     return rows[statement.what]()
 
 
-def description(definition: Definition, lake: Lake, *, extended: bool) -> Document:
-    """`DESCRIBE name [EXTENDED]`."""
+def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> Document:
+    """`DESCRIBE name [EXTENDED]`. Raises UnknownName."""
+    definition, called = catalog.get(name), catalog.called
     assert not isinstance(definition, InsertQuery)
     data: dict[str, Any] = {
-        "name": definition.name,
+        "name": called.of(name),
+        **({"stored_as": name} if name in called.names else {}),
         "kind": "materialized view" if isinstance(definition, View) and definition.materialized else definition.kind,
         "pipeline": definition.pipeline,
         "columns": [{"name": c.name, "type": str(c.type), "key": c.key} for c in definition.columns],
@@ -55,13 +59,17 @@ def description(definition: Definition, lake: Lake, *, extended: bool) -> Docume
             "timestamp": definition.timestamp,
         }
     else:
-        data |= {"reads": list(definition.inputs)}
+        data |= {"reads": [called.of(each) for each in definition.inputs]}
         topic = {name: value for name, value in definition.options.items() if name in TOPIC_OPTIONS}
         if topic:  # a view is a table of the lake: these describe its changelog topic
             data |= {"changelog_topic": topic}
     if extended:
-        data |= {"sql": definition.sql, "path": str(lake.table(definition.name)), **_state(definition.name, lake)}
-    return Document(data, _as_text(definition, data))
+        data |= {
+            "sql": shown_text(definition.sql, catalog),
+            "path": str(lake.table(name)),
+            **_state(name, called, lake),
+        }
+    return Document(data, _as_text(called.spoken(described(definition)), data))
 
 
 def explanation(statement: Explain, catalog: Catalog) -> str:
@@ -72,8 +80,10 @@ def explanation(statement: Explain, catalog: Catalog) -> str:
     if isinstance(found, View) and found.partial:
         from jobs.partial.explain import explain_partial
 
-        return explain_partial(found, catalog, upquery=statement.maintenance)
-    return explain(statement, catalog)
+        text = explain_partial(found, catalog, upquery=statement.maintenance)
+    else:
+        text = explain(statement, catalog)
+    return catalog.called.with_legend(text)
 
 
 def _relations(catalog: Catalog, wanted: Callable[[Source | View], bool]) -> Rows:
@@ -81,25 +91,37 @@ def _relations(catalog: Catalog, wanted: Callable[[Source | View], bool]) -> Row
     found = (d for d in catalog.definitions() if not isinstance(d, InsertQuery) and wanted(d))
     # The kind of a definition is in its file: a broken one is listed wherever it may belong.
     broken = [each for each in catalog.broken.values() if not each.number]
-    lost = [(each.name, "broken", catalog.pipeline_of(each), None, None, None, None) for each in broken]
-    return Rows(names, [*(_relation(d) for d in found), *lost])
+    lost = [
+        (catalog.called.of(each.name), "broken", catalog.pipeline_of(each), None, None, None, None) for each in broken
+    ]
+    return Rows(names, [*(_relation(d, catalog.called) for d in found), *lost])
 
 
-def _relation(definition: Source | View) -> tuple[object, ...]:
+def _relation(definition: Source | View, called: Called) -> tuple[object, ...]:
     if isinstance(definition, Source):
         origin = (definition.topic, definition.key_format, definition.value_format, None)
     else:
-        origin = (None, None, None, list(definition.inputs))  # type: ignore[assignment]
-    return (definition.name, "source" if isinstance(definition, Source) else "view", definition.pipeline, *origin)
+        origin = (None, None, None, [called.of(each) for each in definition.inputs])  # type: ignore[assignment]
+    return (
+        called.of(definition.name),
+        "source" if isinstance(definition, Source) else "view",
+        definition.pipeline,
+        *origin,
+    )
 
 
 def _queries(catalog: Catalog) -> Rows:
     kept = (d for d in catalog.definitions() if not isinstance(d, Source))
+    of = catalog.called.of
     rows: list[tuple[object, ...]] = [
-        (d.name, d.target if isinstance(d, InsertQuery) else d.name, d.pipeline, list(d.inputs), d.query) for d in kept
+        (
+            *(of(d.name), of(d.target if isinstance(d, InsertQuery) else d.name), d.pipeline),
+            *([of(name) for name in d.inputs], shown_text(d.query, catalog)),
+        )
+        for d in kept
     ]
     broken = [(each, tables.fed_stream(each.name)) for each in catalog.broken.values()]
-    rows += [(each.name, fed[0], catalog.pipeline_of(each), None, "broken") for each, fed in broken if fed]
+    rows += [(of(each.name), of(fed[0]), catalog.pipeline_of(each), None, "broken") for each, fed in broken if fed]
     return Rows(("name", "writes", "pipeline", "reads", "query"), rows)
 
 
@@ -125,7 +147,7 @@ def _functions(catalog: Catalog) -> Rows:
     return Rows(("name", "kind"), sorted(rows))
 
 
-def _state(name: str, lake: Lake) -> dict[str, Any]:
+def _state(name: str, called: Called, lake: Lake) -> dict[str, Any]:
     """The state of a table, from the record of its last commit alone."""
     head = reader.head(lake.table(name))
     if head is None:
@@ -135,18 +157,18 @@ def _state(name: str, lake: Lake) -> dict[str, Any]:
         "version": head.version,
         "epoch": record.epoch,
         "rows": record.rows,
-        "vector": record.versions,
+        "vector": {called.of_input(entry): version for entry, version in record.versions.items()},
         "offsets": record.offsets,
         "digest": record.digest,
         "mode": record.mode,
-        "reason": record.reason,
+        "reason": called.spoken(record.reason),
     }
 
 
-def _as_text(definition: Definition, data: dict[str, Any]) -> str:
+def _as_text(title: str, data: dict[str, Any]) -> str:
     columns = [(c["name"], c["type"], "key" if c["key"] else "") for c in data["columns"]]
     facts = [(name, value) for name, value in data.items() if name not in ("name", "columns", "sql")]
-    parts = [described(definition), _table(("column", "type", ""), columns), _table(("property", "value"), facts)]
+    parts = [title, _table(("column", "type", ""), columns), _table(("property", "value"), facts)]
     return "\n".join([*parts, data["sql"]] if "sql" in data else parts)
 
 

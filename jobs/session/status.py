@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
 
 _NAMES = ("pipeline", "table", "kind", "version", "epoch", "rows", "lag", "lag_unit", "late", "state")
+_TOPIC = "changelog topic"
 _Row = tuple[str | None, str, str, int | None, int | None, int | None, int | None, str, int | None, str]
 _Lag = tuple[int | None, str, str | None]
 """A lag, its unit, and where it is not known the code of the error."""
@@ -59,7 +60,7 @@ def status(settings: Settings) -> Rows:
         for definition in catalog.pipeline(pipeline):
             rows += _rows(definition, catalog, lake, log)
     rows += [_broken(each, catalog.pipeline_of(each)) for each in catalog.broken.values()]
-    return Rows(_NAMES, rows)
+    return Rows(_NAMES, [(row[0], row[1] if row[2] == _TOPIC else catalog.called.of(row[1]), *row[2:]) for row in rows])
 
 
 def _broken(broken: Broken, pipeline: str | None) -> _Row:
@@ -131,7 +132,7 @@ class Topics:
 
     def changelog(self, view: View) -> _Row:
         """The row of a view's changelog topic: the version of the table that it holds, and its rows."""
-        start = (view.pipeline, topic_as_source(view).topic, "changelog topic")
+        start = (view.pipeline, topic_as_source(view).topic, _TOPIC)
         if self._silent is None:
             try:
                 found = topic_standing(view, self._settings, self._lake)

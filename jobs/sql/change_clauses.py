@@ -11,12 +11,11 @@ from jobs.model.definitions import Kind
 from jobs.sql.clauses import Clauses
 from jobs.sql.dialect import fold
 from jobs.sql.read_arguments import check_read
-from jobs.sql.syntax import AlterSource, DeclaredColumn, Delete, Update
+from jobs.sql.syntax import AlterSource, DeclaredColumn, Delete, Rename, Update
 
 _KEYS = "expected WHERE and the keys: WHERE id = 1, or WHERE id IN (1, 2)"
 
 _CHANGES = ("DROP", "ALTER", "RENAME", "SET")
-_RENAME = "create it under the other name beside it, then DROP the former: docs/evolution.md"
 _BREAKING = "columns can be added; for another change DROP it with its views, and CREATE it again: docs/evolution.md"
 
 
@@ -34,17 +33,21 @@ class ChangeClauses(Clauses):
         assignments = cast(list[tuple[str, exp.Expression]], self._parse_csv(cast(Any, self._assignment)))
         return Update(target=target, assignments=tuple(assignments), where=self._keys())
 
-    def _alter(self) -> AlterSource:
-        view = self._match_text_seq("MATERIALIZED", "VIEW")
-        if not view and not self._match_texts(("STREAM", "TABLE")):
-            self.raise_error("expected STREAM or TABLE after ALTER")
-        kind = self._prev.text.lower()
-        name = self._name("the name of a stream or table")
-        if self._match_text_seq("RENAME", "TO", advance=False):
-            raise self._refuse("ALTER … RENAME TO is not supported yet", _RENAME)
-        if view:
-            what = "the columns of a view are those of its query"
-            raise self._refuse(what, f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS SELECT …")
+    def _alter(self) -> AlterSource | Rename:
+        materialized = self._match_text_seq("MATERIALIZED")
+        if not self._match_texts(("VIEW",) if materialized else ("STREAM", "TABLE", "VIEW")):
+            self.raise_error("expected STREAM, TABLE or MATERIALIZED VIEW after ALTER")
+        what = self._prev.text.upper()
+        if_exists = bool(self._match_text_seq("IF", "EXISTS"))
+        name = self._name("the name of a stream, table or view")
+        if self._match_text_seq("RENAME", "TO"):
+            following = self._name("the name that it is to have")
+            return Rename(what=cast(Any, what), name=name, following=following, if_exists=if_exists)
+        if if_exists:
+            self.raise_error("expected RENAME TO after IF EXISTS and the name")
+        if what == "VIEW":
+            refused = "the columns of a view are those of its query"
+            raise self._refuse(refused, f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS SELECT …")
         if not self._match_texts(("ADD",), advance=False) and self._match_texts(_CHANGES, advance=False):
             raise self._refuse(f"ALTER … {self._curr.text.upper()} is not supported yet", _BREAKING)
         columns: list[DeclaredColumn] = []
@@ -54,7 +57,7 @@ class ChangeClauses(Clauses):
             self._match_text_seq("COLUMN")
             columns.append(self._declared_column())
             more = bool(self._match(TokenType.COMMA)) or self._match_texts(("ADD",), advance=False)
-        return AlterSource(name=name, kind=cast(Kind, kind), columns=tuple(columns))
+        return AlterSource(name=name, kind=cast(Kind, what.lower()), columns=tuple(columns))
 
     def _assignment(self) -> tuple[str, exp.Expression]:
         name = self._name("the name of a column")

@@ -125,6 +125,16 @@ class AlterSource(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Rename(Statement):
+    """`ALTER STREAM|TABLE|[MATERIALIZED] VIEW [IF EXISTS] name RENAME TO following`."""
+
+    what: Literal["STREAM", "TABLE", "VIEW"]
+    name: str
+    following: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class InsertValues(Statement):
     """`INSERT INTO target [(columns)] VALUES (…), …`. Empty `columns`: all visible ones, as declared."""
 

@@ -308,10 +308,10 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "columns can be added; for another change DROP it with its views, and CREATE it again: docs/evolution.md",
     ),
     (
-        "ALTER STREAM s RENAME TO z",
+        "ALTER STREAM s RENAME COLUMN v TO z",
         "sql.not_supported",
         "line 1, column 16",
-        "create it under the other name beside it, then DROP the former: docs/evolution.md",
+        "columns can be added; for another change DROP it with its views, and CREATE it again: docs/evolution.md",
     ),
     (
         "CREATE STREAM s (id BIGINT KEY, name VARCHAR, d DECIMAL(6, 2)) WITH (KAFKA_TOPIC = 't')",

@@ -43,10 +43,11 @@ def plan_drills(
     Raises:
         UnknownName: there is no such view or scenario.
     """
-    known = drillable(Catalog(Lake(settings.lake)))
+    catalog = Catalog(Lake(settings.lake))
+    known = drillable(catalog)
     for view in views:
         if view not in known:
-            raise UnknownName.among("view or keyed table", view, known)
+            raise UnknownName.among("view or keyed table", view, map(catalog.called.of, known))
     return tuple(
         Drill(each.name, view, each.target_seconds if target_seconds is None else target_seconds)
         for view in views or known

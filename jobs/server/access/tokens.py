@@ -55,13 +55,13 @@ class Token:
     scopes: tuple[str, ...]
     expires: int | None = None
 
-    def allows(self, verb: Verb, name: str) -> bool:
-        """True if one of the scopes names the verb and the view or stream."""
-        return _allowed(self.scopes, verb, name)
+    def allows(self, verb: Verb, *names: str) -> bool:
+        """True if one of the scopes names the verb and the view or stream, by any of its names."""
+        return any(_allowed(self.scopes, verb, name) for name in names)
 
-    def require(self, verb: Verb, name: str) -> None:
-        """Raise Forbidden unless one of the scopes names the verb and the view or stream."""
-        if not self.allows(verb, name):
+    def require(self, verb: Verb, name: str, *others: str) -> None:
+        """Raise Forbidden unless one of the scopes names the verb and the view or stream, by any of its names."""
+        if not self.allows(verb, name, *others):
             raise Forbidden(f"the token does not allow to {verb} '{name}'", hint=f"it needs the scope {verb}:{name}")
 
     def may(self, verb: Verb) -> bool:

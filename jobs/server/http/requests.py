@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from jobs.catalog.catalog import Catalog
     from jobs.model.relation import Relation
     from jobs.server.access.tokens import Token, Verb
     from jobs.server.state.server import Server
@@ -45,6 +46,25 @@ def allowed(request: Request, verb: Verb, name: str) -> Token:
     token = server_of(request).token_of(request.headers.get("authorization"))
     token.require(verb, name)
     return token
+
+
+def named(request: Request, verb: Verb, said: str) -> str:
+    """The name under which is stored what a request calls `said`, after it is known that its token allows the verb.
+
+    A scope that names a definition by what it was called when it was made, or is called now, is for that definition.
+
+    Raises:
+        Unauthenticated, Forbidden: as `allowed`.
+        UnknownName: it is the former name of a definition that is called otherwise now.
+    """
+    server = server_of(request)
+    return stored_name(server.token_of(request.headers.get("authorization")), verb, said, server.catalogued.catalog)
+
+
+def stored_name(token: Token, verb: Verb, said: str, catalog: Catalog) -> str:
+    """As `named`, of a token."""
+    token.require(verb, said, *catalog.called.names_of(said))
+    return catalog.called.stored(said)
 
 
 def reader_of(request: Request) -> Token:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from jobs.functions.python.register import Library
-from jobs.model.definitions import InsertQuery
 from jobs.serve.cut import Cut
 from jobs.serve.duck import Duck
 from jobs.serve.limits import Spent
@@ -46,8 +45,7 @@ class SystemCatalog:
         if _READS.search(text) and not _MAY_READ_IT.search(text):
             return None
         parts = read_parts()
-        relations = {each.name for each in catalog.definitions() if not isinstance(each, InsertQuery)}
-        query = catalog_query(text, parts, relations)
+        query = catalog_query(text, parts, set(catalog.relations()))
         return None if query is None else cls(query, parts, catalog)
 
     def parameter_oids(self, given: Sequence[int]) -> tuple[int, ...]:

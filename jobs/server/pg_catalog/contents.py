@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from jobs.catalog.relations import visible_relation
+from jobs.catalog.renamed_text import shown_text
 from jobs.model.definitions import InsertQuery, View
 from jobs.server.pg_values.wire_types import OTHERS, PLAIN, modifier_of, oid_of, size_of
 
@@ -70,19 +71,23 @@ def contents(catalog: Catalog, token: Token, caller: Caller) -> dict[str, Rows]:
         **{name: [] for name in ("pg_class", "pg_attribute", "pg_index", "pg_constraint", "definitions")},
     }
     for definition in catalog.definitions():
-        if not isinstance(definition, InsertQuery) and token.allows("read", definition.name):
-            _add(definition, found)
+        called = catalog.called.of(definition.name)
+        if not isinstance(definition, InsertQuery) and token.allows("read", definition.name, called):
+            _add(definition, called, found)
+            if isinstance(definition, View):
+                sql = shown_text(definition.sql, catalog)
+                found["definitions"].append({"relation": relation_oid(definition.name), "sql": sql})
     return found
 
 
-def _add(definition: Source | View, found: dict[str, Rows]) -> None:
+def _add(definition: Source | View, called: str, found: dict[str, Rows]) -> None:
     oid, relation = relation_oid(definition.name), visible_relation(definition)
     is_view = isinstance(definition, View)
     key = relation.key if relation.storage == "keyed" else ()
     found["pg_class"].append(
         {
             "oid": oid,
-            "relname": definition.name,
+            "relname": called,
             "relkind": "m" if is_view else "r",
             "relam": _HEAP,
             "relnatts": len(definition.columns),
@@ -93,10 +98,8 @@ def _add(definition: Source | View, found: dict[str, Rows]) -> None:
     for column in definition.columns:
         not_null = column.name in key
         found["pg_attribute"].append(_attribute(oid, column, places[column.name], not_null=not_null))
-    if is_view:
-        found["definitions"].append({"relation": oid, "sql": definition.sql})
     if key:
-        _add_key(definition, [places[name] for name in key], found)
+        _add_key(definition, called, [places[name] for name in key], found)
 
 
 def _attribute(relation: int, column: Column, number: int, *, not_null: bool) -> dict[str, Any]:
@@ -111,9 +114,9 @@ def _attribute(relation: int, column: Column, number: int, *, not_null: bool) ->
     }
 
 
-def _add_key(definition: Source | View, places: list[int], found: dict[str, Rows]) -> None:
-    name = f"{definition.name}_pkey"
-    relation, index = relation_oid(definition.name), relation_oid(name)
+def _add_key(definition: Source | View, called: str, places: list[int], found: dict[str, Rows]) -> None:
+    name = f"{called}_pkey"
+    relation, index = relation_oid(definition.name), relation_oid(f"{definition.name}_pkey")
     about = {"relname": name, "relkind": "i", "relam": _BTREE, "relnatts": len(places), "relhasindex": False}
     found["pg_class"].append({"oid": index, **about})
     for number, place in enumerate(places, 1):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from jobs.catalog.stored_names import stored_statement
 from jobs.model import types as t
 from jobs.model.errors import SqlError
 from jobs.serve.readable import names_read, readable_named
@@ -57,6 +58,7 @@ def _inferred(text: str, places: Sequence[Spot], catalog: Catalog) -> dict[int, 
             values[spot.parameter - 1] = f"ARRAY[{value}]" if spot.parameter in arrays else value
     try:
         (statement,) = parse(substituted(text, places, values).text)
+        statement = stored_statement(statement, catalog.called)
         found = _beside_columns(statement.query, catalog) if isinstance(statement, Select) else {}
     except (SqlError, ValueError):
         return {}

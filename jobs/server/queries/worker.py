@@ -9,11 +9,13 @@ from __future__ import annotations
 import io
 import resource
 import signal
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 from jobs.catalog.catalog import Catalog
+from jobs.catalog.stored_names import stored_statement
 from jobs.functions.python.register import Library
 from jobs.model import types as t
 from jobs.model.errors import SqlError
@@ -30,6 +32,7 @@ from state_store.errors import StrandlineError
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
     from jobs.model.settings import Settings
@@ -146,21 +149,31 @@ def answered(asked: Asked, catalog: Catalog, settings: Settings) -> Answered:
     Raises:
         StrandlineError: as of `jobs.serve.pull.answer`; Forbidden, RequestRefused: it is none that may be asked.
     """
-    statement = _asked(asked.text)
-    _check_allowed(statement, asked.token, catalog)
-    if isinstance(statement, Explain):
-        return _explained(statement, catalog, asked.form)
-    functions = Library(catalog.functions.values(), settings.functions.modules)
-    found = answer(statement, catalog, Lake(settings.lake), functions, asked.terms)
-    body = _BODIES[asked.form](found)
-    return Answered(found.names, found.types, body, found.cut.versions, found.cut.committed, found.cut.event_time)
+    with _as_called(catalog):
+        statement = _asked(asked.text, asked.token, catalog)
+        if isinstance(statement, Explain):
+            return _explained(statement, catalog, asked.form)
+        functions = Library(catalog.functions.values(), settings.functions.modules)
+        found = answer(statement, catalog, Lake(settings.lake), functions, asked.terms)
+    body, cut = _BODIES[asked.form](found), found.cut
+    versions = {catalog.called.of(table): version for table, version in cut.versions.items()}
+    return Answered(found.names, found.types, body, versions, cut.committed, cut.event_time)
 
 
 def columns(asked: Asked, catalog: Catalog) -> tuple[tuple[str, ...], tuple[t.SqlType, ...]]:
     """The names and types of the columns that the answer would have; nothing is read. Errors as of `answered`."""
-    statement = _asked(asked.text)
-    _check_allowed(statement, asked.token, catalog)
-    return ((_PLAN,), (t.VARCHAR,)) if isinstance(statement, Explain) else columns_of(statement, catalog)
+    with _as_called(catalog):
+        statement = _asked(asked.text, asked.token, catalog)
+        return ((_PLAN,), (t.VARCHAR,)) if isinstance(statement, Explain) else columns_of(statement, catalog)
+
+
+@contextmanager
+def _as_called(catalog: Catalog) -> Iterator[None]:
+    """Errors about definitions as they are called."""
+    try:
+        yield
+    except StrandlineError as error:
+        raise catalog.called.told(error)  # noqa: B904 - the same error
 
 
 def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
@@ -170,17 +183,20 @@ def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
     # The planner is most of the engine: a process that only answers SELECTs does without it.
     from jobs.ivm.explain.view import explain
 
-    lines = explain(statement, catalog).splitlines()
+    lines = catalog.called.with_legend(explain(statement, catalog)).splitlines()
     found = Answer((_PLAN,), (t.VARCHAR,), pa.table({_PLAN: lines}), Cut({}))
     return Answered(found.names, found.types, _BODIES[form](found), {}, None, None)
 
 
-def _asked(text: str) -> Select | Explain:
+def _asked(text: str, token: Token, catalog: Catalog) -> Select | Explain:
+    """The one statement of a text, over the names that are stored, after it is known that the token allows it."""
     statements = parse(text)
     if len(statements) == 1:
         (statement,) = statements
         if isinstance(statement, Explain) or (isinstance(statement, Select) and statement.emit is None):
-            return statement
+            found = stored_statement(statement, catalog.called)
+            _check_allowed(found, token, catalog)
+            return found
     raise RequestRefused(
         "the text is not one SELECT that ends, nor one EXPLAIN",
         hint="changes are at GET /v1/views/{view}/changes, inserts at POST /v1/streams/{stream}",
@@ -190,7 +206,7 @@ def _asked(text: str) -> Select | Explain:
 def _check_allowed(statement: Select | Explain, token: Token, catalog: Catalog) -> None:
     named = [str(statement.name)] if statement.query is None else names_read(statement.query, catalog)
     for name in named:
-        token.require("read", name)
+        token.require("read", catalog.called.of(name), name)
 
 
 def _objects(found: Answer) -> bytes:

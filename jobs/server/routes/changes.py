@@ -5,10 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from jobs.catalog.stored_names import stored_statement
 from jobs.model.serving_errors import RequestRefused
 from jobs.server.changes.hub import Wish
 from jobs.server.changes.place import Place
-from jobs.server.http.requests import allowed, columns_of, number, server_of
+from jobs.server.http.requests import columns_of, named, number, server_of
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 
@@ -20,9 +21,10 @@ async def changes(request: Request, view: str) -> Response:
     """`row` events of the present version, then `change` events and one `progress` a version. `form` is `upserts` or
     `weights`; `where` and `columns` are pushed down; `snapshot=false` leaves out the rows; `as_of` is the version after
     which the changes begin; `up_to` and `limit` end it. An event's id, sent back as `Last-Event-ID`, goes on there."""
-    allowed(request, "read", view)
+    stored = named(request, "read", view)
     server = server_of(request)
-    server.catalogued.relation(view)
+    server.catalogued.relation(stored)
+    catalog = server.catalogued.catalog
     given = request.query_params
     form = given.get("form", "upserts")
     if form not in ("upserts", "weights"):
@@ -30,14 +32,14 @@ async def changes(request: Request, view: str) -> Response:
     resumed = request.headers.get("last-event-id")
     as_of = number(request, "as_of")
     wish = Wish(
-        statement=_statement(view, columns_of(request), given.get("where")),
+        statement=stored_statement(_statement(view, columns_of(request), given.get("where")), catalog.called),
         form="weights" if form == "weights" else "upserts",
         place=Place.read(resumed) if resumed else None if as_of is None else Place(as_of),
         snapshot=given.get("snapshot", "true") != "false",
         up_to=number(request, "up_to"),
         limit=number(request, "limit"),
     )
-    events = server.hub.subscribe(wish, server.catalogued.catalog, server.library())
+    events = server.hub.subscribe(wish, catalog, server.library())
     # Proxies that gather an answer before they pass it on would hold events back.
     return StreamingResponse(
         events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, media_type="text/event-stream"

@@ -15,7 +15,7 @@ from jobs.expect.data_docs import POLICY, read_docs
 from jobs.model.errors import UnknownName
 from jobs.model.serving_errors import Unauthenticated
 from jobs.server.http.failures import failure
-from jobs.server.http.requests import allowed, server_of
+from jobs.server.http.requests import named, server_of
 
 router = APIRouter(tags=["views"])
 
@@ -32,7 +32,7 @@ _HEADERS: Final = {
 async def data_docs(request: Request, view: str) -> Response:
     """The page, as HTML; 404 while the expectations of the view were never validated."""
     try:
-        allowed(request, "read", view)
+        view = named(request, "read", view)
     except Unauthenticated as error:
         answer = failure(error)
         answer.headers["WWW-Authenticate"] = 'Basic realm="a token of Strandline, as the password", charset="UTF-8"'

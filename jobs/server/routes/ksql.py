@@ -17,13 +17,14 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from jobs.catalog.stored_names import stored_statement
 from jobs.model.definitions import Source, View
 from jobs.model.serving_errors import RequestRefused
 from jobs.serve.readable import names_read
 from jobs.server.changes.hub import Wish
 from jobs.server.http.failures import failure
 from jobs.server.http.ksql_shape import given_name, schema, shown_name, shown_type
-from jobs.server.http.requests import allowed, body_of, json_of, server_of
+from jobs.server.http.requests import body_of, json_of, named, server_of
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 from state_store.errors import StrandlineError
@@ -47,7 +48,11 @@ _OFFSET_RESETS: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
 
 @dataclass(frozen=True)
 class _Asked:
-    """A query as it was sent. `earliest`: a push query begins with the rows that are there."""
+    """A query: its text as it was sent, and the statement over the names that are stored.
+
+    Attributes:
+        earliest: a push query begins with the rows that are there.
+    """
 
     text: str
     statement: Select
@@ -95,8 +100,7 @@ async def inserts_stream(request: Request) -> Response:
     target = parsed[0].get("target") if parsed else None
     if not isinstance(target, str):
         raise RequestRefused("the first line names the target")
-    name = given_name(target)
-    allowed(request, "write", name)
+    name = named(request, "write", given_name(target))
     server = server_of(request)
     source = server.catalogued.source(name)
     answers = []
@@ -106,14 +110,16 @@ async def inserts_stream(request: Request) -> Response:
             await asyncio.to_thread(server.inserts.insert, source, [fields], None)
             answers.append(orjson.dumps({"status": "ok", "seq": number}))
         except StrandlineError as error:
-            body = {"status": "error", "seq": number, **orjson.loads(failure(error).body)}
+            told = server.catalogued.catalog.called.told(error)
+            body = {"status": "error", "seq": number, **orjson.loads(failure(told).body)}
             answers.append(orjson.dumps(body))
     return Response(b"\n".join([*answers, b""]), media_type=_DELIMITED)
 
 
 async def _asked(request: Request, member: str, properties: str) -> _Asked:
     """The query of a body; who may read what is checked where it is answered."""
-    server_of(request).token_of(request.headers.get("authorization"))
+    server = server_of(request)
+    server.token_of(request.headers.get("authorization"))
     body = await json_of(request)
     text, given = body.get(member), body.get(properties) or {}
     if not isinstance(text, str) or not isinstance(given, dict):
@@ -121,7 +127,8 @@ async def _asked(request: Request, member: str, properties: str) -> _Asked:
     statements = await asyncio.to_thread(parse, text)
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise RequestRefused("the text is not one SELECT", hint="statements are for `strandline sql`")
-    return _Asked(text, statements[0], any(given.get(name) == "earliest" for name in _OFFSET_RESETS))
+    statement = stored_statement(statements[0], server.catalogued.catalog.called)
+    return _Asked(text, statement, any(given.get(name) == "earliest" for name in _OFFSET_RESETS))
 
 
 async def _pulled(request: Request, asked: _Asked) -> Answered:
@@ -133,8 +140,10 @@ async def _pulled(request: Request, asked: _Asked) -> Answered:
 def _followed(request: Request, asked: _Asked) -> tuple[Sequence[str], Sequence[SqlType], AsyncGenerator[Event | None]]:
     """The columns of a push query, and its events."""
     server = server_of(request)
+    called = server.catalogued.catalog.called
+    token = server.token_of(request.headers.get("authorization"))
     for name in names_read(asked.statement.query, server.catalogued.catalog):
-        allowed(request, "read", name)
+        token.require("read", called.of(name), name)
     wish = Wish(asked.statement, "columns", snapshot=asked.earliest, limit=asked.statement.limit)
     made, events = server.hub.follow(wish, server.catalogued.catalog, server.library())
     return made.names, made.types, events

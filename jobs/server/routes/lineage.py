@@ -37,8 +37,10 @@ async def graph(request: Request) -> Response:
     readers that hold a lease."""
     token = reader_of(request)
     server = server_of(request)
-    found = lineage(server.catalogued.catalog.definitions(), lambda name: token.allows("read", name))
+    catalog = server.catalogued.catalog
+    found = lineage(catalog.definitions(), lambda name: token.allows("read", name, catalog.called.of(name)))
     readers = await asyncio.to_thread(_readers, server, found.nodes)
+    found, readers = found.called(catalog.called), {catalog.called.of(name): each for name, each in readers.items()}
     body = {
         "nodes": [asdict(node) for node in found.nodes],
         "edges": [list(edge) for edge in found.edges],

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from jobs.serve.row_text import RowText
 from jobs.server.http.answers import VersionAnswers, wants_arrow
 from jobs.server.http.measured import answered
-from jobs.server.http.requests import key_of_segments
+from jobs.server.http.requests import key_of_segments, stored_name
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class PointLookups:
         if wants_arrow(accept):
             return None
         server = self._server
-        server.token_of(authorization).require("read", view)
+        view = stored_name(server.token_of(authorization), "read", view, server.catalogued.catalog)
         pointed = self._pointed(view)
         if pointed is None:
             return None

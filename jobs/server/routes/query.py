@@ -12,11 +12,12 @@ from starlette.responses import Response
 from jobs.model.serving_errors import RequestRefused
 from jobs.serve.at_least import Least
 from jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
-from jobs.server.http.requests import json_of, most_seconds, server_of
+from jobs.server.http.requests import json_of, most_seconds, server_of, stored_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jobs.catalog.catalog import Catalog
     from jobs.server.access.tokens import Token
     from jobs.server.queries.worker import Answered
 
@@ -50,7 +51,7 @@ async def query(request: Request) -> Response:
     text = body.get("sql")
     if not isinstance(text, str):
         raise RequestRefused("'sql' is a text")
-    least = _at_least(body.get("at_least"), token)
+    least = _at_least(body.get("at_least"), token, server.catalogued.catalog)
     arrow = wants_arrow(request.headers.get("accept"))
 
     def ask() -> Answered:
@@ -66,12 +67,10 @@ async def query(request: Request) -> Response:
     return joined_rows(found.body, about)
 
 
-def _at_least(given: Any, token: Token) -> Mapping[str, Least]:
+def _at_least(given: Any, token: Token, catalog: Catalog) -> Mapping[str, Least]:
     """What the body's `at_least` says. Whoever waits for a table learns its version, so it needs the scope `read`."""
     if given is None:
         return {}
     if not isinstance(given, dict) or not all(isinstance(each, int | str) for each in given.values()):
         raise RequestRefused("'at_least' is an object: a version or a position for each table")
-    for name in given:
-        token.require("read", name)
-    return {name: Least.read(str(each)) for name, each in given.items()}
+    return {stored_name(token, "read", name, catalog): Least.read(str(each)) for name, each in given.items()}

@@ -24,11 +24,11 @@ from jobs.server.http.answers import About, arrow_rows, many_rows, one_row, want
 from jobs.server.http.direct import DirectRoute
 from jobs.server.http.requests import (
     MOST_ROWS,
-    allowed,
     columns_of,
     json_of,
     key_in_path,
     key_values,
+    named,
     number,
     seconds,
     server_of,
@@ -63,7 +63,7 @@ def _example(shown: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
 @router.get("/v1/views/{view}/rows/{key:path}", responses=_example(_ONE))
 async def row(request: Request, view: str, key: str) -> Response:
     """The row of a key: one segment of the path for each column of the key. 404 when there is none."""
-    allowed(request, "read", view)
+    view = named(request, "read", view)
     server = server_of(request)
     relation = server.catalogued.relation(view)
     lookup = Lookup((key_in_path(request, relation),), columns=columns_of(request), limit=1)
@@ -76,7 +76,7 @@ async def row(request: Request, view: str, key: str) -> Response:
 async def rows(request: Request, view: str) -> Response:
     """Rows of a view: `key` (may be repeated), or `from` and `to` of the key's first column, both included;
     `window_start_from` … `window_end_to`, `columns`, `limit`, `at_least`, `wait_ms`."""
-    allowed(request, "read", view)
+    view = named(request, "read", view)
     server = server_of(request)
     relation = server.catalogued.relation(view)
     given = request.query_params
@@ -92,7 +92,7 @@ async def rows(request: Request, view: str) -> Response:
 @router.post("/v1/views/{view}/rows", responses=_example(_MANY))
 async def rows_of_keys(request: Request, view: str) -> Response:
     """Rows of many keys: `{"keys": [["Rome", 1], ["Oslo", 2]]}`; each may hold the first columns of the key only."""
-    allowed(request, "read", view)
+    view = named(request, "read", view)
     server = server_of(request)
     relation = server.catalogued.relation(view)
     keys = (await json_of(request)).get("keys")

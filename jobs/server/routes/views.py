@@ -8,11 +8,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from jobs.catalog.renamed_text import shown_text
 from jobs.model.definitions import Source, View
 from jobs.serve.format import to_json
 from jobs.serve.pace import pace
 from jobs.server.http.answers import age_ms, instant
-from jobs.server.http.requests import allowed, reader_of, server_of
+from jobs.server.http.requests import named, reader_of, server_of
 from jobs.server.state.server import Server
 from state_store.delta import log
 
@@ -24,38 +25,41 @@ async def views(request: Request) -> Response:
     """The streams, tables and views that the token allows to read."""
     server = server_of(request)
     token = reader_of(request)
-    named = [each for each in server.catalogued.views() if token.allows("read", each.name)]
-    return await asyncio.to_thread(_listed, server, named)
+    of = server.catalogued.catalog.called.of
+    found = [each for each in server.catalogued.views() if token.allows("read", each.name, of(each.name))]
+    return await asyncio.to_thread(_listed, server, found)
 
 
 @router.get("/v1/views/{view}")
 async def view(request: Request, view: str) -> Response:
     """One of them, with its columns and its SQL."""
-    allowed(request, "read", view)
+    stored = named(request, "read", view)
     server = server_of(request)
-    found = server.catalogued.definition(view)
+    found = server.catalogued.definition(stored)
     return await asyncio.to_thread(_described, server, found)
 
 
-def _listed(server: Server, named: list[Source | View]) -> Response:
-    body = {"views": [_standing(server, each) for each in named]}
+def _listed(server: Server, found: list[Source | View]) -> Response:
+    body = {"views": [_standing(server, each) for each in found]}
     return Response(to_json(body), media_type="application/json")
 
 
 def _described(server: Server, found: Source | View) -> Response:
     relation = server.catalogued.relation(found.name)
     columns = [{"name": name, "type": str(sql_type)} for name, sql_type in relation.columns]
-    body = {**_standing(server, found), "key": list(relation.key), "columns": columns, "sql": found.sql}
+    body = {**_standing(server, found), "key": list(relation.key), "columns": columns}
+    body["sql"] = shown_text(found.sql, server.catalogued.catalog)
     return Response(to_json(body), media_type="application/json")
 
 
 def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
+    name = server.catalogued.catalog.called.of(definition.name)
     if isinstance(definition, View) and definition.partial:
-        return {"name": definition.name, "kind": "view", "pipeline": definition.pipeline, "state": "partial"}
+        return {"name": name, "kind": "view", "pipeline": definition.pipeline, "state": "partial"}
     standing = server.standing(server.catalogued.relation(definition.name))
     moving = pace(server.lake.table(definition.name), log.now_ms())
     return {
-        "name": definition.name,
+        "name": name,
         "kind": "view" if isinstance(definition, View) else definition.kind,
         "pipeline": definition.pipeline,
         "version": standing.version if standing else None,

@@ -71,7 +71,7 @@ class Catalogued:
         """The definition of a stream, table or view. Raises UnknownName."""
         found = self.catalog.find(name)
         if not isinstance(found, Source | View):
-            raise UnknownName.among("stream, table or view", name, (each.name for each in self.views()))
+            raise UnknownName.among("stream, table or view", name, self.catalog.relations())
         return found
 
     def source(self, name: str) -> Source:
@@ -83,7 +83,7 @@ class Catalogued:
         catalog = self.catalog
         found = catalog.find(name)
         if not isinstance(found, Source):
-            known = (each.name for each in catalog.definitions() if isinstance(each, Source))
+            known = (catalog.called.of(each.name) for each in catalog.definitions() if isinstance(each, Source))
             raise UnknownName.among("stream or table", name, known)
         return found
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
-from jobs.model.names import alike, differ_only_in_case
 from jobs.model.stewardship import without_stewardship
 from jobs.session.define.altered import SourceDiff, altered, broken_by, extended, extends
 from jobs.session.define.constants import check_constants
@@ -15,7 +14,6 @@ from jobs.session.define.insert import insert_query_of
 from jobs.session.define.replaced import check_replacement, reads_the_same
 from jobs.session.define.source import source_of
 from jobs.session.define.view import view_of
-from jobs.sql.dialect import quote
 from jobs.sql.from_text import too_deep
 from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
 
@@ -99,9 +97,8 @@ def _defined(statement: Defining, catalog: Catalog, pipeline: str) -> Definition
     # A definition whose file is broken is registered again, as a new one.
     existing = None if statement.name in catalog.broken else catalog.find(statement.name)
     _check_source(statement, existing)
-    taken = alike(statement.name, catalog.names()) if existing is None else None
-    if taken not in (None, statement.name):
-        raise NameTaken(differ_only_in_case("names", taken, statement.name), hint=f"DESCRIBE {quote(taken)} shows it")
+    if existing is None:
+        catalog.called.check_free(statement.name, statement.name, catalog.names())
     if existing is not None and statement.if_not_exists:
         return existing
     if isinstance(existing, View) and isinstance(statement, CreateView):

@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from jobs.catalog.called import Called
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
 from jobs.model import types as t
@@ -293,3 +294,19 @@ def test_a_projection_links_to_its_rows_on_the_server() -> None:
         "projections/counts": "https://shop.example/strandline/?view=counts",
     }
     assert not [spec for spec in specs_of(Translator(EVERYTHING, lake)).values() if SERVED in spec.metadata]
+
+
+def test_assets_keep_their_keys_when_a_definition_is_called_otherwise(translator: Translator) -> None:
+    called = Called({"counts": "seen_by_place"})
+    lake = Lake(Path("/lake"))
+    renamed = specs_of(Translator(EVERYTHING, lake, called=called, server_url="https://shop.example"))
+    before = specs_of(Translator(EVERYTHING, lake, server_url="https://shop.example"))
+    assert renamed.keys() == before.keys()
+    spec = renamed["projections/counts"]
+    assert str(spec.description).startswith("`counts` is called `seen_by_place` now.\n\nProjection `counts`")
+    assert spec.metadata[SERVED].value == "https://shop.example/?view=seen_by_place"
+    assert spec.code_version == before["projections/counts"].code_version
+    assert {key for key in renamed if renamed[key] != before[key]} == {
+        "projections/counts",
+        "changelogs/counts__changelog",
+    }

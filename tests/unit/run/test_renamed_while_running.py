@@ -1,0 +1,51 @@
+"""Definitions get other names while a run is at work: it says stored names alone, and goes on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from jobs.ingest.logs.log import Record
+from jobs.ingest.logs.open import open_log
+from jobs.model.report import MicroBatch
+from jobs.model.settings import Settings
+from jobs.operate.verify.verify import verify
+from jobs.run.outlook import outlook
+from jobs.run.pipeline import drain
+from jobs.run.stream import PipelineStream
+from state_store.layout import Lake
+from tests.support.altered_lake import PIPELINE, made, rows, run
+from tests.support.invariants import assert_correct
+from tests.unit.run.test_altered_while_running import Query
+
+NAMES = {
+    1: "ALTER STREAM sales RENAME TO deals; ALTER TABLE by_shop RENAME TO sold;",
+    3: "ALTER STREAM deals RENAME TO sales; ALTER TABLE sold RENAME TO b; ALTER VIEW named RENAME TO c;",
+    4: "CREATE MATERIALIZED VIEW sold AS SELECT b.shop FROM b WHERE b.n > 1;",
+}
+
+
+def test_a_run_goes_on_whatever_its_definitions_are_called(
+    settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(settings)
+    sent = [{"shop": "b", "qty": number} for number in range(6)]
+    topics = open_log(settings, lake)
+    topics.produce("sales", [Record(None, json.dumps(row).encode(), 1_714_564_900_000) for row in sent])
+    monkeypatch.setattr(PipelineStream, "_start", lambda stream, available_now: Query(stream))
+
+    def watch(batch: MicroBatch) -> None:
+        if batch.number in NAMES:
+            run(settings, NAMES[batch.number])
+
+    report = drain(settings, PIPELINE, watch=watch)
+    assert sum(each.inserted for each in report.tables if each.name == "sales") == 6
+    assert Catalog(lake).called.names == {"by_shop": "b", "named": "c"}
+    assert str(outlook(settings, PIPELINE)).splitlines()[-1] == "  views: b, c, everything, all_shops, sold"
+    drain(settings, PIPELINE)
+    assert rows(lake, "by_shop") == [("a", 2, 6), ("b", 7, 17)]
+    assert rows(lake, "sold") == [("a",), ("b",)]
+    assert_correct(lake, PIPELINE)
+    assert [each for each in verify(settings, [], deep=True) if each.ok is False] == []

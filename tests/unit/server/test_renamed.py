@@ -1,0 +1,150 @@
+"""A server whose definitions get other names while it is at work: routes, places of readers, scopes, PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi.testclient import TestClient
+
+from jobs.model.settings import load_settings
+from jobs.server.access.options import ServerOptions
+from jobs.server.access.tokens import make_token
+from jobs.server.app import application
+from jobs.session.interpreter import Interpreter
+from tests.support.postgres_server import postgres_server
+from tests.support.served_lake import ServedLake
+from tests.unit.server.conftest import DEFINITIONS, LIMITS
+from tests.unit.server.test_changes import events
+
+NAMES = "ALTER TABLE by_town RENAME TO towns; ALTER STREAM visits RENAME TO seen; ALTER STREAM trips RENAME TO tours;"
+
+
+@pytest.fixture(scope="module")
+def renamed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, ServedLake, Path]]:
+    folder = tmp_path_factory.mktemp("renamed")
+    served = ServedLake(load_settings(lake=folder / "lake"), DEFINITIONS)
+    file = folder / "tokens.json"
+    make_token(file, "nobody", ("read:nothing",), None)
+    options = ServerOptions(folder / "server", tokens=file, limits=LIMITS, queries=1)
+    with (
+        served.kernel() as kernel,
+        TestClient(application(served.settings, options), raise_server_exceptions=False) as client,
+    ):
+        served.append("visits", [{"id": 1, "town": "Rome", "n": 1}, {"id": 2, "town": "Oslo", "n": 2}])
+        served.refresh(kernel)
+        former = bearer(file, "read:by_town")
+        # A replica and a feed that were begun under the former names go on.
+        assert client.get("/v1/views/by_town/rows/Rome", headers=former).json()["row"]["visits"] == 1
+        before = events(client.get("/v1/views/by_town/changes?limit=2", headers=former).text)
+        list(Interpreter(served.settings).run(NAMES))
+        served.append("visits", [{"id": 3, "town": "Rome", "n": 5}])
+        served.refresh(kernel)
+        client.headers["x-last"] = before[-1][1]
+        yield client, served, file
+
+
+def bearer(file: Path, *scopes: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {make_token(file, 'reader', scopes, None)}"}
+
+
+def test_rows_by_the_new_name(renamed: tuple[TestClient, ServedLake, Path]) -> None:
+    client, _, file = renamed
+    headers = bearer(file, "read:*")
+    for path in ("rows/Rome", "rows?key=Rome", "rows?columns=town,visits&key=Rome"):
+        body = client.get(f"/v1/views/towns/{path}", headers=headers).json()
+        assert (body["row"] if "row" in body else body["rows"][0])["visits"] == 2
+    gone = client.get("/v1/views/by_town/rows/Rome", headers=headers)
+    assert gone.status_code == 404
+    assert gone.json()["message"] == "`by_town` is called 'towns' now"
+    assert client.get("/v1/views/by_town", headers=headers).json()["hint"] == "write towns"
+
+
+def test_a_subscriber_goes_on_at_its_place(renamed: tuple[TestClient, ServedLake, Path]) -> None:
+    client, _, file = renamed
+    headers = {**bearer(file, "read:towns"), "last-event-id": client.headers["x-last"]}
+    found = events(client.get("/v1/views/towns/changes?limit=1&where=towns.visits > 1", headers=headers).text)
+    assert [row[2]["row"] for row in found if row[0] == "change"] == [{"town": "Rome", "visits": 2, "n": 6}]
+
+
+def test_queries_and_what_they_reflect(renamed: tuple[TestClient, ServedLake, Path]) -> None:
+    client, _, file = renamed
+    headers = bearer(file, "read:*")
+    asked = {"sql": "SELECT towns.n FROM towns WHERE town = 'Rome'", "at_least": {"towns": 1}}
+    answer = client.post("/v1/query", json=asked, headers=headers)
+    assert answer.json()["rows"] == [{"n": 6}]
+    assert answer.json()["versions"].keys() == {"towns"}
+    plan = client.post("/v1/query", json={"sql": "EXPLAIN towns"}, headers=headers).json()["rows"]
+    assert {"plan": "'towns' is stored as `by_town`"} in plan
+    wrong = client.post("/v1/query", json={"sql": "SELECT nope FROM towns"}, headers=headers).json()
+    assert "by_town" not in wrong["message"]
+    former = client.post("/v1/query", json={"sql": "SELECT n FROM by_town"}, headers=headers)
+    assert (former.status_code, former.json()["hint"]) == (404, "write towns")
+    ksql = client.post("/query", json={"ksql": "SELECT TOWN FROM TOWNS WHERE VISITS > 1;"}, headers=headers).json()
+    assert ksql[1]["row"]["columns"] == ["Rome"]
+    pushed = {
+        "ksql": "SELECT * FROM TOWNS EMIT CHANGES LIMIT 2;",
+        "streamsProperties": {"auto.offset.reset": "earliest"},
+    }
+    assert len(client.post("/query", json=pushed, headers=headers).json()) == 4
+
+
+def test_inserts_by_the_new_name(renamed: tuple[TestClient, ServedLake, Path]) -> None:
+    client, _, file = renamed
+    headers = bearer(file, "write:tours")
+    assert client.post("/v1/streams/tours", json={"rows": [{"id": 1, "town": "Rome"}]}, headers=headers).is_success
+    lines = '{"target": "TOURS"}\n{"id": 2, "town": "Oslo"}'
+    assert '"ok"' in client.post("/inserts-stream", content=lines, headers=headers).text
+    assert client.post("/v1/streams/trips", json={"rows": []}, headers=headers).status_code == 404
+
+
+def test_what_is_listed(renamed: tuple[TestClient, ServedLake, Path]) -> None:
+    client, _, file = renamed
+    headers = bearer(file, "read:*")
+    listed = [each["name"] for each in client.get("/v1/views", headers=headers).json()["views"]]
+    assert listed[:3] == ["seen", "places", "towns"]
+    assert client.get("/v1/views/towns", headers=headers).json()["sql"].startswith("CREATE TABLE towns AS SELECT town")
+    graph = client.get("/v1/lineage", headers=headers).json()
+    assert ["topic/visits", "seen"] in graph["edges"]
+    assert ["seen", "towns"] in graph["edges"]
+    assert "by_town" not in {node["id"] for node in graph["nodes"]}
+    assert "by_town" not in graph["readers"]
+
+
+@pytest.mark.parametrize(("scope", "status"), [("by_town", 200), ("towns", 200), ("tow*", 200), ("visits", 403)])
+def test_a_scope_is_for_a_definition_by_either_name(
+    renamed: tuple[TestClient, ServedLake, Path], scope: str, status: int
+) -> None:
+    client, _, file = renamed
+    headers = bearer(file, f"read:{scope}")
+    assert client.get("/v1/views/towns/rows/Rome", headers=headers).status_code == status
+    assert client.get("/v1/views/towns/rows", headers=headers).status_code == status
+    assert client.post("/v1/query", json={"sql": "SELECT * FROM towns"}, headers=headers).status_code == status
+    assert client.get("/v1/views/towns/changes?limit=1", headers=headers).status_code == status
+    names = [each["name"] for each in client.get("/v1/views", headers=headers).json()["views"]]
+    assert names == (["towns"] if status == 200 else ["seen"])
+
+
+def test_clients_of_postgresql(renamed: tuple[TestClient, ServedLake, Path], tmp_path: Path) -> None:
+    _, served, _ = renamed
+    options = ServerOptions(tmp_path / "server", limits=LIMITS, queries=1)
+    with (
+        postgres_server(served.settings, options) as address,
+        psycopg.connect(address, autocommit=True) as session,
+    ):
+        assert _all(session, "SELECT towns.visits FROM towns WHERE town = %s", "Rome") == [(2,)]
+        assert ("towns",) in _all(session, "SELECT relname FROM pg_class WHERE relkind = 'm'")
+        [(sql,)] = _all(session, "SELECT definition FROM pg_matviews WHERE matviewname = 'towns'")
+        assert "FROM seen" in sql
+        assert _all(session, "SELECT relname FROM pg_class WHERE oid = 'towns'::regclass") == [("towns",)]
+        with session.cursor() as cursor, cursor.copy("COPY towns (town) TO STDOUT") as copy:
+            assert sorted(b"".join(bytes(each) for each in copy).split()) == [b"Oslo", b"Rome"]
+        with pytest.raises(psycopg.Error, match="`by_town` is called 'towns' now"):
+            _all(session, "SELECT * FROM by_town")
+
+
+def _all(session: psycopg.Connection[Any], text: str, *values: object) -> list[tuple[Any, ...]]:
+    return session.execute(text, values or None).fetchall()  # type: ignore[arg-type]
