@@ -13,6 +13,7 @@ from jobs.engines.engine import engine_of
 from jobs.engines.listed import listed
 from jobs.model.columns import PARTITIONS_EACH
 from jobs.model.definitions import Source, View
+from jobs.operate.verify.begun import check_begun
 from jobs.operate.verify.difference import difference
 from jobs.operate.verify.findings import counted, failed, passed, skipped
 from jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
@@ -124,7 +125,9 @@ def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library) -
         SqlError, RefreshFailed, FunctionRefused: the query does not run.
     """
     names = {relation.name for relation in each.relations}
-    at = versions(_own_vector(each, table), names, lake)
+    vector = _own_vector(each, table)
+    at = versions(vector, names, lake)
+    check_begun({name: table.record.since.get(f"{each.prefix}{name}", 0) for name in vector}, vector, at, lake)
     engine = engine_of("duckdb")
     rows, texts = {}, []
     for number, relation in enumerate(each.relations):
@@ -153,7 +156,9 @@ def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table
     wrong = difference(stored, computed, lasting_key(definition))
     if wrong:
         return failed(f"the rows are not those of its SQL at its vector: {wrong}")
-    return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector")
+    logs = " and ".join(f"'{name}'" for name in table.record.since)
+    begun = f"; computed from the events of {logs} that retention had left by then" if logs else ""
+    return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector{begun}")
 
 
 def _stored(table: Opened, definition: Source | View, names: list[str]) -> pa.Table:

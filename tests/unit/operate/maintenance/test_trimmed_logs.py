@@ -1,0 +1,121 @@
+"""Logs that were trimmed: what stops, what is noticed, what goes on, and when the bytes leave the disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.ingest.event_logs import log_spec
+from jobs.ingest.lag import lag
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.model.definitions import Source
+from jobs.model.settings import RetentionSettings
+from jobs.operate.drills.plan import plan_drills
+from jobs.operate.drills.run import run_drill
+from jobs.operate.maintenance.execute import execute_maintenance
+from jobs.operate.maintenance.plan import plan_maintenance
+from state_store.delta import log, reader
+from state_store.delta.commit import Rows, commit
+from state_store.delta.snapshot import read_snapshot
+from state_store.errors import ForeignWrite
+from state_store.replicas.follow import Follower
+from state_store.replicas.layout import Layout, unique_key
+from state_store.replicas.memory.store import MemoryStore
+from state_store.replicas.replica import Replica
+from state_store.trims.plan import Limits, plan_trim
+from state_store.trims.trim import trim
+from tests.support.retained_lake import FOLDS, LOOK_BACK
+from tests.unit.operate.maintenance.rounds import checks, lake, wrong
+
+
+def test_rules_refuse_what_is_gone_even_where_nobody_asked_them(tmp_path: Path) -> None:
+    """A join that was computed from all events, over a log that was trimmed behind its back: it stops, typed."""
+    made = lake(tmp_path, LOOK_BACK["joined"], FOLDS["counts"])
+    path = made.lake.table("s")
+    head = reader.head(path)
+    assert head is not None
+    snapshot = read_snapshot(path, head.version)
+    trim(path, head, snapshot, plan_trim(path, snapshot, Limits(before=made.now - 600_000), ()))
+    made.feed("s", [("a", 1)])
+    failures = made.refresh().failures
+    assert failures.keys() == {"joined"}
+    assert failures["joined"].code == "pipeline.events_gone"
+    assert "its rule reads former events again" in failures["joined"].message
+
+
+def test_trimmed_events_do_not_come_back_and_a_hole_is_noticed(tmp_path: Path) -> None:
+    made = lake(tmp_path, FOLDS["counts"])
+    made.trimmed("s")
+    assert checks(made, "s")["s", "offsets"].what == "10 records of topic 's'"
+    source = made.catalog.get("s")
+    assert isinstance(source, Source)
+    assert lag(source, made.lake, LocalLog(made.lake)) == 0
+    path = made.lake.table("s")
+    head = reader.head(path)
+    assert head is not None
+    assert head.record.trimmed is not None
+    false = replace(head.record.trimmed, begins={"0": 99, "1": 99})
+    commit(path, head, replace(head.record, epoch=head.record.epoch + 1, trimmed=false), Rows())
+    found = checks(made, "s")["s", "offsets"]
+    assert found.ok is False
+    assert "stands in the log, and retention has taken it" in found.what
+
+
+def test_another_tool_that_removes_rows_is_noticed(tmp_path: Path) -> None:
+    made = lake(tmp_path, FOLDS["counts"])
+    made.trimmed("s")
+    path = made.lake.table("s")
+    newest = log.newest_version(path)
+    assert newest is not None
+    name, body = next(iter(read_snapshot(path, newest).files.items()))
+    action = {"remove": {"path": name, "deletionTimestamp": log.now_ms(), "dataChange": True, "size": body["size"]}}
+    entry = [{"commitInfo": {"operation": "DELETE", "timestamp": log.now_ms()}}, action]
+    log.commit_file(path, newest + 1).write_bytes("\n".join(map(json.dumps, entry)).encode())
+    with pytest.raises(ForeignWrite, match="another tool's DELETE"):
+        made.refresh()
+
+
+def test_drills_of_a_view_over_a_trimmed_log_are_not_red(tmp_path: Path) -> None:
+    made = lake(tmp_path, FOLDS["counts"], FOLDS["large"])
+    made.trimmed()
+    made.feed("s", [("a", 1)])
+    made.refreshed()
+    scenarios = ("changelog", "recompute", "local-state", "point-in-time", "feed-gap", "backup", "short-topic")
+    planned = plan_drills(made.settings, ["counts"], scenarios)
+    found = {each.scenario: run_drill(made.settings, each) for each in planned}
+    assert {name: each.passed for name, each in found.items()} == {
+        **dict.fromkeys(scenarios, True),
+        "recompute": None,
+        "short-topic": None,
+    }
+    assert "the history of 's' begins after" in found["recompute"].why
+
+
+def test_a_replica_of_the_log_restores_itself(tmp_path: Path) -> None:
+    made = lake(tmp_path, FOLDS["counts"])
+    path = made.lake.table("s")
+    source = made.catalog.get("s")
+    assert isinstance(source, Source)
+    replica = Replica("s", MemoryStore(), Layout(reader.schema(path), unique_key(log_spec(source))))
+    follower = Follower(path, replica, "copy")
+    follower.catch_up()
+    made.trimmed("s")
+    follower.catch_up()
+    head = reader.head(path)
+    assert head is not None
+    assert str(replica.digest()) == head.record.digest
+
+
+def test_files_of_what_went_leave_the_disk_with_the_versions_that_need_them(tmp_path: Path) -> None:
+    made = lake(tmp_path, FOLDS["counts"])
+    made.trimmed()
+    there = len(list(Path(str(made.lake.table("s"))).rglob("part-*.parquet")))
+    brief = made.settings.model_copy(update={"retention": RetentionSettings(horizon_days=1e-9)})
+    made.feed("s", [("a", 1)])
+    made.refreshed()
+    execute_maintenance(brief, plan_maintenance(brief))
+    assert len(list(Path(str(made.lake.table("s"))).rglob("part-*.parquet"))) < there
+    assert wrong(made) == []
