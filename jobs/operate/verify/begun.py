@@ -4,7 +4,8 @@
     totals     since e0                     its SQL over what is left lacks e0 to e2: nothing can be said by it
     newcomer   since e3                     its SQL over what is left is what it must equal
 
-The rest of what is proved of a view (its feed, its digest, its files) needs no event.
+The rest of what is proved of a view (its feed, its digest, its files) needs no event; `kept_rows` has those rows that
+need only what is left.
 """
 
 from __future__ import annotations
@@ -12,14 +13,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.ivm.refresh.begun_logs import moment
-from jobs.operate.verify.inputs import InputUnreadable
 from state_store.delta import reader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from state_store.commits import TableVersion
+    from state_store.commits import TableVersion, Trimmed
     from state_store.layout import Lake
+
+
+class BegunLater(Exception):
+    """An input no longer has all events that the rows were computed from: its history begins later than theirs.
+
+    Attributes:
+        log: the input.
+        trimmed: what retention has taken of it.
+    """
+
+    def __init__(self, log: str, trimmed: Trimmed) -> None:
+        super().__init__(
+            f"the history of '{log}' begins after {moment(trimmed.until)}: retention has taken {trimmed.rows:,} "
+            "events, and the rows hold what was computed from them"
+        )
+        self.log, self.trimmed = log, trimmed
 
 
 def check_begun(
@@ -33,7 +49,7 @@ def check_begun(
         at: {input: the version of it that the rows reflect}, inner stages standing for what they read.
 
     Raises:
-        InputUnreadable: one has not: its history begins later than the view's.
+        BegunLater: one has not.
         VersionGone, CorruptState: a record does not read.
     """
     begun: dict[str, int] = {}
@@ -42,10 +58,7 @@ def check_begun(
     for name, version in at.items():
         trimmed = reader.record_at(lake.table(name), version).trimmed
         if trimmed is not None and trimmed.rows > begun.get(name, 0):
-            raise InputUnreadable(
-                f"the history of '{name}' begins after {moment(trimmed.until)}: retention has taken "
-                f"{trimmed.rows:,} events, and the rows hold what was computed from them"
-            )
+            raise BegunLater(name, trimmed)
 
 
 def _begun(

@@ -6,11 +6,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from jobs.ingest.event_logs import log_spec
 from jobs.ingest.lag import lag
 from jobs.ingest.logs.local_log import LocalLog
+from jobs.ivm.plan.plan import plan
+from jobs.ivm.rules.stored import spec_of, stored_columns
 from jobs.model.definitions import Source
 from jobs.model.settings import RetentionSettings
 from jobs.operate.drills.plan import plan_drills
@@ -27,6 +30,7 @@ from state_store.replicas.memory.store import MemoryStore
 from state_store.replicas.replica import Replica
 from state_store.trims.plan import Limits, plan_trim
 from state_store.trims.trim import trim
+from tests.support.arrow_table import ArrowTable
 from tests.support.retained_lake import FOLDS, LOOK_BACK
 from tests.unit.operate.maintenance.rounds import checks, lake, wrong
 
@@ -92,6 +96,36 @@ def test_drills_of_a_view_over_a_trimmed_log_are_not_red(tmp_path: Path) -> None
         "short-topic": None,
     }
     assert "the history of 's' begins after" in found["recompute"].why
+
+
+def test_rows_of_events_that_are_left_are_proved(tmp_path: Path) -> None:
+    made = lake(tmp_path, FOLDS["large"])
+    made.trimmed()
+    made.feed("s", [("a", 5), ("b", 1)])
+    made.feed("t", [("a", 7), ("e", 8)])
+    made.refreshed()
+    found = checks(made)
+    assert (found["large", "recompute"].ok, found["t", "recompute"].ok) == (None, None)
+    assert found["large", "recompute"].what.startswith("5 rows of events that are left, as its SQL gives them; the")
+    assert found["t", "recompute"].what.startswith("2 rows of events that are left, as its SQL gives them; the")
+    stage = plan(made.catalog.get("large"), made.catalog).stages[-1]
+    schema = pa.schema([(name, kind.arrow()) for name, kind in stored_columns(stage)])
+    wrongly = ArrowTable(made.lake.table("large"), schema, spec_of(stage))
+    wrongly.apply([{"k": "a", "v": 99, "_partition": 1, "_offset": 1000}])
+    assert checks(made)["large", "recompute"].what.startswith("the rows of events that are left are not those of its")
+
+
+def test_a_view_is_not_taken_back_to_before_its_first_refresh(tmp_path: Path) -> None:
+    """From there it would be a new one, computed from the events that are left."""
+    made = lake(tmp_path, FOLDS["counts"], rounds=1)
+    drills = plan_drills(made.settings, ["counts"], ("point-in-time",))
+    assert run_drill(made.settings, drills[0]).passed, "to version 0, from which all events are there"
+    made.minutes += 60
+    made.trimmed()
+    assert run_drill(made.settings, drills[0]).passed is None
+    made.feed("s", [("a", 1)])
+    made.refreshed()
+    assert run_drill(made.settings, drills[0]).passed
 
 
 def test_a_replica_of_the_log_restores_itself(tmp_path: Path) -> None:
