@@ -17,6 +17,7 @@ from jobs.ivm.rules.delta_join import relations
 from jobs.ivm.rules.late import late_rows
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.stage import inputs_of
+from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from jobs.model.stage import Stage
@@ -26,9 +27,14 @@ def looks_back(stage: Stage) -> frozenset[str]:
     """The names of the relations of which the stage's changes are computed from more than their changes."""
     every = frozenset(each.alias for each in inputs_of(stage))
     found: set[str] = set()
+    written = 0
     for dialect in get_args(Dialect):
-        texts = (maintenance(stage, dialect), late_rows(stage, dialect, every))
+        try:
+            texts = (maintenance(stage, dialect), late_rows(stage, dialect, every))
+        except StrandlineError:
+            continue  # an engine that lacks a function never runs the rule
+        written += 1
         for text in (each for each in texts if each is not None):
             sides = relations(stage, text, engine_of(dialect))
             found |= {each.relation.name for _, side, each in sides if side != "delta"}
-    return frozenset(found)
+    return frozenset(found if written else (each.relation.name for each in inputs_of(stage)))
