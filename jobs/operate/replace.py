@@ -68,6 +68,7 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
         try:
             if reader.head(lake.table(made.name)) is not None:
                 unproved = _make_ready(settings, made, catalog, lock)
+                _check_events(present, catalog, lake)  # a run may have trimmed a log before the build read it
             with locked(lake.catalog):
                 _check_inputs(made, catalog, _unchanged(present, lake), lake)  # the build may have taken long
                 replacements.put(Replacement(made), lake)
