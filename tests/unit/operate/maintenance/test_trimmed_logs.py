@@ -153,3 +153,13 @@ def test_files_of_what_went_leave_the_disk_with_the_versions_that_need_them(tmp_
     execute_maintenance(brief, plan_maintenance(brief))
     assert len(list(Path(str(made.lake.table("s"))).rglob("part-*.parquet"))) < there
     assert wrong(made) == []
+
+
+def test_a_source_gets_columns_after_a_trim(tmp_path: Path) -> None:
+    made = lake(tmp_path, FOLDS["counts"], rounds=3)
+    made.trimmed()
+    gone = made.gone("s")
+    made.sql("ALTER STREAM s ADD COLUMN w INT;")
+    made.feed("s", [("a", 1)])
+    made.refreshed()
+    assert (made.gone("s"), wrong(made)) == (gone, [])
