@@ -126,6 +126,10 @@ class TrimPlan:
             found |= {partition: max(end, found.get(partition, 0)) for partition, end in each.ends.items()}
         return found
 
+    def held_for(self, keeper: Keeper) -> int:
+        """The events that are due and stay for somebody."""
+        return sum(each.rows for each in self.due if each.held_by(keeper))
+
 
 def plan_trim(path: LakePath, snapshot: Snapshot, limits: Limits, keepers: Sequence[Keeper]) -> TrimPlan:
     """The plan for one version of an event log.

@@ -52,16 +52,17 @@ class LogTrim:
             return ""
         begins = ", ".join(f"{offset} of partition {each}" for each, offset in sorted(self.plan.begins.items()))
         until = moment(self.plan.until)
-        return f"{self.plan.rows:,} events up to {until}: {len(self.plan.files)} files; it begins with offset {begins}"
+        went = f"{_counted(self.plan.rows, 'event')} up to {until}: {_counted(len(self.plan.files), 'file')}"
+        return f"{went}; it begins with offset {begins}"
 
     def lines(self) -> list[str]:
         """The plan as people read it."""
         found = [f"trim {self.said}"] if self.said else []
-        held = sum(each.rows for each in self.plan.due) - self.plan.rows
-        if held and self.plan.keepers:
-            found += [f"keep {held:,} events beyond its retention for {keeper}" for keeper in self.plan.keepers]
+        held = {str(keeper): _counted(self.plan.held_for(keeper), "event") for keeper in self.plan.keepers}
+        found += [f"keep {events} beyond its retention for {keeper}" for keeper, events in held.items()]
         if self.plan.overlaps:
-            found.append(f"keep {self.plan.overlaps} files beyond its retention with later events than one that stays")
+            later = _counted(self.plan.overlaps, "file")
+            found.append(f"keep {later} beyond its retention with later events than one that stays")
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -75,8 +76,14 @@ class LogTrim:
             "begins": {str(partition): offset for partition, offset in self.plan.begins.items()},
             "until": self.plan.until or None,
             "beyond_retention": sum(each.rows for each in self.plan.due),
-            "kept_for": [{"who": each.who, "why": each.why} for each in self.plan.keepers],
+            "kept_for": [
+                {"who": each.who, "why": each.why, "rows": self.plan.held_for(each)} for each in self.plan.keepers
+            ],
         }
+
+
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one if number == 1 else f'{one}s'}"
 
 
 def plan_log_trim(source: Source, settings: Settings, catalog: Catalog, now: int | None = None) -> LogTrim | None:
