@@ -20,7 +20,7 @@ from tests.support import oracle
 from tests.support.duck_lake import DuckLake
 from tests.support.examples import examples, seed_of
 
-SCENARIOS = examples(30)
+SCENARIOS = examples(20)
 VIEWS = 2
 """Of a scenario: one view that looks back keeps its logs."""
 

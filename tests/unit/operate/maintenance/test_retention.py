@@ -20,31 +20,30 @@ from tests.unit.operate.maintenance.rounds import checks, files, lake, wrong
 
 
 def test_old_events_go_and_views_keep_what_they_counted(tmp_path: Path) -> None:
-    made, twin = (lake(tmp_path / name, *FOLDS.values()) for name in ("trimmed", "whole"))
+    made, twin = (lake(tmp_path / name, *FOLDS.values(), rounds=3) for name in ("trimmed", "whole"))
     before = reader.head(made.lake.table("s"))
     assert before is not None
     plan = made.plan("s")
-    assert (plan.plan.rows, plan.plan.begins) == (30, {0: 9, 1: 21})
-    assert plan.said.startswith("30 events up to 2024-05-01 00:32:00 UTC: 3 files; it begins with offset")
+    assert (plan.plan.rows, plan.plan.begins) == (20, {0: 6, 1: 14})
+    assert plan.said.startswith("20 events up to 2024-05-01 00:21:00 UTC: 2 files; it begins with offset")
     done = made.trimmed()
     assert done.proved
-    assert next(each for each in done.tables if each.table == "s").trimmed == 30
+    assert next(each for each in done.tables if each.table == "s").trimmed == 20
     after = reader.head(made.lake.table("s"))
     assert after is not None
     assert after.record.trimmed is not None
     assert after.record.mode == TRIM
     went = Digest.parse(after.record.trimmed.digest)
     assert Digest.parse(after.record.digest) + went == Digest.parse(before.record.digest)
-    assert (after.record.gone, after.record.rows, len(made.rows("s"))) == (30, 10, 10)
-    assert wrong(made) == []
+    assert (after.record.gone, after.record.rows, len(made.rows("s"))) == (20, 10, 10)
     for each in (made, twin):
         each.feed("s", [("d", 9), ("a", 0)])
         each.feed("t", [("a", None), ("d", 8)])
         each.refreshed()
     assert {name: made.rows(name) for name in FOLDS} == {name: twin.rows(name) for name in FOLDS}
     assert made.rows("t") == twin.rows("t")
-    assert (wrong(made), wrong(twin)) == ([], [])
-    assert {each.check for each in checks(twin).values() if each.ok is None} <= {"checkpoint"}
+    assert wrong(made) == []
+    assert {each.check for each in checks(twin).values() if not each.ok} <= {"checkpoint"}
 
 
 def test_changes_show_no_deletion_and_other_engines_read_the_rest(tmp_path: Path) -> None:
