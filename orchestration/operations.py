@@ -117,6 +117,8 @@ def _maintained(table: TableResult) -> dict[str, Any]:
     }
     if table.proved is not None:
         metadata |= {"proved": table.proved, "seconds to fold the feed": round(table.prove_seconds, 3)}
+    if table.trimmed:
+        metadata["events trimmed"] = table.trimmed
     if table.note:
         metadata["note"] = table.note
     return metadata

@@ -23,9 +23,12 @@ REBUILD: Final = "rebuild"
 COLUMNS: Final = "columns"
 """The mode of a commit that gives the table further columns: the digests before it are of rows without them."""
 
+TRIM: Final = "trim"
+"""The mode of a commit by which retention takes the oldest events out of an event log: no change of any row."""
+
 _MARK: Final = "strandline"
 
-_OPTIONAL: Final = ("late", "leader_epochs")
+_OPTIONAL: Final = ("late", "leader_epochs", "trimmed", "since")
 """The fields that came to format 2 later: written only where they say something, so that a reader from before them
 still reads every other table."""
 
@@ -51,6 +54,24 @@ class TableVersion:
 
 
 @dataclass(frozen=True)
+class Trimmed:
+    """The events that retention has taken from the beginning of an event log, by all its trims.
+
+    Attributes:
+        rows, size: how many, and the bytes of their files.
+        begins: {partition: the first offset that may still be there}; events below it are gone.
+        until: the largest event time that went, in milliseconds since the epoch.
+        digest: of the rows that the last trim took: that of the table before it is this and the one after it.
+    """
+
+    rows: int
+    size: int
+    begins: dict[str, int]
+    until: int
+    digest: str
+
+
+@dataclass(frozen=True)
 class CommitRecord:
     """One commit of a table.
 
@@ -65,13 +86,16 @@ class CommitRecord:
         fingerprint: hash of the definition that produced the rows.
         writer: the process that wrote it: `pipeline/incarnation`.
         mode: the way it was made: `create`, `ingest`, `delta`, `full`, `advance`, `rebuild`,
-            `columns`.
+            `columns`, `trim`.
         reason: the reason for the mode, in words.
         inserted: rows inserted (a changed row counts here and in `deleted`).
         deleted: rows deleted.
         digest: order-free 128-bit hash of the visible rows after this commit, 32 hex digits, and `:count`.
         late: rows of the inputs, up to `vector`, that came too late for their window and are left out. None: none of
             this table's ever is, or nobody counted them.
+        trimmed: what retention has taken from the table so far; None: nothing (event logs only).
+        since: {input: the number of its events that were gone when the rows were first computed from it}; an input that
+            is not named was whole.
         table: the identity of the table, given when it is made.
         nonce: a random mark of this commit alone, given by the store.
     """
@@ -90,6 +114,8 @@ class CommitRecord:
     deleted: int = 0
     digest: str = ""
     late: int | None = None
+    trimmed: Trimmed | None = None
+    since: dict[str, int] = field(default_factory=dict)
     table: str = ""
     nonce: str = ""
 
@@ -102,6 +128,11 @@ class CommitRecord:
     def rows(self) -> int:
         """The number of visible rows of the table after this commit."""
         return int(self.digest.partition(":")[2] or 0)
+
+    @property
+    def gone(self) -> int:
+        """The number of events that retention has taken from the table."""
+        return self.trimmed.rows if self.trimmed is not None else 0
 
     @property
     def sealed(self) -> bool:
@@ -142,6 +173,7 @@ class CommitRecord:
         body.pop("crc", None)
         try:
             body["vector"] = {name: _version(value, found) for name, value in body["vector"].items()}
+            body["trimmed"] = Trimmed(**body["trimmed"]) if "trimmed" in body else None
             return cls(**body)
         except (KeyError, TypeError, AttributeError) as error:
             raise CorruptState("the record of a commit is broken") from error

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from jobs.run.heartbeat import Beat
 
-_LOG = ("log", "rows", "bytes", "oldest_event")
+_LOG = ("log", "rows", "bytes", "oldest_event", "gone")
 _RUN = ("run", "mode", "state", "heartbeat_seconds", "micro_batches", "events_behind", "views_stopped")
 _ALERT = ("alert", "subject", "found", "hint")
 
 
 def show_logs(settings: Settings, *, json: bool) -> None:
-    """Write what each event log keeps, of which nothing ever goes; nothing where there is none."""
+    """Write what each event log keeps, and what its retention has taken; nothing where there is none."""
     found = log_costs(settings)
     if found:
         called = called_in(settings)

@@ -1,13 +1,16 @@
-"""The errors that operators meet beside those of runs: what a backfill or an expectation says of a view's rows.
+"""The errors that operators meet beside those of runs: what a backfill, an expectation or retention says of
+a view's rows.
 
 PipelineError
 ├── RangeInseparable          pipeline.range_inseparable   stop
+├── EventsGone                pipeline.events_gone         restore
 └── ExpectationBroken         pipeline.expectation_broken  stop
 """
 
 from __future__ import annotations
 
 from jobs.model.errors import PipelineError
+from state_store.errors import Action
 
 
 class RangeInseparable(PipelineError):
@@ -15,6 +18,15 @@ class RangeInseparable(PipelineError):
     Nothing was changed. Stop: rebuild the whole view, or name another column."""
 
     code = "pipeline.range_inseparable"
+
+
+class EventsGone(PipelineError):
+    """Rows were to be computed anew from an event log of which retention has taken the beginning: they would lack what
+    they hold of those events. Nothing was changed. Restore the view from a backup, or drop it and create it again, so
+    that it begins with the events that are left."""
+
+    code = "pipeline.events_gone"
+    action = Action.RESTORE
 
 
 class ExpectationBroken(PipelineError):

@@ -115,10 +115,12 @@ class IngestSettings(_Section):
 
 
 class RetentionSettings(_Section):
-    """How long the history of tables is kept. Their rows are kept without end."""
+    """How long the history of tables is kept, and the events of logs. Rows of views are kept without end."""
 
     # Longer than any holiday's outage. Every version is a file of the log: with an epoch a second, keep some hours.
     horizon_days: float = Field(default=RECOVERY_HORIZON_DAYS, gt=0)
+    # A view that is made later is computed from what is left, so nothing goes unless somebody says so.
+    events_days: float | None = Field(default=None, gt=0, description="default: without end")
 
 
 class FunctionSettings(_Section):

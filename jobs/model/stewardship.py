@@ -17,6 +17,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from jobs.model.retention import RETENTION_OPTIONS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -91,5 +93,7 @@ class Stewardship:
 
 
 def without_stewardship(options: Mapping[str, str]) -> dict[str, str]:
-    """The options on which rows may depend; those that expectations keep out depend on the fingerprint."""
-    return {name: value for name, value in options.items() if name not in STEWARDSHIP_OPTIONS}
+    """The options on which rows may depend; those that expectations keep out depend on the fingerprint, and no row of a
+    view on the retention of a log."""
+    left_out = (*STEWARDSHIP_OPTIONS, *RETENTION_OPTIONS)
+    return {name: value for name, value in options.items() if name not in left_out}

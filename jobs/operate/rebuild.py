@@ -27,15 +27,16 @@ from state_store.errors import InputReplaced
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Iterator, Set
 
     from pyspark.sql import SparkSession
 
-    from jobs.ivm.refresh.context import Heads
+    from jobs.ivm.refresh.context import Heads, Owner
     from jobs.ivm.refresh.epoch import StageResult
     from jobs.model.settings import Settings
     from jobs.model.stage import Stage
     from jobs.model.steps import Steps
+    from jobs.run.schedule import Maintained
     from jobs.run.stream import PipelineStream
 
 
@@ -66,6 +67,7 @@ def rebuild(settings: Settings, name: str, spark: SparkSession | None = None, *,
         UnknownName: there is no such definition.
         NotSupported: it is a partial view.
         OffsetsVanished: the topic no longer has all records of a source. Nothing was changed.
+        EventsGone: retention has taken events from a log that the rows were computed from. Nothing was changed.
         WriterBusy: the pipeline is running.
         ViewsStopped: something that reads it could not follow; what was rebuilt stays.
     """
@@ -129,20 +131,30 @@ def _check_kept(settings: Settings, lake: Lake, source: Source) -> None:
 
 def _rebuilt(stream: PipelineStream, names: Set[str], steps: Steps) -> list[StageResult]:
     """Compute the stages of these definitions anew, in the order of levels."""
-    from jobs.ivm.refresh.context import Heads, Owner
+    from jobs.ivm.refresh.begun_logs import check_stage
+    from jobs.ivm.refresh.context import Heads
     from jobs.ivm.refresh.rebuild_stage import rebuild_stage
 
     heads = Heads(stream.lake, gated=gated_in(stream.levels))
     items = [item for level in stream.levels for item in level if not names.isdisjoint({item.name, item.target})]
-    wanted = [(item, stage) for item in items for stage in item.stages]
+    wanted = [(stage, owner) for item in items for stage, owner in _owned(item)]
+    for stage, owner in wanted:
+        check_stage(stream.lake, heads, stage, owner)  # all of them before the first is changed
     results: list[StageResult] = []
-    for number, (item, stage) in enumerate(wanted, 1):
+    for number, (stage, owner) in enumerate(wanted, 1):
         place = f" (stage {number} of {len(wanted)})" if len(wanted) > 1 else ""
         steps.begin(f"computing '{stage.table}'{place}", _rows_of_inputs(heads, stage))
-        owner = Owner(item.fingerprint, item.vector_prefix if stage is item.stages[-1] else None)
         results.append(rebuild_stage(stream.context, heads, stage, owner))
         steps.done(f"'{stage.table}': +{results[-1].inserted:,} −{results[-1].deleted:,} rows")
     return results
+
+
+def _owned(item: Maintained) -> Iterator[tuple[Stage, Owner]]:
+    """The stages of an item, each with whom it is maintained for."""
+    from jobs.ivm.refresh.context import Owner
+
+    for stage in item.stages:
+        yield stage, Owner(item.fingerprint, item.vector_prefix if stage is item.stages[-1] else None)
 
 
 def _rows_of_inputs(heads: Heads, stage: Stage) -> int:

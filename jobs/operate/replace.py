@@ -15,6 +15,8 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.columns_seen import about_to_change
 from jobs.catalog.lock import locked
 from jobs.catalog.replacements import Replacement
+from jobs.ivm.refresh.begun_logs import check_stage
+from jobs.ivm.refresh.context import Heads, Owner
 from jobs.model.definitions import Source, View
 from jobs.model.errors import RefreshFailed
 from jobs.operate.hand_over import changing, engines, hand_over
@@ -22,6 +24,7 @@ from jobs.operate.verify.opened import opened
 from jobs.operate.verify.recompute import check_recompute
 from jobs.operate.verify.rows import check_digest
 from jobs.operate.verify.subjects import Subject
+from jobs.run.schedule import maintained
 from jobs.run.standby import catch_up, discard_standby, next_to, standby_item
 from state_store.delta import reader
 from state_store.failpoints import failpoint
@@ -51,6 +54,7 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
     Raises:
         RefreshFailed: its rows are not those of its SQL, or do not compute; or the view has another definition than
             `present` by now, or is gone. The view is as it was.
+        EventsGone: retention has taken events that its rows were computed from.
         WriterBusy: the view is being replaced by another process, or a run has not taken the definition for minutes.
         StrandlineError: as of a refresh. The view is as it was.
     """
@@ -60,9 +64,11 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
         made = next_to(present, definition, catalog)
         discard_standby(made, lake)
         unproved = None
+        _check_events(present, catalog, lake)
         try:
             if reader.head(lake.table(made.name)) is not None:
                 unproved = _make_ready(settings, made, catalog, lock)
+                _check_events(present, catalog, lake)  # a run may have trimmed a log before the build read it
             with locked(lake.catalog):
                 _check_inputs(made, catalog, _unchanged(present, lake), lake)  # the build may have taken long
                 replacements.put(Replacement(made), lake)
@@ -81,6 +87,15 @@ def _unchanged(present: View, lake: Lake) -> Catalog:
             f"'{present.name}' was dropped or got another definition meanwhile", hint="see what it is, and say it again"
         )
     return catalog
+
+
+def _check_events(present: View, catalog: Catalog, lake: Lake) -> None:
+    """Check that nothing is lost that only the present rows hold: the next ones are computed from what is left of the
+    event logs. Raises EventsGone."""
+    heads = Heads(lake)
+    for item in (item for level in maintained([present], catalog) for item in level):
+        for stage in item.stages:
+            check_stage(lake, heads, stage, Owner(item.fingerprint))
 
 
 def _check_inputs(definition: View, before: Catalog, now: Catalog, lake: Lake) -> None:

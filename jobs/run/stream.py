@@ -28,13 +28,14 @@ from jobs.ingest.lag import behind
 from jobs.ingest.logs.open import open_log
 from jobs.ingest.offsets import committed_offsets
 from jobs.ingest.while_starting import DriverClock
+from jobs.ivm.retention.upkeep import TrimUpkeep
 from jobs.model.definitions import Definition, Source
 from jobs.model.report import MicroBatch
 from jobs.run.end_replacements import end_replacements
 from jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import Maintained, foreign_heads, maintained
-from jobs.run.tallies import Tallies
+from jobs.run.tallies import Tallies, logged
 from state_store.delta.log import now_ms
 
 if TYPE_CHECKING:
@@ -59,11 +60,6 @@ log = logging.getLogger("strandline")
 _LISTENS_SECONDS = 1
 # How often a run that follows looks at its lock, and at the tables of other pipelines.
 _LOOKS_SECONDS = 1.0
-
-
-def logged(batch: MicroBatch) -> None:
-    """Log a micro-batch: what a run that nobody watches says of itself."""
-    log.info("micro-batch %d: %d events in %.1f s", batch.number, batch.events, batch.seconds)
 
 
 @dataclass
@@ -96,6 +92,7 @@ class PipelineStream:
     """Until Spark's query is at work; its first tasks would take seconds."""
     _outdated: bool = False
     """A source was given columns that the query at work does not read."""
+    _trims: TrimUpkeep = field(default_factory=TrimUpkeep)
     _one_at_a_time: Lock = field(default_factory=Lock)
     """Micro-batches come on the query's thread, wake-ups by other pipelines on the caller's."""
 
@@ -134,6 +131,9 @@ class PipelineStream:
                     query.stop()
                     query = self._start(available_now=False)
                 self.lock.check()
+                if self._trims.due():
+                    with self._one_at_a_time:
+                        self._trims.trim(self.sources, self.settings)
                 heads = foreign_heads(self.levels, self.sources, self.lake)
                 if heads != foreign or replacements.begun_in(self.pipeline, self.lake):
                     foreign = heads

@@ -1,7 +1,8 @@
-"""Counts of the rows that a run inserts into and deletes from each table, for the table's report."""
+"""What a run has done so far: the rows that it inserts into and deletes from each table, and its micro-batches."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,15 @@ from jobs.model.report import TableReport
 from state_store.delta import reader
 
 if TYPE_CHECKING:
+    from jobs.model.report import MicroBatch
     from state_store.paths import LakePath
+
+log = logging.getLogger("strandline")
+
+
+def logged(batch: MicroBatch) -> None:
+    """Log a micro-batch: what a run that nobody watches says of itself."""
+    log.info("micro-batch %d: %d events in %.1f s", batch.number, batch.events, batch.seconds)
 
 
 @dataclass

@@ -134,7 +134,7 @@ def commit_merged(path: LakePath, head: Head, before: Snapshot, record: CommitRe
     with Files(merged.staged) as files:
         made = record.identified(before.table_id)
         added = [{"add": {**action["add"], "dataChange": False}} for action in merged.staged.flushed()]
-        removed = [{"remove": {**_removal(before.files[name]), "dataChange": False}} for name in merged.replaced]
+        removed = [{"remove": {**removal(before.files[name]), "dataChange": False}} for name in merged.replaced]
         actions = [log.commit_info("OPTIMIZE", made), *added, *removed]
         sync_folder(path)
         flush_log(path)
@@ -199,7 +199,7 @@ def _retracted(path: LakePath, before: Snapshot, retracted: Mapping[str, BitMap6
         if body is None:
             raise _not_there(path, f"no file '{name}' belongs to it")
         gone = _merged(path, body, positions)
-        actions.append({"remove": _removal(body)})
+        actions.append({"remove": removal(body)})
         if len(gone) < row_count(body):
             vectors[name] = gone
     if not vectors:
@@ -219,7 +219,7 @@ def _replaced(before: Snapshot, instead: Instead) -> list[Action]:
     listed = ("path", "partitionValues", "size", "tags")
     return [
         {"metaData": {**before.metadata, "schemaString": instead.schema_json}},
-        *({"remove": _removal(body)} for body in before.files.values()),
+        *({"remove": removal(body)} for body in before.files.values()),
         *({"cdc": {**{name: body[name] for name in listed}, "dataChange": False}} for body in changes),
     ]
 
@@ -236,7 +236,8 @@ def _merged(path: LakePath, body: Mapping[str, Any], positions: BitMap64) -> Bit
     return before | positions
 
 
-def _removal(body: Mapping[str, Any]) -> dict[str, Any]:
+def removal(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The action that takes a file out of the table, by the one that added it."""
     kept = {name: body[name] for name in ("path", "partitionValues", "size", "deletionVector", "tags") if name in body}
     return {**kept, "deletionTimestamp": log.now_ms(), "dataChange": True, "extendedFileMetadata": True}
 

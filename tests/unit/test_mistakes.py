@@ -217,11 +217,18 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "client options are not taken from SQL; the operator sets them in strandline.toml",
     ),
     (
-        "CREATE STREAM z (id INT) WITH (RETENTION_MS=1000)",
+        "CREATE STREAM z (id INT) WITH (EVENT_TTL='1 DAY')",
         "sql.option_refused",
         "line 1, column 32",
-        "shorten the topic in Kafka, and the log keeps what it has; `strandline status` says how much that is; for a "
-        "shorter history DROP the source CASCADE and create it again",
+        "say RETENTION_MS or RETENTION_BYTES",
+    ),
+    ("CREATE STREAM z (id INT) WITH (RETENTION_MS='1 day')", "sql.option_refused", "line 1, column 32", None),
+    ("CREATE STREAM z (id INT) WITH (RETENTION_BYTES=-2)", "sql.option_refused", "line 1, column 32", None),
+    (
+        "CREATE TABLE z WITH (RETENTION_MS=1000) AS SELECT id, COUNT(*) AS n FROM s GROUP BY id",
+        "sql.option_refused",
+        "line 1, column 22",
+        "say in its WHERE which rows it is to have",
     ),
     (
         "CREATE MATERIALIZED VIEW z WITH (TTL='1 DAY') AS SELECT id FROM s",

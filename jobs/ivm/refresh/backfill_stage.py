@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from jobs.engines.engine import engine_of
+from jobs.ivm.refresh.begun_logs import check_whole
 from jobs.ivm.refresh.engines import kernel_refusals
 from jobs.ivm.refresh.epoch import Epoch, next_record, spans_of
 from jobs.ivm.refresh.faults import typed_fault
@@ -58,6 +59,7 @@ def backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner
 
     Raises:
         RefreshFailed: the table has not taken in all of its inputs yet.
+        EventsGone: retention has taken events from an input that the rows were computed from.
         InputReplaced, VersionGone, CorruptState, ForeignWrite: an input, or the table, is to be mended first.
         RowFailed, FunctionFailed: an expression fails on a row.
         EngineRefused: the kernel cannot run the rule.
@@ -91,6 +93,7 @@ def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: 
             hint="run its pipeline first",
         )
     spans = tuple(replace(span, after=None) for span in spans_of(stage, owner, heads, head, upto))
+    check_whole(stage, head.record, spans)
     record = replace(next_record(context, owner, head, spans), mode=REBUILD, reason=f"backfilled: {part.said}")
     return Epoch(stage, head, spans, record, first=False, few_changes=False)
 

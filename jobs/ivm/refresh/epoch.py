@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from jobs.ivm.refresh import choose
+from jobs.ivm.refresh import begun_logs, choose
 from jobs.ivm.refresh.span import Span
 from jobs.ivm.rules.stored import unmarked
 from jobs.model.errors import RefreshFailed
@@ -148,6 +148,7 @@ def planned(
 
     Raises:
         RefreshFailed: the table was made by another definition.
+        EventsGone: the epoch would read events again that retention has taken from an input.
     """
     if owner.owns_table:
         _check_fingerprint(stage, head, owner.fingerprint)
@@ -160,6 +161,16 @@ def planned(
     first = not computed or any(span.after is None for span in spans)
     choice = choose.first_refresh(spans) if first else choose.choose(context.lake, stage, spans, refresh)
     record = replace(next_record(context, owner, head, spans), mode=choice.mode, reason=choice.reason)
+    if first:
+        begun_logs.check_whole(stage, head.record, [span for span in spans if span.after is not None])
+        since = begun_logs.since(context.lake, head.record, spans)
+        record = replace(record, since=since, reason=f"{record.reason}{begun_logs.said(spans)}")
+    elif short := begun_logs.shortened(head.record, spans):
+        if choice.mode == "full" and refresh == "auto":
+            choice = replace(choice, mode="delta", reason=f"changes, since '{short[0].relation.name}' was trimmed")
+            record = replace(record, mode=choice.mode, reason=choice.reason)
+        check = begun_logs.check_changes if choice.mode == "delta" else begun_logs.check_whole
+        check(stage, head.record, spans)
     return Epoch(stage, head, spans, record, first, choice.few_changes)
 
 

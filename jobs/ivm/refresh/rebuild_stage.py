@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh import engines
+from jobs.ivm.refresh import begun_logs, engines
 from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input, next_record
 from jobs.ivm.refresh.refresh import refresh_stage, table_of
 from jobs.ivm.refresh.span import Span
@@ -39,12 +39,14 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
 
     Raises:
         RowFailed: an expression fails on a row.
+        EventsGone: retention has taken events from an input that the rows were computed from. Nothing was changed.
         CorruptState, ForeignWrite, VersionGone: an input is itself to be mended first.
     """
     began = time.monotonic()
     missing = missing_input(stage, heads)
     if missing is not None:
         return missing
+    begun_logs.check_stage(context.lake, heads, stage, owner)
     head = _standing(context, stage, owner)
     if head is None:
         heads.forget(stage.table)
@@ -85,5 +87,6 @@ def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, head: 
         assert newest is not None
         spans.append(Span(relation, owner.entry(name), None, newest.at, newest))
     planned = next_record(context, owner, head, tuple(spans))
-    record = replace(planned, mode=REBUILD, reason="rebuilt: all rows computed anew, whatever was stored")
+    reason = "rebuilt: all rows computed anew, whatever was stored"
+    record = replace(planned, mode=REBUILD, reason=reason, since=begun_logs.since(context.lake, head.record, spans))
     return Epoch(stage, head, tuple(spans), record, first=False, few_changes=False)

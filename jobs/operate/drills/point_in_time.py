@@ -44,6 +44,10 @@ def taken_back(ground: Ground) -> Commit:
     start = reach(table)
     if start.fault is not None:
         raise VersionGone(start.fault.what, where=start.fault.where)
-    then = midway(readable(ground.path, start.version))
+    commits = readable(ground.path, start.version)
+    if any(each.record.gone for each in ground.tables()):
+        # Before its first refresh it is a new view: it would be computed from the events that retention has left.
+        commits = [each for each in commits if each.record is not None and each.record.vector]
+    then = midway(commits)
     rolled_back(ground.path, then.version)
     return then

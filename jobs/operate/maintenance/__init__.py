@@ -1,1 +1,1 @@
-"""Maintenance of tables: small files merged, what nobody needs removed, the feed folded; planned, done, proved."""
+"""Maintenance of tables: small files merged, old events and what nobody needs removed, the feed folded; proved."""

@@ -1,22 +1,24 @@
 """The execution of a maintenance plan, and its proof.
 
-    plan ──> writer's lock free?  yes: merge, one commit     no: its holder merges as it goes ──┐
-             clean up: what no kept version needs <────────────────────────────────────────────┘
+    plan ──> writer's lock free?  yes: merge, trim, a commit each     no: its holder does both as it goes ──┐
+             clean up: what no kept version needs <────────────────────────────────────────────────────────┘
              prove: rows = digest of the record, kept feed folds to the rows
 
-Only a merge makes a commit, and a commit by a second process would make the running writer lose its epoch; so it is
-done under the writer's lock. A clean-up removes what no version can be about to name, and may run beside any writer.
+Merges and trims make commits, and a commit by a second process would make the running writer lose its epoch; so they
+are done under the writer's lock. A clean-up removes what no version can be about to name, and may run beside any
+writer.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.retention.logs import trim_log
 from jobs.model.steps import UNWATCHED
 from jobs.operate.maintenance.proof import proved
 from jobs.operate.maintenance.specs import kept_aside, specs
@@ -26,6 +28,7 @@ from state_store.delta.cleanup import clean
 from state_store.delta.compaction import compact
 from state_store.delta.compaction_plan import plan_compaction
 from state_store.errors import CommitConflict, WriterBusy
+from state_store.hashing.digest import Digest
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ class TableResult:
         files_before, files_after: live files.
         bytes_after: of the live files.
         removed: files that went; `freed` their bytes.
+        trimmed: events that retention took, of an event log; their files go when no kept version needs them.
         restore_rows_before, restore_rows_after: the rows that a restore from the oldest version plays.
         digest: of the rows; the same before and after.
         proved: the rows have that digest, and the kept feed folds to them; None when nothing was done.
@@ -66,6 +70,7 @@ class TableResult:
     proved: bool | None
     prove_seconds: float = 0.0
     note: str = ""
+    trimmed: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The result as values of JSON."""
@@ -104,7 +109,9 @@ def execute_maintenance(
         with _writer(lake, pipeline) as busy:
             for table in tables:
                 steps.begin(f"compacting '{table.table}', table {len(results) + 1} of {len(plan.tables)}")
-                results.append(_maintained(table, forms.get(table.table), busy, now))
+                trimmed, note = _trimmed(settings, table, busy, now)
+                done = _maintained(table, forms.get(table.table), busy, now)
+                results.append(replace(done, trimmed=trimmed, note="; ".join(filter(None, (done.note, note)))))
     return MaintenanceResult(tuple(results))
 
 
@@ -120,12 +127,12 @@ def _writer(lake: Lake, pipeline: str) -> Iterator[str]:
             held.enter_context(sole_writer(lake, pipeline, f"compact {os.getpid()}"))
             busy = ""
         except WriterBusy as error:
-            busy = f"no merge: {error.message}, and merges files as it goes"
+            busy = f"{error.message}, and does it as it goes"
         yield busy
 
 
 def _maintained(plan: TablePlan, spec: TableSpec | None, busy: str, now: int | None) -> TableResult:
-    note = (busy if busy else _merged(plan, spec)) if plan.merges.merges else ""
+    note = (f"no merge: {busy}" if busy else _merged(plan, spec)) if plan.merges.merges else ""
     freed = clean(plan.cleanup, now)
     table = opened(plan.subject)
     proof = proved(table) if plan.due else None
@@ -144,6 +151,20 @@ def _maintained(plan: TablePlan, spec: TableSpec | None, busy: str, now: int | N
         prove_seconds=0.0 if proof is None else proof.seconds,
         note="; ".join(part for part in (note, proof.fault if proof else "") if part),
     )
+
+
+def _trimmed(settings: Settings, plan: TablePlan, busy: str, now: int | None) -> tuple[int, str]:
+    """Trim under the writer's lock, as planned once more: the events that went, and why it came to nothing."""
+    if plan.trim is None or not plan.trims:
+        return 0, ""
+    if busy:
+        return 0, f"no trim: {busy}"
+    try:
+        made = trim_log(plan.trim.source, settings, now)
+    except CommitConflict as error:
+        return 0, f"no trim: {error.message}"
+    went = Digest.parse(made.record.trimmed.digest).count if made is not None and made.record.trimmed else 0
+    return went, f"{went:,} events trimmed" if went else "nothing is left to trim"
 
 
 def _merged(plan: TablePlan, spec: TableSpec | None) -> str:

@@ -1,4 +1,4 @@
-"""The cost of an event log, of which no row is ever removed: known from its table's log, no row is read."""
+"""The cost of an event log, and what retention has taken from it: known from its table's log, no row is read."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobs.model.settings import Settings
+    from state_store.commits import CommitRecord
     from state_store.delta.snapshot import Snapshot
 
 _TIME = "_timestamp"
@@ -34,34 +35,37 @@ class LogCost:
         size: the bytes of its data files.
         oldest: the smallest timestamp of its events, to the millisecond; None: it has no events, or its files do not
             tell.
+        gone: the events that retention has taken so far.
     """
 
     table: str
     rows: int
     size: int
     oldest: datetime | None
+    gone: int = 0
 
     def __str__(self) -> str:
         since = f", the oldest event of {self.oldest:%Y-%m-%d %H:%M:%S} UTC" if self.oldest is not None else ""
-        return f"{self.rows:,} rows, {sized(self.size)}{since}"
+        gone = f"; {self.gone:,} rows before are gone by its retention" if self.gone else ""
+        return f"{self.rows:,} rows, {sized(self.size)}{since}{gone}"
 
     def as_json(self) -> dict[str, Any]:
         """The cost as values of JSON."""
         oldest = self.oldest.isoformat() if self.oldest is not None else None
-        return {"log": self.table, "rows": self.rows, "bytes": self.size, "oldest_event": oldest}
+        return {"log": self.table, "rows": self.rows, "bytes": self.size, "oldest_event": oldest, "gone": self.gone}
 
 
-def log_cost(table: str, rows: int, snapshot: Snapshot) -> LogCost:
+def log_cost(table: str, record: CommitRecord, snapshot: Snapshot) -> LogCost:
     """The cost of one event log.
 
     Args:
-        rows: of that version, by its record.
+        record: of that version.
     """
     files = snapshot.files.values()
     times = [_oldest(body) for body in files]
     known = [each for each in times if each is not None]
     oldest = min(known) if known and len(known) == len(times) else None
-    return LogCost(table, rows, sum(int(body["size"]) for body in files), oldest)
+    return LogCost(table, record.rows, sum(int(body["size"]) for body in files), oldest, record.gone)
 
 
 def log_costs(settings: Settings) -> list[LogCost]:
@@ -78,7 +82,7 @@ def log_costs(settings: Settings) -> list[LogCost]:
         with suppress(StoreError):
             head = reader.head(lake.table(table))
             if head is not None:
-                found.append(log_cost(table, head.record.rows, read_snapshot(lake.table(table), head.version)))
+                found.append(log_cost(table, head.record, read_snapshot(lake.table(table), head.version)))
     return found
 
 

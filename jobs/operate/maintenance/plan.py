@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.retention.logs import plan_log_trim
 from jobs.model.definitions import Source
 from jobs.operate.maintenance.log_cost import log_cost
 from jobs.operate.maintenance.needs import needs_by_vector
@@ -22,6 +23,7 @@ from state_store.retention import Retention
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from jobs.ivm.retention.logs import LogTrim
     from jobs.model.settings import Settings
     from jobs.operate.maintenance.log_cost import LogCost
     from jobs.operate.verify.subjects import Subject
@@ -40,7 +42,8 @@ class TablePlan:
         merges: live files that become fewer, in one commit that changes no row.
         cleanup: what goes, and who needs which version.
         before, after: what a restore from the oldest version plays, as it is and with the feed folded.
-        log: of an event log, what it keeps: no row of it is ever removed, since views are recomputed from it.
+        log: of an event log, what it keeps.
+        trim: of an event log with a retention, what goes of it and who keeps what is beyond.
     """
 
     subject: Subject
@@ -50,6 +53,7 @@ class TablePlan:
     before: RestoreCost
     after: RestoreCost
     log: LogCost | None
+    trim: LogTrim | None = None
 
     @property
     def table(self) -> str:
@@ -64,12 +68,18 @@ class TablePlan:
     @property
     def due(self) -> bool:
         """True if there is anything to do."""
-        return bool(self.merges.merges or self.cleanup.files)
+        return bool(self.merges.merges or self.cleanup.files or self.trims)
+
+    @property
+    def trims(self) -> bool:
+        """True if retention takes events."""
+        return self.trim is not None and bool(self.trim.plan.files)
 
     def brief(self) -> str:
         """The plan of a table to which nothing is done, as people read it."""
         kept = f"keep all rows: {self.log}" if self.log is not None else f"keep from {self.cleanup.needs[0]}"
-        return f"{self._standing()}; nothing to do; {kept}"
+        beyond = [f"; {line}" for line in self.trim.lines()] if self.trim is not None else []
+        return f"{self._standing()}; nothing to do; {kept}{''.join(beyond)}"
 
     def lines(self) -> Iterator[str]:
         """The plan as people read it."""
@@ -78,8 +88,11 @@ class TablePlan:
         yield from (f"  remove {text.strip()}" for text in str(self.cleanup).splitlines()[1:])
         yield from (f"  keep from {need}" for need in self.cleanup.needs)
         yield from (f"  the lease of '{lease.reader}' at {lease.version} has ended" for lease in self.cleanup.expired)
-        if self.log is not None:
-            yield f"  keep all rows, since views are computed from an event log: {self.log}"
+        yield from (f"  {line}" for line in (self.trim.lines() if self.trim is not None else ()))
+        if self.log is not None and not self.trims:
+            held = "somebody needs those beyond its retention"
+            within = held if self.trim is not None and self.trim.plan.due else "none is beyond its retention"
+            yield f"  keep all rows, since {'it has no retention' if self.trim is None else within}: {self.log}"
         if self.after.plays < self.before.plays:
             yield f"  a restore plays {self.after.plays:,} rows instead of {self.before.plays:,}"
 
@@ -102,7 +115,8 @@ class TablePlan:
             "kept_for": [_need(need) for need in self.cleanup.needs],
             "expired_leases": [{"reader": each.reader, "version": each.version} for each in self.cleanup.expired],
             "restore_rows": {"before": self.before.plays, "after": self.after.plays},
-            "keeps_all_rows": self.log.as_json() if self.log is not None else None,
+            "keeps_all_rows": self.log.as_json() if self.log is not None and not self.trims else None,
+            "trim": self.trim.as_json() if self.trim is not None else None,
         }
 
 
@@ -155,7 +169,11 @@ def plan_maintenance(
             continue
         needs = tuple(vectors.get(subject.table, ()))
         retention = Retention(horizon, before if [*names] == [subject.table] else None, needs, fold=True)
-        plans.append(_planned(subject, log.now_ms() if now is None else now, retention))
+        at = log.now_ms() if now is None else now
+        planned = _planned(subject, at, retention)
+        if planned.log is not None and isinstance(subject.definition, Source):
+            planned = replace(planned, trim=plan_log_trim(subject.definition, settings, catalog, at))
+        plans.append(planned)
     return MaintenancePlan(tuple(plans), tuple(left), in_full=bool(names))
 
 
@@ -171,7 +189,7 @@ def _planned(subject: Subject, now: int, retention: Retention) -> TablePlan:
         cleanup=cleanup,
         before=restore_cost(path, None, cleanup.version),
         after=restore_cost(path, cleanup.first, cleanup.version),
-        log=log_cost(subject.table, reader.record_at(path, cleanup.version).rows, snapshot) if is_log else None,
+        log=log_cost(subject.table, reader.record_at(path, cleanup.version), snapshot) if is_log else None,
     )
 
 

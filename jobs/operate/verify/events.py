@@ -52,13 +52,18 @@ def check_offsets(table: Opened, source: Source, lake: Lake, log: Log, *, dense:
             aside = _aside(source, lake, recorded)
         except StoreError as error:
             return skipped(f"the dead letters do not read: {error.message}")
+        gone = _gone(table)
+        back = next((p for p, offsets in found.items() if offsets[0] < gone.get(p, 0)), None)
+        if back is not None:
+            return failed(f"offset {found[back][0]} of partition {back} stands in the log, and retention has taken it")
+        aside = {p: offsets[offsets >= gone.get(p, 0)] for p, offsets in aside.items()}
         found = {p: np.sort(np.concatenate([s[p] for s in (found, aside) if p in s])) for p in found | aside}
     for partition, offsets in found.items():
         twice = offsets[1:][offsets[1:] == offsets[:-1]]
         if len(twice):
             return failed(f"offset {twice[0]} of partition {partition} stands twice")
     if dense and table.subject.role == "event log":
-        missing = _missing(found, recorded, _begins(log, source.topic))
+        missing = _missing(found, recorded, _begins(table, log, source.topic))
         if missing:
             return failed(f"{missing} is neither in the log nor among the dead letters")
     return passed(f"{counted(sum(map(len, found.values())), 'record')} of topic '{source.topic}'")
@@ -100,11 +105,20 @@ def _aside(source: Source, lake: Lake, recorded: Mapping[int, int]) -> _Offsets:
     return {partition: offsets for partition, offsets in below.items() if len(offsets)}
 
 
-def _begins(log: Log, topic: str) -> dict[int, int]:
+def _begins(table: Opened, log: Log, topic: str) -> dict[int, int]:
+    """{partition: the first offset that must be there}: of the topic, or after what retention has taken of the log."""
+    gone = _gone(table)
     try:
-        return log.begin_offsets(topic)
+        topics = log.begin_offsets(topic)
     except TopicMissing:  # another check says so
-        return {}
+        topics = {}
+    return {each: max(gone.get(each, 0), topics.get(each, 0)) for each in gone | topics}
+
+
+def _gone(table: Opened) -> dict[int, int]:
+    """{partition: the offset below which retention has taken every event of the log}."""
+    trimmed = table.record.trimmed
+    return {int(partition): offset for partition, offset in trimmed.begins.items()} if trimmed is not None else {}
 
 
 def _missing(found: _Offsets, recorded: Mapping[int, int], begins: Mapping[int, int]) -> str:

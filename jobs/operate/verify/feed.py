@@ -15,12 +15,13 @@ from jobs.operate.verify.findings import counted, failed, passed
 from jobs.operate.verify.reach import reach
 from state_store.changelog import META
 from state_store.columns import WEIGHT
-from state_store.commits import COLUMNS, REBUILD
+from state_store.commits import COLUMNS, REBUILD, TRIM
 from state_store.delta import log, reader
 from state_store.delta.feed import changes_of
 from state_store.delta.snapshot import read_snapshot
 from state_store.hashing.digest import Digest
 from state_store.hashing.row_lanes import row_lanes
+from state_store.trims.trim import what_went
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +47,9 @@ def check_feed(table: Opened, rows: Digest) -> Outcome:
     comparable = _comparable(table)
     for version in range(start.version + 1, table.version + 1):
         commit = log.read_commit(table.path, version)
-        fold.take(version, changes_of(table.path, commit, visible))
+        trims = commit.record is not None and commit.record.mode == TRIM
+        changes = what_went(table.path, version, visible) if trims else changes_of(table.path, commit, visible)
+        fold.take(version, changes)
         record = commit.record if version >= comparable else None
         if record is not None and fold.digest != Digest.parse(record.digest):
             given = f"give the digest {fold.digest}, its record says {record.digest}"

@@ -13,9 +13,11 @@ from jobs.engines.engine import engine_of
 from jobs.engines.listed import listed
 from jobs.model.columns import PARTITIONS_EACH
 from jobs.model.definitions import Source, View
+from jobs.operate.verify.begun import BegunLater, check_begun
 from jobs.operate.verify.difference import difference
 from jobs.operate.verify.findings import counted, failed, passed, skipped
 from jobs.operate.verify.inputs import InputUnreadable, input_rows, versions
+from jobs.operate.verify.kept_rows import carries_place, kept_rows, of_keys
 from jobs.operate.verify.lineage import PUT_BACK, was_put_back
 from jobs.operate.verify.queries import frozen, queries
 from jobs.serve.duck import Duck
@@ -99,11 +101,29 @@ def check_recompute(
         if part is not None:
             asked = [_only(part, each, definition) for each in asked]
         computed = [_computed(each, table, lake, functions) for each in asked]
+    except BegunLater as later:
+        return _compared_kept(table, catalog, lake, functions, later)
     except InputUnreadable as error:
         return skipped(str(error))
     except StrandlineError as error:
         return skipped(f"its SQL does not run over its inputs: {error.message}")
     return _compared(table, definition, computed, part)
+
+
+def _compared_kept(table: Opened, catalog: Catalog, lake: Lake, functions: Library, later: BegunLater) -> Outcome:
+    """What can be said where an input begins later than the rows: those of events that are left, if they are known."""
+    definition = table.subject.definition
+    assert definition is not None
+    asked = queries(definition, catalog)
+    if len(asked) > 1 or not carries_place(definition, later.log, catalog):
+        return skipped(str(later))
+    names = [column.name for column in definition.columns]
+    stored = kept_rows(table, definition, later.trimmed, names)
+    computed = _computed(asked[0], table, lake, functions, whole=False).rename_columns(names)
+    wrong = difference(stored, of_keys(computed, stored, definition), None)
+    if wrong:
+        return failed(f"the rows of events that are left are not those of its SQL: {wrong}")
+    return skipped(f"{counted(stored.num_rows, 'row')} of events that are left, as its SQL gives them; {later}")
 
 
 def _any_frozen(asked: Sequence[Recomputed]) -> bool:
@@ -116,15 +136,22 @@ def _only(part: PartRows, each: Recomputed, definition: Source | View) -> Recomp
     return replace(each, sql=f"SELECT * FROM ({each.sql}) AS __part({names}) WHERE {part.condition}")
 
 
-def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library) -> pa.Table:
+def _computed(each: Recomputed, table: Opened, lake: Lake, functions: Library, *, whole: bool = True) -> pa.Table:
     """The rows of one query.
 
+    Args:
+        whole: every input must have the events that the rows were computed from.
+
     Raises:
+        BegunLater: one has not.
         InputUnreadable: an input is not to be read at the version of the vector, or is broken there.
         SqlError, RefreshFailed, FunctionRefused: the query does not run.
     """
     names = {relation.name for relation in each.relations}
-    at = versions(_own_vector(each, table), names, lake)
+    vector = _own_vector(each, table)
+    at = versions(vector, names, lake)
+    if whole:
+        check_begun({name: table.record.since.get(f"{each.prefix}{name}", 0) for name in vector}, vector, at, lake)
     engine = engine_of("duckdb")
     rows, texts = {}, []
     for number, relation in enumerate(each.relations):
@@ -153,7 +180,9 @@ def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table
     wrong = difference(stored, computed, lasting_key(definition))
     if wrong:
         return failed(f"the rows are not those of its SQL at its vector: {wrong}")
-    return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector")
+    logs = " and ".join(f"'{name}'" for name in table.record.since)
+    begun = f"; computed from the events of {logs} that retention had left by then" if logs else ""
+    return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector{begun}")
 
 
 def _stored(table: Opened, definition: Source | View, names: list[str]) -> pa.Table:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from jobs.model.errors import NotSupported, OptionRefused, SqlError, UnknownName
+from jobs.model.retention import RETENTION_OPTIONS
 from jobs.sql.syntax import Option
 
 # ksqlDB's options that are not supported yet. The error says so, and not that the name is unknown.
@@ -65,13 +66,8 @@ def _forgets(option: Option, owner: str) -> SqlError:
     if owner != "a source":
         message = f"{option.name} is refused: {owner} has the rows that its query gives, however old they are"
         return error(OptionRefused, option, message, "say in its WHERE which rows it is to have")
-    return error(
-        OptionRefused,
-        option,
-        f"{option.name} is refused: an event log keeps all its rows, since a view is its SQL over all of them",
-        "shorten the topic in Kafka, and the log keeps what it has; `strandline status` says how much that is; for a "
-        "shorter history DROP the source CASCADE and create it again",
-    )
+    message = f"{option.name} is refused: how old or large an event log may grow is said otherwise"
+    return error(OptionRefused, option, message, f"say {' or '.join(RETENTION_OPTIONS)}")
 
 
 def error(make: Callable[..., SqlError], option: Option, message: str, hint: str | None = None) -> SqlError:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
 from jobs.model.definitions import Column
 from jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
+from jobs.model.retention import NO_END, RETENTION_OPTIONS
 from jobs.model.types import BaseType, SqlType
 from jobs.session.define.allowed_options import allowed, error
 from jobs.sql.syntax import Option
@@ -23,6 +24,7 @@ _SOURCE_OPTIONS = (
     "TIMESTAMP",
     "TIMESTAMP_FORMAT",
     "VALUE_DELIMITER",
+    *RETENTION_OPTIONS,
     *NULLABLE_OPTIONS.values(),
 )
 _KAFKA_TYPES = (BaseType.INT, BaseType.BIGINT, BaseType.DOUBLE, BaseType.VARCHAR, BaseType.BYTES)
@@ -69,6 +71,7 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     other = {name: nullable_value(given[name], form) for name, form in formats if name in given}
     if "VALUE_DELIMITER" in given:
         other["VALUE_DELIMITER"] = _delimiter(given["VALUE_DELIMITER"], value_format)
+    other |= {name: _kept(given[name]) for name in RETENTION_OPTIONS if name in given}
     if topic is not None:
         check_topic(topic)
     return SourceOptions(
@@ -183,6 +186,14 @@ def count_of(option: Option | None) -> int:
             OptionRefused, option, f"{option.name} is a number from 1 to {_MOST_PARTITIONS}, not '{option.value}'"
         )
     return int(option.value)
+
+
+def _kept(option: Option) -> str:
+    """The value of an option that says how much of an event log is kept."""
+    if not re.fullmatch(rf"{NO_END}|[1-9][0-9]{{0,17}}", option.value):
+        what = f"{option.name} is a whole number above 0, or {NO_END} for no end, not '{option.value}'"
+        raise error(OptionRefused, option, what)
+    return option.value
 
 
 def timestamp_column(given: Mapping[str, Option], columns: tuple[Column, ...]) -> str | None:

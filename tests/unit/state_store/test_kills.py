@@ -30,7 +30,7 @@ def test_every_failpoint_of_the_commit_path_is_in_the_campaign() -> None:
     }
     # Compaction, clean-up, whole folders and replicas are killed by tests of their own: test_compaction, test_cleanup,
     # test_object_store, replicas.
-    others = {"after-compaction-staged", "inside-cleanup", "inside-copy", "inside-removal"}
+    others = {"after-compaction-staged", "after-trim-digest", "inside-cleanup", "inside-copy", "inside-removal"}
     assert named - others == set(FAILPOINTS)
 
 

@@ -51,7 +51,7 @@ def test_a_young_lake_is_left_as_it_is(shop: MadeLake) -> None:
     assert visits.log == LogCost("visits", kept.num_rows, size, oldest)
     assert f"; nothing to do; keep all rows: {visits.log}" in str(plan)
     named = plan_maintenance(shop.settings, ["visits"])
-    assert f"  keep all rows, since views are computed from an event log: {visits.log}" in str(named).splitlines()
+    assert f"  keep all rows, since it has no retention: {visits.log}" in str(named).splitlines()
     assert f"{kept.num_rows} rows, {sized(size)}, the oldest event of {oldest:%Y-%m-%d %H:%M}" in str(visits.log)
     assert visits.as_json()["keeps_all_rows"] == visits.log.as_json()
     assert {each.table for each in plan.tables if each.log is not None} == {"visits", "pages__log"}

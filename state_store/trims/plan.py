@@ -1,0 +1,213 @@
+"""The plan of a trim: which of the oldest files of an event log go by age or size, and who keeps the others.
+
+    files by age   |  3 days  |  2 days  |  9 hours  |  1 hour  |      limit: 1 day, so two are due
+                   └─ goes ───┴─ kept: a reader has not taken in its last events
+
+A file goes whole, with all events in it, and never one whose partition has an older event in a file that stays: what
+stays of each partition begins at one offset. Only files that are due are opened, and those that may overlap with them.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from state_store.delta.data_files import data_of, reading
+from state_store.delta.log import inside
+from state_store.delta.staging import stated_checksum
+from state_store.delta.statistics import row_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from state_store.delta.snapshot import Snapshot
+    from state_store.paths import LakePath
+
+PARTITION: Final = "_partition"
+OFFSET: Final = "_offset"
+TIME: Final = "_timestamp"
+
+Offsets = dict[int, int]
+"""{partition: offset}"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much an event log keeps; None: no end.
+
+    Attributes:
+        before: milliseconds since the epoch: a file goes when each of its events is older.
+        most_bytes: the oldest files go as long as what stays has this many bytes.
+    """
+
+    before: int | None = None
+    most_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Who keeps events of a log, and why.
+
+    Attributes:
+        who: a view or a reader.
+        upto: {partition: offset}: events below have been taken in, and may go; None: every event is kept.
+    """
+
+    who: str
+    why: str
+    upto: Mapping[int, int] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.who}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Aged:
+    """A file of an event log.
+
+    Attributes:
+        until: its largest event time, in milliseconds since the epoch.
+        begins, ends: per partition its first offset, and the one after its last.
+    """
+
+    name: str
+    rows: int
+    size: int
+    until: int
+    begins: Offsets
+    ends: Offsets
+
+    def held_by(self, keeper: Keeper) -> bool:
+        """True if the keeper needs an event of it."""
+        return keeper.upto is None or any(end > keeper.upto.get(each, 0) for each, end in self.ends.items())
+
+
+@dataclass(frozen=True)
+class TrimPlan:
+    """What a trim takes from one version of an event log.
+
+    Attributes:
+        due: what the limits say, the oldest first.
+        files: what goes: those of `due` that nobody keeps.
+        keepers: who keeps a file that is due.
+        overlaps: files that are due and nobody needs, with later offsets than a file that stays.
+    """
+
+    version: int
+    due: tuple[Aged, ...] = ()
+    files: tuple[Aged, ...] = ()
+    keepers: tuple[Keeper, ...] = ()
+    overlaps: int = 0
+
+    @property
+    def rows(self) -> int:
+        """The events that go."""
+        return sum(each.rows for each in self.files)
+
+    @property
+    def size(self) -> int:
+        """The bytes that go."""
+        return sum(each.size for each in self.files)
+
+    @property
+    def until(self) -> int:
+        """The largest event time that goes, in milliseconds since the epoch; 0: nothing goes."""
+        return max((each.until for each in self.files), default=0)
+
+    @property
+    def begins(self) -> Offsets:
+        """{partition: the first offset that stays}, of the partitions of which something goes."""
+        found: Offsets = {}
+        for each in self.files:
+            found |= {partition: max(end, found.get(partition, 0)) for partition, end in each.ends.items()}
+        return found
+
+    def held_for(self, keeper: Keeper) -> int:
+        """The events that are due and stay for somebody."""
+        return sum(each.rows for each in self.due if each.held_by(keeper))
+
+
+def plan_trim(path: LakePath, snapshot: Snapshot, limits: Limits, keepers: Sequence[Keeper]) -> TrimPlan:
+    """The plan for one version of an event log.
+
+    Raises:
+        VersionGone, CorruptState: a file that is due does not read.
+    """
+    times = {name: _until(body) for name, body in snapshot.files.items()}
+    known = {name: time for name, time in times.items() if time is not None}
+    names = _due(snapshot, known, limits) if len(known) == len(times) else []
+    if not names or any(body.get("deletionVector") for body in snapshot.files.values()):
+        return TrimPlan(snapshot.version)
+    due = [_aged(path, name, snapshot.files[name], known[name]) for name in names]
+    holding = [keeper for keeper in keepers if any(each.held_by(keeper) for each in due)]
+    free = [each for each in due if not any(each.held_by(keeper) for keeper in holding)]
+    goes = _beginning(path, snapshot, due, free)
+    return TrimPlan(snapshot.version, tuple(due), tuple(goes), tuple(holding), len(free) - len(goes))
+
+
+def _due(snapshot: Snapshot, times: Mapping[str, int], limits: Limits) -> list[str]:
+    """The files that the limits say, the oldest first."""
+    left = sum(int(body["size"]) for body in snapshot.files.values())
+    found = []
+    for name in sorted(times, key=lambda each: times[each]):
+        left -= int(snapshot.files[name]["size"])
+        old = limits.before is not None and times[name] < limits.before
+        if not old and (limits.most_bytes is None or left < limits.most_bytes):
+            break
+        found.append(name)
+    return found
+
+
+def _beginning(path: LakePath, snapshot: Snapshot, due: Sequence[Aged], free: Iterable[Aged]) -> list[Aged]:
+    """Those of the free files that lie before everything that stays, in each of their partitions."""
+    goes = list(free)
+    last = max((end for each in goes for end in each.ends.values()), default=0)
+    opened = {each.name: each for each in due}
+    stays = {name: opened.get(name) for name in snapshot.files.keys() - {each.name for each in goes}}
+    first: Offsets = {}
+    for name, file in stays.items():
+        if file is None and _smallest(snapshot.files[name]) < last:
+            file = _aged(path, name, snapshot.files[name], 0)
+        _earlier(first, file)
+    while behind := [each for each in goes if any(end > first.get(p, end) for p, end in each.ends.items())]:
+        for file in behind:
+            goes.remove(file)
+            _earlier(first, file)
+    return goes
+
+
+def _earlier(first: Offsets, file: Aged | None) -> None:
+    """Note the first offsets of a file that stays."""
+    for partition, offset in file.begins.items() if file is not None else ():
+        first[partition] = min(offset, first.get(partition, offset))
+
+
+def _aged(path: LakePath, name: str, body: Mapping[str, Any], until: int) -> Aged:
+    import pyarrow.compute as pc
+
+    with reading(path):
+        rows = data_of(path, inside(path, name), stated_checksum(body)).to_table(columns=[PARTITION, OFFSET])
+    ranges = rows.group_by(PARTITION).aggregate([(OFFSET, "min"), (OFFSET, "max")])
+    partitions = ranges[PARTITION].to_pylist()
+    begins = dict(zip(partitions, ranges[f"{OFFSET}_min"].to_pylist(), strict=True))
+    ends = dict(zip(partitions, pc.add(ranges[f"{OFFSET}_max"], 1).to_pylist(), strict=True))
+    return Aged(name, row_count(body), int(body["size"]), until, begins, ends)
+
+
+def _until(body: Mapping[str, Any]) -> int | None:
+    """The largest event time of a file by its statistics, in milliseconds since the epoch; None: they do not tell."""
+    with suppress(KeyError, TypeError, ValueError):
+        found = datetime.fromisoformat(json.loads(body["stats"])["maxValues"][TIME])
+        return int((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+    return None
+
+
+def _smallest(body: Mapping[str, Any]) -> int:
+    """The smallest offset of a file, by its statistics; 0 where they do not tell."""
+    with suppress(KeyError, TypeError, ValueError):
+        return int(json.loads(body["stats"])["minValues"][OFFSET])
+    return 0

@@ -1,0 +1,75 @@
+"""A run that goes on trims its own logs: nobody else may, and what another process planned is left to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from jobs.ivm.refresh.context import RunContext
+from jobs.ivm.retention.upkeep import TrimUpkeep
+from jobs.model.definitions import Source
+from jobs.model.settings import load_settings
+from jobs.run.schedule import maintained
+from jobs.run.session import Session
+from jobs.run.stream import PipelineStream
+from state_store.delta.snapshot import read_snapshot
+from state_store.kernel.kernel import Kernel
+from state_store.lock import writer_lock
+from tests.support.retained_lake import FOLDS, PIPELINE, RetainedLake
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> RetainedLake:
+    """A view after two epochs; every event is older than the retention."""
+    made = RetainedLake(load_settings(lake=tmp_path / "lake"), [FOLDS["counts"]])
+    for number in range(2):
+        made.feed("s", [("ab"[each % 2], number + each) for each in range(4)])
+        made.refreshed()
+    return made
+
+
+def test_a_run_trims_its_logs_and_goes_on(made: RetainedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PipelineStream, "_followed", lambda *_: None)
+    lake, settings, catalog, notes = made.lake, made.settings, made.catalog, list[str]()
+    definitions = catalog.pipeline(PIPELINE)
+
+    class Looks(Event):
+        """Three looks: at the first another process comes with a plan, at the second there are new events."""
+
+        looks = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.looks += 1
+            if self.looks == 1:
+                notes.extend(each.note for each in made.trimmed("s", now=made.now + 3_600_000).tables)
+            if self.looks == 2:
+                assert made.gone("s") == 8, "at the first look"
+                made.feed("s", [("a", 100)])
+                stream.refresh()
+            return self.looks == 3
+
+    with writer_lock(lake.lock(PIPELINE), "run/1") as lock, Kernel("256MB", 1) as kernel:
+        context = RunContext(None, lake, f"{PIPELINE}/1", kernel=kernel, engine="duckdb")
+        session = Session(settings, lake, lock)
+        stream = PipelineStream(
+            session, context, settings, PIPELINE, definitions, maintained(definitions, catalog), lock
+        )
+        stream.follow(Looks())
+    assert notes[0].startswith("no trim: ")
+    assert notes[0].endswith("and does it as it goes")
+    assert made.gone("s") == 8, "once a minute"
+    assert [row[1:] for row in made.rows("counts")] == [(5, 106, 0, 100), (4, 10, 1, 4)]
+
+
+def test_a_log_that_does_not_read_is_left_as_it_is(made: RetainedLake, caplog: pytest.LogCaptureFixture) -> None:
+    path = made.lake.table("s")
+    (file, *_) = read_snapshot(path, 2).files
+    (path / file).write_bytes(b"not Parquet")
+    upkeep = TrimUpkeep()
+    assert upkeep.due()
+    upkeep.trim([each for each in made.catalog.definitions() if isinstance(each, Source)], made.settings)
+    assert not upkeep.due()
+    assert "the event log of 's' was not trimmed" in caplog.text
+    assert made.gone("s") == 0
