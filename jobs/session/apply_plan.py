@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobs.model import tables
 from jobs.model.definitions import InsertQuery, Source, View
+from jobs.run.shared.reading import shared_tables
 from jobs.session.catalog_changes import described
 from jobs.session.define.replaced import ColumnDiff
 from state_store.delta import reader
@@ -35,6 +36,7 @@ class Step:
         followers: what reads a view that is replaced, and takes in the difference.
         unproved: why the rows of a view that is replaced will not be compared with its SQL; None: they will.
         untouched: what reads a source that is altered, and keeps the columns that it knows.
+        shared_with: the views that have some of the stages of a view that is replaced.
     """
 
     outcome: str
@@ -44,11 +46,14 @@ class Step:
     followers: tuple[str, ...] = ()
     unproved: str | None = None
     untouched: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.outcome:<9} {self.what}"]
         parts += [] if self.columns is None else [self.columns]
         parts += [f"reads {rows:,} rows of '{name}'" for name, rows in self.reads]
+        if self.shared_with:
+            parts.append(f"shares stages with {', '.join(repr(name) for name in self.shared_with)}")
         if self.followers:
             parts.append(f"{', '.join(repr(name) for name in self.followers)} follow by the difference")
         if self.unproved is not None:
@@ -110,7 +115,22 @@ def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
     if not isinstance(present, View) or not isinstance(definition, View):
         return Step(outcome, what, reads=reads)
     columns = str(ColumnDiff.of(present, definition))
-    return Step(outcome, what, columns, reads, catalog.readers(definition.name), change.unproved)
+    return Step(
+        outcome,
+        what,
+        columns,
+        reads,
+        followers=catalog.readers(definition.name),
+        unproved=change.unproved,
+        shared_with=_sharing(definition, catalog),
+    )
+
+
+def _sharing(definition: View, catalog: Catalog) -> tuple[str, ...]:
+    """The other views of the pipeline that read shared tables which the definition would read."""
+    wanted = shared_tables(definition, catalog.supposing(definition))
+    others = (each for each in catalog.pipeline(definition.pipeline) if each.name != definition.name)
+    return tuple(each.name for each in others if wanted and wanted & shared_tables(each, catalog))
 
 
 def _rows(name: str, catalog: Catalog, lake: Lake) -> int:

@@ -116,8 +116,6 @@ def _unfit(present: View, following: View, diff: ColumnDiff) -> str | None:
         return "the rows of a stream are only ever added, and some would have to change"
     if present.kind != following.kind:
         return f"it is a {present.kind} and would become a {following.kind}"
-    if "shared" in (present.maintenance.state, following.maintenance.state):
-        return "with STATE = 'shared' it stands on tables of other views as well"
     if present.partial or following.partial:
         return "a partial view has no table"
     if diff.retyped:
@@ -140,7 +138,11 @@ def _breaks(reader: str, present: View, following: View, catalog: Catalog) -> st
         after = _rules(definition, catalog.supposing(following))
     except SqlError as error:
         return error.message
-    return None if after == _rules(definition, catalog) else "its own rows would change, since it reads all columns"
+    if after == _rules(definition, catalog):
+        return None
+    if isinstance(definition, View) and definition.maintenance.state == "shared":
+        return f"with STATE = 'shared' its join holds all columns of '{present.name}'"
+    return "its own rows would change, since it reads all columns"
 
 
 def _rules(definition: View | InsertQuery, catalog: Catalog) -> list[object]:
