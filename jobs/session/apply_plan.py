@@ -37,6 +37,7 @@ class Step:
         unproved: why the rows of a view that is replaced will not be compared with its SQL; None: they will.
         untouched: what reads a source that is altered, and keeps the columns that it knows.
         shared_with: the views that have some of the stages of a view that is replaced.
+        only_adds: of a view that is replaced, rows are only ever added to it.
     """
 
     outcome: str
@@ -47,11 +48,14 @@ class Step:
     unproved: str | None = None
     untouched: tuple[str, ...] = ()
     shared_with: tuple[str, ...] = ()
+    only_adds: bool = False
 
     def __str__(self) -> str:
         parts = [f"{self.outcome:<9} {self.what}"]
         parts += [] if self.columns is None else [self.columns]
         parts += [f"reads {rows:,} rows of '{name}'" for name, rows in self.reads]
+        if self.only_adds:
+            parts.append("rows are added, and it stays as it is if one would go")
         if self.shared_with:
             parts.append(f"shares stages with {', '.join(repr(name) for name in self.shared_with)}")
         if self.followers:
@@ -115,6 +119,7 @@ def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
     if not isinstance(present, View) or not isinstance(definition, View):
         return Step(outcome, what, reads=reads)
     columns = str(ColumnDiff.of(present, definition))
+    only_adds = present.storage == "append" and reader.head(lake.table(present.name)) is not None
     return Step(
         outcome,
         what,
@@ -123,6 +128,7 @@ def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
         followers=catalog.readers(definition.name),
         unproved=change.unproved,
         shared_with=_sharing(definition, catalog),
+        only_adds=only_adds,
     )
 
 
