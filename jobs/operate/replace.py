@@ -23,9 +23,11 @@ from jobs.operate.verify.opened import opened
 from jobs.operate.verify.recompute import check_recompute
 from jobs.operate.verify.rows import check_digest
 from jobs.operate.verify.subjects import Subject
+from jobs.run.orphans import sole_writer
 from jobs.run.shared.reading import shared_tables
 from jobs.run.standby import catch_up, discard_standby, next_to, standby_of
 from state_store.delta import reader
+from state_store.errors import WriterBusy
 from state_store.failpoints import failpoint
 from state_store.layout import Lake
 
@@ -130,6 +132,15 @@ def _proved(standby: Standby, catalog: Catalog, context: RunContext) -> str | No
                     f"the stages that '{standby.definition.name}' would share do not come to the same versions",
                     hint="nothing was changed; say it again, or while the pipeline is not running",
                 ) from error
+        _bring_together(standby, context)
+
+
+def _bring_together(standby: Standby, context: RunContext) -> None:
+    """Bring shared tables to the same versions, or wait for the run that is at work and does so."""
+    try:
+        with sole_writer(context.lake, standby.definition.pipeline, context.writer):
+            catch_up(context, standby, locked=True)
+    except WriterBusy:
         time.sleep(_PAUSE_SECONDS)
         catch_up(context, standby)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from jobs.model.settings import Settings, load_settings
 from jobs.operate import replace as operate_replace
 from jobs.operate.verify.verify import verify
 from jobs.run import swap
+from jobs.run.orphans import sole_writer
 from jobs.run.pipeline import drain
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
@@ -193,8 +195,9 @@ def test_a_stage_that_another_view_has_got_meanwhile_is_found(
     check_after(settings, lake)
 
 
-def test_stages_that_stand_at_different_versions_are_waited_for(
-    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("running", [True, False])
+def test_stages_that_stand_at_different_versions_are_brought_together(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch, running: bool
 ) -> None:
     """As while a run is between the one and the other: the rows are those of no moment, and prove nothing."""
     list(session.run(statement("b", "items")))
@@ -205,15 +208,19 @@ def test_stages_that_stand_at_different_versions_are_waited_for(
     [first] = (item for item in items if item.target in shared_by(lake, "c"))
     with Kernel("256MB", 1) as kernel:
         assert not refresh_all(RunContext(None, lake, "tests/1", None, kernel), [[first]], frozenset()).failures
+    run = ExitStack()
     naps: list[float] = []
 
     def nap(seconds: float) -> None:
         naps.append(seconds)
+        run.close()
         drain(settings, PIPELINE)
 
     monkeypatch.setattr(operate_replace.time, "sleep", nap)
+    if running:
+        run.enter_context(sole_writer(lake, PIPELINE, "tests/1"))
     list(session.run(statement("a", "of both")))
-    assert len(naps) == 1
+    assert len(naps) == (1 if running else 0)
     assert_whole(settings, lake)
 
 
