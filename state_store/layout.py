@@ -41,9 +41,14 @@ def name_of(safe: str) -> str:
 
 @dataclass(frozen=True)
 class Lake:
-    """The paths of one lake."""
+    """The paths of one lake.
+
+    Attributes:
+        stand_ins: (table, the table whose folder stands for it), for whoever makes a table that others do not see yet.
+    """
 
     root: LakePath
+    stand_ins: tuple[tuple[str, str], ...] = ()
 
     @property
     def catalog(self) -> LakePath:
@@ -67,7 +72,7 @@ class Lake:
 
     def table(self, name: str) -> LakePath:
         """The folder of a table. On an object store it has no `%`, which delta-rs and Spark would decode or encode."""
-        safe = safe_name(name)
+        safe = safe_name(dict(self.stand_ins).get(name, name))
         return self.tables / (safe if isinstance(self.root, Path) else safe.replace("~", "%7E").replace("%", _MARK))
 
     def topic(self, name: str) -> LakePath:

@@ -43,12 +43,14 @@ class Replacement:
         epoch: of the table that decides, which the deciding commit will make; None before it is planned.
         refused: why it was given up; None as long as it may come.
         table: the table that decides; empty: that of the definition's name.
+        shared: the shared tables of the definition in whose place it comes.
     """
 
     definition: Source | View
     epoch: int | None = None
     refused: str | None = None
     table: str = ""
+    shared: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -78,7 +80,7 @@ def put(replacement: Replacement, lake: Lake) -> None:
     make_folder(folder)
     body = json.loads(to_json(0, replacement.definition))
     decided = {"epoch": replacement.epoch, "table": replacement.table, "refused": replacement.refused}
-    document = {"format": FORMAT, **decided, "next": body}
+    document = {"format": FORMAT, **decided, "shared": replacement.shared, "next": body}
     failpoint("before-replacement-intent")
     replace_file(_file(replacement.name, lake), json.dumps(document, ensure_ascii=False).encode())
     sync_folder(lake.catalog)
@@ -140,7 +142,8 @@ def _read(path: LakePath) -> Replacement | None:
         definition = from_json(json.dumps(document["next"], ensure_ascii=False).encode(), str(path)).definition
         if document["format"] != FORMAT or not isinstance(definition, Source | View):
             return None
-        return Replacement(definition, document["epoch"], document["refused"], document.get("table", ""))
+        table, shared = document.get("table", ""), tuple(document.get("shared", ()))
+        return Replacement(definition, document["epoch"], document["refused"], table, shared)
     except (ValueError, KeyError, TypeError, StrandlineError):
         return None
 

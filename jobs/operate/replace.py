@@ -7,8 +7,9 @@ A kill before the intent leaves the view as it was; after it, the run that is at
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
@@ -24,9 +25,12 @@ from jobs.operate.verify.opened import opened
 from jobs.operate.verify.recompute import check_recompute
 from jobs.operate.verify.rows import check_digest
 from jobs.operate.verify.subjects import Subject
+from jobs.run.orphans import sole_writer
 from jobs.run.schedule import maintained
-from jobs.run.standby import catch_up, discard_standby, next_to, standby_item
+from jobs.run.shared.reading import shared_tables
+from jobs.run.standby import catch_up, discard_standby, next_to, standby_of
 from state_store.delta import reader
+from state_store.errors import WriterBusy
 from state_store.failpoints import failpoint
 from state_store.layout import Lake
 
@@ -38,6 +42,11 @@ if TYPE_CHECKING:
     from jobs.operate.verify.findings import Outcome
     from jobs.run.orphans import HeldLock
     from jobs.run.schedule import Maintained
+    from jobs.run.standby import Standby
+
+_PAUSE_SECONDS: Final = 0.2
+_PATIENCE_SECONDS: Final = 60.0
+"""A run brings the stages that views share to their inputs one after the other, at each of its refreshes."""
 
 
 def replace_view(settings: Settings, present: View, definition: View) -> str | None:
@@ -71,11 +80,12 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
                 _check_events(present, catalog, lake)  # a run may have trimmed a log before the build read it
             with locked(lake.catalog):
                 _check_inputs(made, catalog, _unchanged(present, lake), lake)  # the build may have taken long
-                replacements.put(Replacement(made), lake)
+                intent = Replacement(made, shared=tuple(sorted(shared_tables(present, catalog))))
+                replacements.put(intent, lake)
         except BaseException:
             discard_standby(made, lake)
             raise
-        hand_over(settings, Replacement(made), lock)
+        hand_over(settings, intent, lock)
     return unproved
 
 
@@ -110,17 +120,47 @@ def _check_inputs(definition: View, before: Catalog, now: Catalog, lake: Lake) -
 
 def _make_ready(settings: Settings, definition: View, catalog: Catalog, lock: HeldLock) -> str | None:
     """Build the standby and prove it. Returns and raises as `_prove`."""
-    item = standby_item(definition, catalog)
+    standby = standby_of(definition, catalog)
     with engines(settings, definition.pipeline, catalog, lock) as context:
-        catch_up(context, item)
+        catch_up(context, standby)
         failpoint("after-standby-build")
-        unproved = _prove(item, definition, catalog, context)
-        catch_up(context, item)  # what came meanwhile, so that the run that swaps has little to take in
+        unproved = _proved(standby, catalog, context)
+        catch_up(context, standby)  # what came meanwhile, so that the run that swaps has little to take in
     failpoint("after-standby-proof")
     return unproved
 
 
-def _prove(item: Maintained, definition: View, catalog: Catalog, context: RunContext) -> str | None:
+def _proved(standby: Standby, catalog: Catalog, context: RunContext) -> str | None:
+    """Prove the standby, at a moment when the shared tables that it reads stand at the same versions of their inputs.
+
+    Returns and raises as `_prove`.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return _prove(standby, catalog, context)
+        except RefreshFailed as error:
+            if standby.at_one_cut(context.lake):
+                raise
+            if time.monotonic() > deadline:
+                raise RefreshFailed(
+                    f"the stages that '{standby.definition.name}' would share do not come to the same versions",
+                    hint="nothing was changed; say it again, or while the pipeline is not running",
+                ) from error
+        _bring_together(standby, context)
+
+
+def _bring_together(standby: Standby, context: RunContext) -> None:
+    """Bring shared tables to the same versions, or wait for the run that is at work and does so."""
+    try:
+        with sole_writer(context.lake, standby.definition.pipeline, context.writer):
+            catch_up(context, standby, locked=True)
+    except WriterBusy:
+        time.sleep(_PAUSE_SECONDS)
+        catch_up(context, standby)
+
+
+def _prove(standby: Standby, catalog: Catalog, context: RunContext) -> str | None:
     """Compare the standby with the definition's SQL, computed by DuckDB without the engine's rules.
 
     Returns:
@@ -129,9 +169,10 @@ def _prove(item: Maintained, definition: View, catalog: Catalog, context: RunCon
     Raises:
         RefreshFailed: they differ, or the files do not hold the rows that were committed.
     """
-    lake, functions = context.lake, context.functions
+    lake, functions = standby.seen_in(context.lake), context.functions
     assert functions is not None
-    table = opened(_subject(item, definition, lake))
+    definition = standby.definition
+    table = opened(_subject(standby.item, definition, lake))
     proofs: tuple[Callable[[], Outcome], ...] = (
         lambda: check_digest(table, reader.digest_of_rows(table.path, table.snapshot)),
         lambda: check_recompute(table, catalog, lake, functions),

@@ -1,13 +1,14 @@
 """The end of replacements: by whoever holds the lock of the pipeline, from wherever a kill has left them.
 
 view    caught up to its inputs ──> epoch noted in the intent ──> swap ──> definition ──> former tables go ──> intent
+        before the swap shared stages that were made apart are adopted; those that nobody reads go with the former's
 source                              epoch noted in the intent ──> columns for its tables ──> definition ──> intent
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog import replacements
@@ -20,9 +21,12 @@ from jobs.ivm.refresh.refresh import refresh_stage
 from jobs.ivm.refresh.widen_source import widen_source
 from jobs.model import tables
 from jobs.model.definitions import Source, View
+from jobs.model.errors import SqlError
 from jobs.model.stewardship import Stewardship
 from jobs.run.schedule import maintained
-from jobs.run.standby import catch_up, discard_former, discard_standby, standby_item
+from jobs.run.shared.apart import adopt
+from jobs.run.shared.reading import remove_shared, shared_tables, unread
+from jobs.run.standby import catch_up, discard_former, discard_standby, standby_of
 from jobs.run.swap import swap
 from state_store.aside import set_aside
 from state_store.delta import reader
@@ -43,11 +47,13 @@ class Swapped:
 
     Attributes:
         inserted, deleted: the rows by which the two differ; 0 when the process that made the swap was killed.
+        gone: shared tables that nobody reads any more.
     """
 
     name: str
     inserted: int = 0
     deleted: int = 0
+    gone: frozenset[str] = frozenset()
 
 
 def end_replacements(context: RunContext, pipeline: str) -> list[Swapped]:
@@ -80,6 +86,9 @@ def _ended(context: RunContext, intent: Replacement) -> Swapped | None:
         set_aside(context.lake, tables.dead_letters(intent.name))
         _keep_aside(context, intent.definition)
         discard_former(intent.definition, context.lake)
+        catalog = Catalog(context.lake)
+        done = replace(done, gone=unread(intent.shared, intent.name, intent.definition, catalog, context.lake))
+        remove_shared(done.gone, context.lake)
     failpoint("after-replacement-clean-up")
     with locked(context.lake.catalog):
         replacements.end(intent.name, context.lake)
@@ -102,8 +111,18 @@ def _give_up(intent: Replacement, error: StrandlineError, lake: Lake) -> None:
         # First the standby: who reads the refusal may make the next one ready at once.
         if isinstance(intent.definition, View):
             discard_standby(intent.definition, lake)
+            _discard_adopted(intent.definition, Catalog(lake), lake)
         replacements.refuse(found, error.message, lake)
     log.error("'%s' keeps its definition: %s", intent.name, error)
+
+
+def _discard_adopted(definition: View, catalog: Catalog, lake: Lake) -> None:
+    """Remove the shared tables of a definition that was given up, unless others read them, or the former one does."""
+    try:
+        made = shared_tables(definition, catalog.supposing(definition))
+    except SqlError:
+        return  # it has no plan, so it has made none
+    remove_shared(unread(made, definition.name, catalog.find(definition.name), catalog, lake), lake)
 
 
 def _keep_aside(context: RunContext, definition: View) -> None:
@@ -113,7 +132,8 @@ def _keep_aside(context: RunContext, definition: View) -> None:
     """
     if not Stewardship.read(definition.options).quarantined:
         return
-    [item] = (item for level in maintained([definition], Catalog(context.lake)) for item in level)
+    items = (item for level in maintained([definition], Catalog(context.lake)) for item in level)
+    [item] = (item for item in items if item.target == definition.name)
     _, letters = guarded(item.stages[-1], tables.dead_letters(definition.name))
     assert letters is not None
     refresh_stage(context, Heads(context.lake, gated=item.gated), letters, Owner(item.fingerprint))
@@ -147,10 +167,11 @@ def _swapped(context: RunContext, intent: Replacement, definition: View) -> Swap
     catalog = Catalog(lake)
     present = catalog.get(name)
     assert isinstance(present, View)
-    item = standby_item(definition, catalog)
-    ready = catch_up(context, item)
+    standby = standby_of(definition, catalog)
+    ready = catch_up(context, standby, locked=True)
     replacements.plan_epoch(intent, head.record.epoch + 1, name, lake)
+    adopt(standby.apart(lake), lake)
     failpoint("before-replacement-swap")
-    made = swap(context, plan(present, catalog).stages[-1], item.stages[-1], head, ready)
+    made = swap(context, plan(present, catalog).stages[-1], standby.item.stages[-1], head, ready)
     failpoint("after-replacement-swap")
     return Swapped(name, made.record.inserted, made.record.deleted)

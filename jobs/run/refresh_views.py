@@ -22,7 +22,7 @@ from jobs.run.schedule import gated_in, read_from_outside
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jobs.ivm.refresh.context import RunContext
     from jobs.ivm.refresh.epoch import StageResult
@@ -45,7 +45,12 @@ class Refreshed:
     """By table: what is wrong with its head, from which nothing is computed."""
 
 
-def refresh_all(context: RunContext, levels: Sequence[Sequence[Maintained]], stopped: frozenset[str]) -> Refreshed:
+def refresh_all(
+    context: RunContext,
+    levels: Sequence[Sequence[Maintained]],
+    stopped: frozenset[str],
+    upto: Mapping[str, int] | None = None,
+) -> Refreshed:
     """Bring every view to the present heads of its inputs.
 
     What comes from outside (event logs, tables of other pipelines) is read at one version throughout, so that the
@@ -53,6 +58,7 @@ def refresh_all(context: RunContext, levels: Sequence[Sequence[Maintained]], sto
 
     Args:
         stopped: tables that failed before and are left alone, with what depends on them.
+        upto: version per table that is read, to stop there; others are read at their heads.
     """
     results: list[StageResult] = []
     failures: dict[str, StrandlineError] = {}
@@ -62,7 +68,7 @@ def refresh_all(context: RunContext, levels: Sequence[Sequence[Maintained]], sto
 
     def one(item: Maintained) -> list[StageResult] | StrandlineError:
         try:
-            done = _refresh(context, heads, item)
+            done = _refresh(context, heads, item, upto)
             wrong = approve(context.lake, heads, item)
             if wrong is not None:
                 held[item.target] = wrong
@@ -87,7 +93,7 @@ def refresh_all(context: RunContext, levels: Sequence[Sequence[Maintained]], sto
     return Refreshed(tuple(results), failures, held)
 
 
-def _refresh(context: RunContext, heads: Heads, item: Maintained) -> list[StageResult]:
+def _refresh(context: RunContext, heads: Heads, item: Maintained, upto: Mapping[str, int] | None) -> list[StageResult]:
     done: list[StageResult] = []
     for stage in item.stages:
         own = stage is item.stages[-1]
@@ -95,7 +101,7 @@ def _refresh(context: RunContext, heads: Heads, item: Maintained) -> list[StageR
         owner = Owner(item.fingerprint, item.vector_prefix if own else None)
         letters = tables.dead_letters(item.name if own else stage.table)
         decision = decide(stage, item.options.errors, letters, heads)
-        done += refresh_decided(context, heads, decision, owner, item.options.refresh)
+        done += refresh_decided(context, heads, decision, owner, item.options.refresh, upto=upto)
     return done
 
 

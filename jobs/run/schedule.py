@@ -101,13 +101,6 @@ def stages_of(table: str, levels: Iterable[Iterable[Maintained]]) -> tuple[Stage
     return tuple(stage for item in items for stage in item.stages)
 
 
-def shared_tables(definition: Definition, catalog: Catalog) -> frozenset[str]:
-    """The tables of a definition's stages that other views may read as well."""
-    if not isinstance(definition, View) or definition.maintenance.state != "shared":
-        return frozenset()
-    return frozenset(stage.table for stage in plan(definition, catalog).stages if tables.is_shared(stage.table))
-
-
 def _is_maintained(definition: Definition) -> bool:
     """False for a stream, whose event log is ingest's, and for a partial view, which readers compute."""
     if isinstance(definition, View):

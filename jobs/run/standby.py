@@ -1,13 +1,14 @@
 """The rows of a view's next definition, made ready in a table of their own beside the view's.
 
     inputs ──> inner stages, numbered on from the former ones ──> v__standby          v and all that reads it go on
+           └─> shared stages: see `jobs.run.shared.apart` ──────────┘
 
 It is refreshed like any view, so it can be brought up to its inputs as often as one likes, and after any kill.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.ivm.plan.plan import plan
@@ -17,6 +18,7 @@ from jobs.model.definitions import View
 from jobs.model.errors import RefreshFailed
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
+from jobs.run.shared.apart import at_one_cut, cut, made_apart, made_elsewhere, standing_in
 from state_store.delta import reader
 from state_store.folders import remove_folder
 from state_store.layout import name_of
@@ -32,42 +34,86 @@ if TYPE_CHECKING:
     from state_store.layout import Lake
 
 
+@dataclass(frozen=True)
+class Standby:
+    """What makes the rows of a view's next definition ready.
+
+    Attributes:
+        item: maintains the rows, with the inner stages that are the definition's own.
+        shared: maintain the stages that other views may read as well, each after what it reads.
+    """
+
+    definition: View
+    item: Maintained
+    shared: tuple[Maintained, ...]
+
+    def apart(self, lake: Lake) -> dict[str, str]:
+        """{shared table: the table in which it is made apart}, see `made_apart`."""
+        return made_apart(self.definition, [item.target for item in self.shared], lake)
+
+    def seen_in(self, lake: Lake) -> Lake:
+        """The lake as the standby reads it, with what is made apart in its place."""
+        return standing_in(self.apart(lake), lake)
+
+    def at_one_cut(self, lake: Lake) -> bool:
+        """True if its rows reflect one version of each input, by whatever way it is read."""
+        seen = self.seen_in(lake)
+        head = reader.head(seen.table(self.item.target))
+        return head is not None and at_one_cut(head.record.vector, seen)
+
+
 def next_to(present: View, definition: View, catalog: Catalog) -> View:
     """The definition with inner stages whose tables stand beside those of the present one, in its pipeline."""
     first = present.first_stage + len(plan(present, catalog).stages) - 1
     return replace(definition, pipeline=present.pipeline, first_stage=first)
 
 
-def standby_item(definition: View, catalog: Catalog) -> Maintained:
-    """What maintains the standby of a definition that is not in the catalog yet."""
+def standby_of(definition: View, catalog: Catalog) -> Standby:
+    """What makes the rows ready of a definition that is not in the catalog yet."""
     supposed = catalog.supposing(definition)
-    [item] = (item for level in maintained([definition], supposed) for item in level)
+    items = [item for level in maintained([definition], supposed) for item in level]
+    shared = tuple(item for item in items if tables.is_shared(item.target))
+    [item] = (item for item in items if item not in shared)
     table = tables.standby(definition.name)
     stages = (*item.stages[:-1], replace(item.stages[-1], table=table))
     # Its expectations are asked of the view, when it has the rows.
-    return replace(item, name=table, target=table, stages=stages, blocking=())
+    return Standby(definition, replace(item, name=table, target=table, stages=stages, blocking=()), shared)
 
 
-def catch_up(context: RunContext, item: Maintained) -> Head:
+def catch_up(context: RunContext, standby: Standby, *, locked: bool = False) -> Head:
     """Bring the standby to the present heads of its inputs; from history, when it is not there yet.
+
+    Args:
+        locked: the lock of the pipeline is held: shared tables that others read are brought up as well. Otherwise they
+            are read as they stand, and their inputs at the versions that they reflect.
 
     Raises:
         RefreshFailed: an expression of the definition fails on a row, or an input has no table yet.
         StrandlineError: as of a refresh.
     """
-    failures = refresh_all(context, [[item]], frozenset()).failures
-    if failures:
-        raise next(iter(failures.values()))
-    letters = (tables.dead_letters(stage.table) for stage in item.stages)
-    found = next((each for each in letters if _has_failed_rows(each, context.lake)), None)
+    apart = standby.apart(context.lake)
+    if locked and made_elsewhere(apart, context.lake):
+        # What was computed from our own is begun anew, from those that stand.
+        discard_standby(standby.definition, context.lake)
+        apart = standby.apart(context.lake)
+    lake = standing_in(apart, context.lake)
+    ours = [item for item in standby.shared if locked or item.target in apart]
+    standing = [item.target for item in standby.shared if item not in ours]
+    levels = [*([item] for item in ours), [standby.item]]
+    done = refresh_all(replace(context, lake=lake), levels, frozenset(), cut(standing, lake))
+    if done.failures:
+        raise next(iter(done.failures.values()))
+    letters = (tables.dead_letters(stage.table) for item in (*standby.shared, standby.item) for stage in item.stages)
+    found = next((each for each in letters if _has_failed_rows(each, lake)), None)
     if found is not None:
         raise RefreshFailed(
             f"an expression of the next definition fails on some rows; '{found}' has them",
             hint="write TRY_CAST, NULLIF or CASE, so that every row of the history has a value",
         )
-    head = reader.head(context.lake.table(item.target))
+    head = reader.head(lake.table(standby.item.target))
     if head is None:
-        missing = ", ".join(repr(n) for n in item.inputs if reader.head(context.lake.table(n)) is None)
+        inputs = standby.item.inputs
+        missing = ", ".join(repr(name) for name in inputs if reader.head(lake.table(name)) is None)
         raise RefreshFailed(f"the next definition reads {missing}, of which there is no table yet")
     return head
 
@@ -88,8 +134,12 @@ def discard_standby(definition: View, lake: Lake) -> None:
 
 
 def discard_former(definition: View, lake: Lake) -> None:
-    """Remove what the swap to a definition has left: the standby, and the inner stages before its own."""
-    _remove(lake, definition, lambda number: number < definition.first_stage)
+    """Remove what the swap to a definition has left: the standby, and the inner stages before its own.
+
+    Of a definition that shares its stages, those that were made apart and are adopted by now.
+    """
+    shares = definition.maintenance.state == "shared"
+    _remove(lake, definition, lambda number: shares or number < definition.first_stage)
 
 
 def _remove(lake: Lake, definition: View, goes: Callable[[int], bool]) -> None:

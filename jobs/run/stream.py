@@ -178,7 +178,7 @@ class PipelineStream:
             return
         for each in done:
             self.tallies.add(each.name, each.inserted, each.deleted, time.monotonic() - began)
-            self.failures.pop(each.name, None)
+            self.failures = {n: e for n, e in self.failures.items() if n not in (each.name, *each.gone)}
         catalog = Catalog(self.lake)
         self.definitions = catalog.pipeline(self.pipeline)
         self.levels = maintained(self.definitions, catalog)

@@ -6,6 +6,9 @@
 
 The table keeps its identity. The difference is the commit's change feed: who reads the view's changes sees that, and
 nothing of rows that both definitions give. A row from before has NULL in a column that it did not have.
+
+Where rows are only ever added, the commit adds those that the next definition gives beyond the former one's: it must
+give all of these.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 from jobs.engines.engine import engine_of
 from jobs.ivm.rules.stored import spec_of, state_type, stored_columns
+from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import RefreshFailed
-from jobs.model.stage_columns import hidden_columns, visible_columns
+from jobs.model.stage_columns import hidden_columns, storage_of, visible_columns
 from state_store.columns import STATE, WEIGHT
 from state_store.commits import REBUILD
 from state_store.kernel.kernel import Kernel
@@ -26,6 +30,8 @@ from state_store.kernel.table import KernelTable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+
+    import duckdb
 
     from jobs.ivm.refresh.context import RunContext
     from jobs.model.stage import Stage
@@ -45,7 +51,8 @@ def swap(context: RunContext, former: Stage, standby: Stage, view: Head, ready: 
     Raises:
         CommitConflict: another writer committed to the view first.
         CorruptState, VersionGone: the rows of one of them do not read.
-        RefreshFailed: DuckDB has not the memory or the disk for it.
+        RefreshFailed: DuckDB has not the memory or the disk for it; or rows would go from a view to which rows are
+            only ever added.
     """
     import duckdb
 
@@ -65,14 +72,42 @@ def swap(context: RunContext, former: Stage, standby: Stage, view: Head, ready: 
         ]
         before, rows = (t.read(head.version).text for t, head in zip(tables, (view, ready), strict=True))
         names = ", ".join(engine_of("duckdb").name(name) for name, _ in stored_columns(standby))
+        all_rows = f"SELECT {names} FROM ({rows})"
         target = KernelTable(connection, kernel.kept, lake.table(former.table), spec_of(standby), "next")
         try:
-            return target.replace_all(
-                f"SELECT {names} FROM ({rows})", difference(former, standby, before, rows), record, view
-            )
+            if storage_of(standby) == "append":
+                there = f"SELECT {names} FROM ({before})"
+                _check_none_go(connection, there, all_rows, former)
+                added = target.append_if_any(f"{all_rows} EXCEPT ALL {there}", record)
+                return target.advance(record, view) if added is None else added
+            return target.replace_all(all_rows, difference(former, standby, before, rows), record, view)
         except duckdb.Error as error:
             said = str(error).partition("\n")[0]
             raise RefreshFailed(f"the swap of '{former.table}' does not compute: {said}") from error
+
+
+def _check_none_go(connection: duckdb.DuckDBPyConnection, before: str, rows: str, former: Stage) -> None:
+    """Raise RefreshFailed if a row of `before` is not among `rows`; both are SELECTs of all stored columns."""
+    shown = [name for name, _ in visible_columns(former) if name not in dict(META_COLUMNS)]
+    names = ", ".join(engine_of("duckdb").name(name) for name in shown)
+    gone = _first_of(connection, names, f"{before} EXCEPT ALL {rows}")
+    if gone is None:
+        return
+    number, *values = gone
+    one = ", ".join(f"{name} = {value}" for name, value in zip(shown, values, strict=True))
+    if _first_of(connection, names, f"SELECT {names} FROM ({before}) EXCEPT ALL SELECT {names} FROM ({rows})") is None:
+        raise RefreshFailed(
+            f"{number} of its rows, such as ({one}), would have another place or time: `_partition`, `_offset`, ROWTIME"
+        )
+    raise RefreshFailed(
+        f"{number} of its rows would go, such as ({one}), and rows are only ever added to it: "
+        "where only events to come are meant, name a moment (ROWTIME) in the query"
+    )
+
+
+def _first_of(connection: duckdb.DuckDBPyConnection, names: str, text: str) -> tuple[object, ...] | None:
+    """The number of rows of a SELECT, with these columns of one of them; None when it has none."""
+    return next(iter(connection.sql(f"SELECT count(*) OVER (), {names} FROM ({text}) LIMIT 1").fetchall()), None)
 
 
 def difference(former: Stage, standby: Stage, before: str, rows: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.catalog.called import Called
 from jobs.model import tables
 from jobs.model.definitions import InsertQuery, Source, View
+from jobs.run.shared.reading import shared_tables
 from jobs.session.catalog_changes import described
 from jobs.session.define.replaced import ColumnDiff
 from state_store.delta import reader
@@ -36,6 +37,8 @@ class Step:
         followers: what reads a view that is replaced, and takes in the difference.
         unproved: why the rows of a view that is replaced will not be compared with its SQL; None: they will.
         untouched: what reads a source that is altered, and keeps the columns that it knows.
+        shared_with: the views that have some of the stages of a view that is replaced.
+        only_adds: of a view that is replaced, rows are only ever added to it.
     """
 
     outcome: str
@@ -45,11 +48,17 @@ class Step:
     followers: tuple[str, ...] = ()
     unproved: str | None = None
     untouched: tuple[str, ...] = ()
+    shared_with: tuple[str, ...] = ()
+    only_adds: bool = False
 
     def __str__(self) -> str:
         parts = [f"{self.outcome:<9} {self.what}"]
         parts += [] if self.columns is None else [self.columns]
         parts += [f"reads {rows:,} rows of '{name}'" for name, rows in self.reads]
+        if self.only_adds:
+            parts.append("rows are added, and it stays as it is if one would go")
+        if self.shared_with:
+            parts.append(f"shares stages with {', '.join(repr(name) for name in self.shared_with)}")
         if self.followers:
             parts.append(f"{', '.join(repr(name) for name in self.followers)} follow by the difference")
         if self.unproved is not None:
@@ -113,7 +122,24 @@ def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
     if not isinstance(present, View) or not isinstance(definition, View):
         return Step(outcome, what, reads=reads)
     columns = str(ColumnDiff.of(present, definition))
-    return Step(outcome, what, columns, reads, catalog.readers(definition.name), change.unproved)
+    only_adds = present.storage == "append" and reader.head(lake.table(present.name)) is not None
+    return Step(
+        outcome,
+        what,
+        columns,
+        reads,
+        followers=catalog.readers(definition.name),
+        unproved=change.unproved,
+        shared_with=_sharing(definition, catalog),
+        only_adds=only_adds,
+    )
+
+
+def _sharing(definition: View, catalog: Catalog) -> tuple[str, ...]:
+    """The other views of the pipeline that read shared tables which the definition would read."""
+    wanted = shared_tables(definition, catalog.supposing(definition))
+    others = (each for each in catalog.pipeline(definition.pipeline) if each.name != definition.name)
+    return tuple(each.name for each in others if wanted and wanted & shared_tables(each, catalog))
 
 
 def _rows(name: str, catalog: Catalog, lake: Lake) -> int:

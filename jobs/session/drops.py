@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from jobs.catalog import replacements
 from jobs.model.definitions import Definition, InsertQuery, View
 from jobs.model.errors import NameInUse, NotSupported, SqlError
 from jobs.session.catalog_changes import described, stopped
@@ -75,23 +76,21 @@ def _drop_one(statement: Drop, catalog: Catalog, lake: Lake) -> str:
             if statement.if_exists and catalog.find(name) is None:
                 return f"'{name}' is not there"
             _check_kind(statement, catalog.get(name))
-        gone = catalog.remove(name, _unshared(name, catalog))
+        gone = catalog.remove(name, _unshared(name, catalog, lake))
     return "\n".join(f"'{each}' dropped" for each in gone)
 
 
-def _unshared(name: str, catalog: Catalog) -> frozenset[str]:
-    """The shared tables that nothing reads once `name` is removed.
-
-    None of them when some plan cannot be made, as after a change of an input, or is not known: keeping a table is safe.
-    """
-    from jobs.run.schedule import shared_tables
+def _unshared(name: str, catalog: Catalog, lake: Lake) -> frozenset[str]:
+    """The shared tables that nothing reads once `name` is removed; see `unread`."""
+    from jobs.run.shared.reading import shared_tables, unread
 
     if catalog.broken:
         return frozenset()
-    definition = catalog.get(name)
+    intent = replacements.find(name, lake)
+    about_to_stand = () if intent is None else (intent.definition,)
     try:
-        kept = [shared_tables(d, catalog) for d in catalog.pipeline(definition.pipeline) if d.name != name]
-        return shared_tables(definition, catalog).difference(*kept)
+        shared = [shared_tables(each, catalog.supposing(each)) for each in (catalog.get(name), *about_to_stand)]
+        return unread(frozenset().union(*shared), name, None, catalog, lake)
     except SqlError:
         return frozenset()
 

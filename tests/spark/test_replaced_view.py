@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import relation
+from jobs.ivm.refresh.context import RunContext
+from jobs.ivm.refresh.spark_sessions import SparkSessions
+from jobs.model.definitions import View
 from jobs.model.settings import Settings
 from jobs.model.stage_columns import spec_of_input
 from jobs.run.pipeline import drain
+from jobs.run.standby import catch_up, next_to, standby_of
+from jobs.session.define.analyze import define
 from jobs.session.interpreter import Interpreter
+from jobs.sql.statements import parse
+from jobs.sql.syntax import CreateView
 from state_store.delta import log
 from state_store.spark.table import Table
+from tests.support import shared_lake
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import AFTER, NEXT, PIPELINE, events, made, rows
 
@@ -50,3 +58,20 @@ def test_spark_reads_the_difference_and_what_reads_the_view_follows(settings: Se
 
     drain(by_spark, PIPELINE, spark)
     assert_correct(lake, PIPELINE)
+
+
+def test_spark_makes_shared_stages_apart(settings: Settings, spark: SparkSession) -> None:
+    """One stage that stands and two that nobody has, of which one reads both others."""
+    lake = shared_lake.made(settings)
+    catalog = Catalog(lake)
+    [statement] = parse(shared_lake.statement("a", "of both"))
+    assert isinstance(statement, CreateView)
+    present, definition = catalog.get("a"), define(statement, catalog, PIPELINE)
+    assert isinstance(present, View)
+    assert isinstance(definition, View)
+    standby = standby_of(next_to(present, definition, catalog), catalog)
+    before = shared_lake.shared_in(lake)
+    catch_up(RunContext(SparkSessions(lambda: spark), lake, "tests/1", engine="spark"), standby)
+    assert len(standby.apart(lake)) == 2
+    assert shared_lake.shared_in(lake) == before
+    assert shared_lake.rows(lake, "a__standby") == [("a", 1), ("b", 1), ("c", 1)]

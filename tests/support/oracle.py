@@ -157,10 +157,15 @@ def expected(lake: Lake, catalog: Catalog, name: str) -> Rows:
 
 
 def flat_vector(lake: Lake, vector: Mapping[str, int]) -> dict[str, int]:
-    """The vector over the view's own inputs: an inner stage stands for what it reads (at rest: its head's vector)."""
+    """The vector over the view's own inputs: an inner stage stands for what it reads (at rest: its head's vector).
+
+    A stage that views share may have been brought further than this view.
+    """
     flat: dict[str, int] = {}
     for name, version in vector.items():
-        if "__stage_" in name or name.startswith("shared__"):
+        if name.startswith("shared__"):
+            found = flat_vector(lake, reader.record_at(lake.table(name), version).versions)
+        elif "__stage_" in name:
             head = reader.head(lake.table(name))
             assert head is not None
             found = flat_vector(lake, head.record.versions)

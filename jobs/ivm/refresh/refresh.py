@@ -72,19 +72,28 @@ def refresh_stage(
 
 
 def refresh_decided(
-    context: RunContext, heads: Heads, decision: Decision, owner: Owner, refresh: Refresh = "auto"
+    context: RunContext,
+    heads: Heads,
+    decision: Decision,
+    owner: Owner,
+    refresh: Refresh = "auto",
+    *,
+    upto: Mapping[str, int] | None = None,
 ) -> list[StageResult]:
     """Refresh the stages that the policy on errors names, one result each; those in their place when a row fails.
+
+    Args:
+        upto: as of `refresh_stage`.
 
     Raises:
         RowFailed: a row fails under `stop`, or where it cannot be left out (a group's result, a sum).
     """
     try:
-        return [refresh_stage(context, heads, stage, owner, refresh) for stage in decision.stages]
+        return [refresh_stage(context, heads, stage, owner, refresh, upto=upto) for stage in decision.stages]
     except RowFailed:
         if decision.instead is None:
             raise
-    return [refresh_stage(context, heads, stage, owner, refresh) for stage in decision.instead]
+    return [refresh_stage(context, heads, stage, owner, refresh, upto=upto) for stage in decision.instead]
 
 
 def table_of(context: RunContext, stage: Stage) -> StoredTable:

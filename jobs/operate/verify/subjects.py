@@ -10,7 +10,8 @@ from jobs.catalog import drops
 from jobs.model import tables
 from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import UnknownName
-from jobs.run.schedule import maintained, shared_tables
+from jobs.run.schedule import maintained
+from jobs.run.shared.reading import shared_tables
 from state_store.errors import StrandlineError
 from state_store.layout import Lake, name_of
 from state_store.paths import folders_in

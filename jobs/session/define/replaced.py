@@ -66,11 +66,17 @@ def check_replacement(present: View, following: View, catalog: Catalog) -> None:
             f"'{present.name}' would read itself: {named}", hint="what reads a view cannot be read by it"
         )
     diff = ColumnDiff.of(present, following)
-    reason = _unfit(present, following, diff)
+    reason = _unfit(present, following) or _fed(present, catalog)
     if reason is not None:
         raise NotSupported(
             f"'{present.name}' cannot be replaced in place: {reason}",
             hint="DROP it and CREATE it again: it is computed from history; or give the new view another name",
+        )
+    reason = _other_columns(present, following, diff)
+    if reason is not None:
+        raise NotSupported(
+            f"'{present.name}' cannot be replaced in place: {reason}",
+            hint="give the column, or the new view, another name; or DROP it and CREATE it again",
         )
     broken = {
         name: why for name in catalog.readers(present.name) if (why := _breaks(name, present, following, catalog))
@@ -110,16 +116,28 @@ def _way_to(name: str, inputs: Sequence[str], catalog: Catalog) -> tuple[str, ..
     return None
 
 
-def _unfit(present: View, following: View, diff: ColumnDiff) -> str | None:
+def _unfit(present: View, following: View) -> str | None:
     """The reason why the table cannot go on with the rows of the other definition; None when it can."""
-    if "append" in (present.storage, following.storage):
-        return "the rows of a stream are only ever added, and some would have to change"
+    if present.storage != following.storage:
+        only_added = "its rows are" if present.storage == "append" else "the next definition's rows are"
+        return f"{only_added} only ever added, and those of the other definition change and go"
     if present.kind != following.kind:
         return f"it is a {present.kind} and would become a {following.kind}"
-    if "shared" in (present.maintenance.state, following.maintenance.state):
-        return "with STATE = 'shared' it stands on tables of other views as well"
     if present.partial or following.partial:
         return "a partial view has no table"
+    return None
+
+
+def _fed(present: View, catalog: Catalog) -> str | None:
+    """The reason why rows of others in the table keep a definition from being replaced; None when there are none."""
+    queries = catalog.whole_queries(present.name)
+    return f"query '{queries[0].name}' inserts into it as well" if queries else None
+
+
+def _other_columns(present: View, following: View, diff: ColumnDiff) -> str | None:
+    """The reason why the table cannot go on with the columns of the other definition; None when it can."""
+    if present.storage == "append" and present.columns != following.columns:
+        return f"its rows are only ever added, so they keep their columns, and would change by {diff}"
     if diff.retyped:
         name, before, after = diff.retyped[0]
         return f"column '{name}' is {before} and would become {after}, but its history stays in the change feed"
@@ -140,7 +158,11 @@ def _breaks(reader: str, present: View, following: View, catalog: Catalog) -> st
         after = _rules(definition, catalog.supposing(following))
     except SqlError as error:
         return error.message
-    return None if after == _rules(definition, catalog) else "its own rows would change, since it reads all columns"
+    if after == _rules(definition, catalog):
+        return None
+    if isinstance(definition, View) and definition.maintenance.state == "shared":
+        return f"with STATE = 'shared' its join holds all columns of '{present.name}'"
+    return "its own rows would change, since it reads all columns"
 
 
 def _rules(definition: View | InsertQuery, catalog: Catalog) -> list[object]:

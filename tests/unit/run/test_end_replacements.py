@@ -87,10 +87,10 @@ def test_an_intent_that_is_taken_back_at_the_last_moment_is_not_put_again(
 ) -> None:
     ready = end_replacements.catch_up
 
-    def taken_back(*given: Any) -> Any:
+    def taken_back(*given: Any, **named: Any) -> Any:
         with locked(lake.catalog):
             replacements.end("by_shop", lake)
-        return ready(*given)
+        return ready(*given, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(end_replacements, "catch_up", taken_back)

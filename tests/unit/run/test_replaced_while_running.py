@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 import pyarrow as pa
 import pytest
@@ -18,10 +17,9 @@ from jobs.catalog.lock import locked
 from jobs.catalog.replacements import Replacement
 from jobs.model.definitions import View
 from jobs.model.settings import Settings, load_settings
-from jobs.run.pipeline import drain, follow
+from jobs.run.pipeline import drain
 from jobs.run.standby import next_to
 from jobs.serve.results import LiveRows, Tombstone
-from jobs.serve.results import Rows as Answered
 from jobs.session.define.analyze import define
 from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
@@ -32,6 +30,7 @@ from state_store.layout import Lake
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import AFTER, BEFORE, NEXT, PIPELINE, Rows, events, made, replace_by_shop, rows
+from tests.support.running import polled, running, until
 from tests.support.warm_process import exit_code
 
 KILLED = -9
@@ -74,17 +73,17 @@ def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Setting
     assert head is not None
     later: Rows = [("a", 1, 5, 5), ("b", 2, 11, 9)]
     with (
-        _running(settings, lake),
-        _polled(settings, "SELECT shop, n, total FROM by_shop ORDER BY shop") as seen,
-        _polled(settings, BOTH) as together,
+        running(settings, lake, PIPELINE),
+        polled(settings, "SELECT shop, n, total FROM by_shop ORDER BY shop") as seen,
+        polled(settings, BOTH) as together,
         # Three rows, two changes by the swap (b has the same values as before), one by the event after it.
         _subscribed(settings, "SELECT shop, n, total FROM by_shop EMIT CHANGES LIMIT 6") as subscriber,
     ):
         list(Interpreter(settings, PIPELINE).run(NEXT))
         assert rows(lake, "by_shop") == AFTER
         events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
-        _until(lambda: rows(lake, "by_shop") == later)
-        _until(lambda: rows(lake, "large") == [("b", 2)])
+        until(lambda: rows(lake, "by_shop") == later)
+        until(lambda: rows(lake, "large") == [("b", 2)])
     assert sorted(subscriber.values()) == [row[:3] for row in later]
     states = [BEFORE, [row[:3] for row in AFTER], [row[:3] for row in later]]
     assert [each for each in seen if each not in states] == []
@@ -114,12 +113,12 @@ def test_a_run_that_cannot_take_it_goes_on_with_the_former_one(settings: Setting
     assert isinstance(statement, CreateView)
     definition = define(statement, catalog, PIPELINE)
     assert isinstance(definition, View)
-    with _running(settings, lake):
+    with running(settings, lake, PIPELINE):
         with locked(lake.catalog):
             replacements.put(Replacement(next_to(present, definition, catalog)), lake)
-        _until(lambda: replacements.begun(lake) == [])
+        until(lambda: replacements.begun(lake) == [])
         events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
-        _until(lambda: rows(lake, "large") == [("a", 2), ("b", 2)])
+        until(lambda: rows(lake, "large") == [("a", 2), ("b", 2)])
     refused = replacements.find("by_shop", lake)
     assert refused is not None
     assert "fails on some rows" in str(refused.refused)
@@ -148,43 +147,6 @@ def test_a_kill_leaves_the_former_or_the_next_definition_whole(place: str, setti
 
 
 @contextmanager
-def _running(settings: Settings, lake: Lake) -> Iterator[None]:
-    """A run of the views' pipeline that goes on until the body ends."""
-    stop = Event()
-    run = Thread(target=follow, args=(settings, PIPELINE, stop))
-    run.start()
-    try:
-        _until(lambda: _is_held(lake))
-        yield
-    finally:
-        stop.set()
-        run.join(60)
-    assert not run.is_alive()
-
-
-@contextmanager
-def _polled(settings: Settings, query: str) -> Iterator[list[Rows]]:
-    """The states that a reader sees who asks again and again for the columns that it knows."""
-    seen: list[Rows] = []
-    stop = Event()
-
-    def poll() -> None:
-        while not stop.is_set():
-            [found] = Interpreter(settings).run(query)
-            assert isinstance(found, Answered)
-            seen.append([tuple(row) for row in found.rows])
-
-    reading = Thread(target=poll)
-    reading.start()
-    try:
-        _until(lambda: len(seen) > 0)
-        yield seen
-    finally:
-        stop.set()
-        reading.join(60)
-
-
-@contextmanager
 def _subscribed(settings: Settings, query: str) -> Iterator[dict[object, tuple[object, ...]]]:
     """What a subscriber holds who takes each change as it comes, until its query ends: {the first column: row}."""
     held: dict[object, tuple[object, ...]] = {}
@@ -200,20 +162,7 @@ def _subscribed(settings: Settings, query: str) -> Iterator[dict[object, tuple[o
 
     taking = Thread(target=take, daemon=True)
     taking.start()
-    _until(lambda: sorted(held.values()) == BEFORE)
+    until(lambda: sorted(held.values()) == BEFORE)
     yield held
     taking.join(60)
     assert not taking.is_alive(), "changes are missing"
-
-
-def _is_held(lake: Lake) -> bool:
-    """True while a run holds the lock: its note is there. To try the lock would take it from the run."""
-    return lake.lock(PIPELINE).exists() and lake.lock(PIPELINE).read_bytes() != b""
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; a minute at most, since what takes longer hangs."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.02)

@@ -10,7 +10,8 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
 from jobs.model.tables import is_shared
-from jobs.run.schedule import maintained, shared_tables
+from jobs.run.schedule import maintained
+from jobs.run.shared.reading import shared_tables
 from jobs.session.drops import drop
 from jobs.sql.statements import Drop, parse_one
 from state_store.layout import Lake

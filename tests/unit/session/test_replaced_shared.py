@@ -1,0 +1,246 @@
+"""CREATE OR REPLACE of views that share stages: what is made, what is found, what goes, and what others see of it."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from jobs.ivm.refresh.context import RunContext
+from jobs.model.errors import NameInUse, RefreshFailed
+from jobs.model.settings import Settings, load_settings
+from jobs.operate import replace as operate_replace
+from jobs.operate.verify.verify import verify
+from jobs.run import swap
+from jobs.run.orphans import sole_writer
+from jobs.run.pipeline import drain
+from jobs.run.refresh_views import refresh_all
+from jobs.run.schedule import maintained
+from jobs.run.standby import Standby
+from jobs.session.apply import plan_apply
+from jobs.session.interpreter import Interpreter
+from state_store.columns import WEIGHT
+from state_store.delta import reader
+from state_store.delta.snapshot import read_snapshot
+from state_store.kernel.kernel import Kernel
+from state_store.layout import Lake
+from tests.support.examples import AT_LENGTH
+from tests.support.invariants import assert_correct
+from tests.support.replaced_lake import BY_SHOP, PIPELINE, events
+from tests.support.shared_lake import made, rows, shared_by, shared_in, statement, vouch
+from tests.unit.operate.verify.damage import head_of, planted, said
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shared") / "lake"
+    made(load_settings(lake=folder))
+    return folder
+
+
+@pytest.fixture
+def lake(template: Path, lake: Lake) -> Lake:
+    shutil.copytree(template, lake.root, dirs_exist_ok=True)
+    return lake
+
+
+@pytest.fixture
+def session(settings: Settings, lake: Lake) -> Interpreter:
+    return Interpreter(settings, PIPELINE)
+
+
+def heads(lake: Lake, names: set[str]) -> dict[str, object]:
+    return {name: reader.head(lake.table(name)) for name in names}
+
+
+def check_after(settings: Settings, lake: Lake) -> None:
+    """What must hold after a replacement, and once more events came."""
+    assert_whole(settings, lake)
+    events(lake, [{"shop": "b", "item": "z", "qty": 9}, {"shop": "d", "item": "x", "qty": 2}], first=4, epoch=1)
+    vouch(lake)
+    drain(settings, PIPELINE)
+    assert_whole(settings, lake)
+
+
+def assert_whole(settings: Settings, lake: Lake) -> None:
+    """Views equal their SQL and verify, and the lake has the shared tables that are read, and nothing of a standby."""
+    assert_correct(lake, PIPELINE)
+    assert shared_in(lake) == shared_by(lake)
+    views = [each.name for each in Catalog(lake).pipeline(PIPELINE)]
+    assert [each for each in verify(settings, views, deep=True) if each.ok is False] == []
+    assert not [path.name for path in lake.tables.iterdir() if "__standby" in path.name]  # type: ignore[union-attr]
+
+
+def test_a_stage_that_others_have_is_found(session: Interpreter, settings: Settings, lake: Lake) -> None:
+    before = heads(lake, {"b", "c", *shared_by(lake, "a")})
+    was = reader.head(lake.table("a"))
+    list(session.run(statement("a", "by shop")))
+    now = reader.head(lake.table("a"))
+    assert was is not None
+    assert now is not None
+    assert (now.record.table, now.version) == (was.record.table, was.version + 1)
+    assert heads(lake, set(before)) == before
+    assert rows(lake, "a") == [("a", 1), ("b", 1)]
+    check_after(settings, lake)
+
+
+def test_a_stage_that_nobody_has_is_made_and_one_that_nobody_reads_goes(
+    session: Interpreter, settings: Settings, lake: Lake
+) -> None:
+    [join], [cells] = shared_by(lake, "a"), shared_by(lake, "c")
+    list(session.run(statement("a", "often")))
+    [made_for_a] = shared_by(lake, "a")
+    assert shared_in(lake) == {join, cells, made_for_a}
+    list(session.run(statement("b", "often")))  # the last reader of the join; what `a` has is found
+    assert shared_in(lake) == {cells, made_for_a}
+    list(session.run(statement("c", "least")))  # another top over the same stage
+    assert shared_in(lake) == {cells, made_for_a}
+    check_after(settings, lake)
+
+
+def test_the_change_feed_is_the_difference(session: Interpreter, lake: Lake) -> None:
+    """Of items x (3) and y (1), those of busy shops are x and y (1 each): only x differs."""
+    head = reader.head(lake.table("a"))
+    assert head is not None
+    list(session.run(statement("a", "of busy shops")))
+    changes = reader.read_changes(lake.table("a"), after=head.version).to_pylist()
+    assert sorted((row["k"], row["n"], row[WEIGHT]) for row in changes) == [("x", 1, 1), ("x", 3, -1)]
+
+
+def test_a_shared_stage_over_one_that_others_have(session: Interpreter, settings: Settings, lake: Lake) -> None:
+    """The join reads the inner aggregate of `c` and the stream itself, which is ahead of it."""
+    [cells] = shared_by(lake, "c")
+    events(lake, [{"shop": "a", "item": "z", "qty": 1}], first=4, epoch=1)
+    vouch(lake)
+    list(session.run(statement("b", "of cells")))
+    assert cells in shared_by(lake, "b")
+    assert_whole(settings, lake)
+    drain(settings, PIPELINE)
+    assert_whole(settings, lake)
+    list(session.run(statement("b", "of busy shops")))
+    assert_whole(settings, lake)
+
+
+@pytest.mark.parametrize("select", ["often", "of cells", "plain"] if AT_LENGTH else ["of cells"])
+def test_a_view_may_share_its_stages_from_now_on_or_no_longer(
+    session: Interpreter, settings: Settings, lake: Lake, select: str
+) -> None:
+    for number, state in enumerate(("full", "shared", "full"), 1):
+        list(session.run(statement("a", select, state)))
+        assert_whole(settings, lake)
+        events(lake, [{"shop": "b", "item": "z", "qty": number}], first=3 + number, epoch=number)
+        vouch(lake)
+        drain(settings, PIPELINE)
+        assert_whole(settings, lake)
+    list(session.run("DROP VIEW a; DROP VIEW b; DROP VIEW c;"))
+    assert sorted(path.name for path in lake.tables.iterdir()) == ["by_shop", "sales"]  # type: ignore[union-attr]
+
+
+def test_a_definition_that_does_not_prove_right_leaves_nothing(
+    session: Interpreter, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, there = heads(lake, {"a", "b", "c", *shared_in(lake)}), sorted(lake.tables.iterdir())  # type: ignore[type-var]
+    build = operate_replace.catch_up
+
+    def wrongly(context: RunContext, standby: Standby) -> None:
+        build(context, standby)
+        path = lake.table("a__standby")
+        assert isinstance(path, Path)
+        planted(path, "n", 99)
+        said(path, digest=str(reader.digest_of_rows(path, read_snapshot(path, head_of(path)))))
+
+    monkeypatch.setattr(operate_replace, "catch_up", wrongly)
+    with pytest.raises(RefreshFailed, match=r"do not prove right: .*n=99"):
+        list(session.run(statement("a", "of cells")))
+    assert (heads(lake, set(before)), sorted(lake.tables.iterdir())) == (before, there)  # type: ignore[type-var]
+
+
+def test_a_swap_that_does_not_compute_leaves_nothing(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then the stage that nobody had is adopted."""
+    there = sorted(lake.tables.iterdir())  # type: ignore[type-var]
+
+    def failing(*_: object) -> str:
+        raise duckdb.OutOfMemoryException("Out of Memory Error: it does not fit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(swap, "difference", failing)
+        with pytest.raises(RefreshFailed, match="does not compute"):
+            list(session.run(statement("a", "often")))
+    assert sorted(lake.tables.iterdir()) == there  # type: ignore[type-var]
+    check_after(settings, lake)
+
+
+def test_a_stage_that_another_view_has_got_meanwhile_is_found(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was made apart: what was computed from that is computed again, from the one that stands by now."""
+    ready = operate_replace._make_ready
+
+    def beside(*given: Any) -> str | None:
+        made = ready(*given)
+        list(Interpreter(settings, PIPELINE).run(statement("d", "often", replacing=False)))
+        drain(settings, PIPELINE)
+        return made
+
+    monkeypatch.setattr(operate_replace, "_make_ready", beside)
+    list(session.run(statement("a", "often")))
+    assert shared_by(lake, "a") == shared_by(lake, "d")
+    check_after(settings, lake)
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_stages_that_stand_at_different_versions_are_brought_together(
+    session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch, running: bool
+) -> None:
+    """As while a run is between the one and the other: the rows are those of no moment, and prove nothing."""
+    list(session.run(statement("b", "items")))
+    events(lake, [{"shop": "a", "item": "y", "qty": 1}, {"shop": "b", "item": "y", "qty": 1}], first=4, epoch=1)
+    vouch(lake)
+    catalog = Catalog(lake)
+    items = [item for level in maintained(catalog.pipeline(PIPELINE), catalog) for item in level]
+    [first] = (item for item in items if item.target in shared_by(lake, "c"))
+    with Kernel("256MB", 1) as kernel:
+        assert not refresh_all(RunContext(None, lake, "tests/1", None, kernel), [[first]], frozenset()).failures
+    run = ExitStack()
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        run.close()
+        drain(settings, PIPELINE)
+
+    monkeypatch.setattr(operate_replace.time, "sleep", nap)
+    if running:
+        run.enter_context(sole_writer(lake, PIPELINE, "tests/1"))
+    list(session.run(statement("a", "of both")))
+    assert len(naps) == (1 if running else 0)
+    assert_whole(settings, lake)
+
+
+def test_the_plan_says_with_whom_the_stages_are_shared(tmp_path: Path, settings: Settings, lake: Lake) -> None:
+    file = tmp_path / f"{PIPELINE}.sql"
+    file.write_text(statement("a", "by shop") + statement("b", "least", "full"))
+    assert str(plan_apply(file, settings)).splitlines() == [
+        "pipeline 'views':",
+        "  replace   materialized view 'a'; the same columns; reads 4 rows of 'sales'; reads 3 rows of 'by_shop'; "
+        "shares stages with 'b'",
+        "  replace   materialized view 'b'; the same columns; reads 4 rows of 'sales'",
+        "  kept      'by_shop': it is not in the file; DROP removes it",
+        "  kept      'c': it is not in the file; DROP removes it",
+    ]
+
+
+def test_a_reader_that_holds_all_columns_of_a_view_is_named(session: Interpreter) -> None:
+    """A shared join has all columns of what it joins: with another one it would be another table."""
+    wider = BY_SHOP.replace("CREATE", "CREATE OR REPLACE").replace(
+        "SUM(qty) AS total", "SUM(qty) AS total, MAX(qty) AS m"
+    )
+    with pytest.raises(NameInUse, match="'a': with STATE = 'shared' its join holds all columns"):
+        list(session.run(wider))
