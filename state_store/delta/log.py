@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from state_store.commits import REBUILD
@@ -21,6 +21,7 @@ from state_store.delta.entry import ENGINE, Action, decode, encode
 from state_store.delta.hint import hinted_version
 from state_store.delta.log_listing import LOG
 from state_store.delta.staging import stated_checksum
+from state_store.delta.unchanged import Unchanged
 from state_store.errors import CorruptState, ForeignWrite, KeyRefused, StorageUnavailable, TableMissing, VersionGone
 from state_store.files import create
 from state_store.location import Location
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
     from state_store.commits import CommitRecord
     from state_store.paths import LakePath
+
+_ENTRIES: Final = Unchanged[tuple[list[Action], "CommitRecord | None"]](most=512, largest=1 << 16)
+"""An epoch asks several times for the entries of its inputs and of its own table."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,11 @@ def read_commit(path: LakePath, version: int) -> Commit:
         raise CorruptState(
             f"a commit of '{path.name}' does not read back", where=str(commit_file(path, version))
         ) from error
+
+
+def read_record(path: LakePath, version: int) -> CommitRecord | None:
+    """The record of the commit of `version`, or None when it is not one of ours; errors as of `read_commit`."""
+    return _read(path, version)[1]
 
 
 def read_history(path: LakePath, after: int, upto: int) -> list[Commit]:
@@ -206,7 +215,7 @@ def now_ms() -> int:
 def _read(path: LakePath, version: int) -> tuple[list[Action], CommitRecord | None]:
     file = commit_file(path, version)
     try:
-        return decode(file.read_bytes(), file)
+        return _ENTRIES.read(file, lambda: decode(file.read_bytes(), file))
     except FileNotFoundError:
         if newest_version(path) is None:
             raise missing(path) from None
