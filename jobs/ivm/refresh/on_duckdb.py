@@ -14,6 +14,7 @@ from jobs.engines.listed import listed
 from jobs.ivm.refresh.runtime import Runtime
 from jobs.ivm.rules.consolidate import consolidated
 from jobs.ivm.rules.delta_join import relations
+from jobs.ivm.rules.settled import without_null_keys
 from jobs.ivm.rules.stored import spec_of
 from jobs.model.stage_columns import spec_of_input
 from state_store.columns import EXISTS, VERSION, WEIGHT
@@ -60,6 +61,8 @@ class DuckDbRuntime(Runtime[str]):
             self._kernel.register(lambda connection: functions.register_duckdb(connection, text))
         if self._table.spec.storage == "keyed":
             self._before = self._table.read(self._head.version if stored else None)
+            if self._before.without_nulls.issuperset(self._table.spec.key):
+                text = without_null_keys(self._stage, text, self._engine)
             text = self._reading(text, _SELF, self._before.text)
         return text
 
