@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import duckdb
@@ -178,6 +178,7 @@ class Engines:
     spark: SparkSession
     sessions: SparkSessions
     kernel: Kernel
+    kept: dict[tuple[object, ...], RefreshTasks] = field(default_factory=dict)
 
     def refresh(self, history: History, levels: list[list[Maintained]], where: Where = "task") -> float:
         """Bring these to the heads of what they read, as a pipeline does: in tasks, by one job; the seconds it took.
@@ -197,10 +198,17 @@ class Engines:
             case "kernel":
                 return refresh_all(replace(bare, kernel=self.kernel, engine="duckdb"), levels, frozenset())
             case "task":
-                tasks = RefreshTasks(self.spark, replace(bare, engine="duckdb"), history.settings, levels)
-                return tasks.refresh(frozenset())
+                return self._tasks(history, levels).refresh(frozenset())
             case "spark":
                 return refresh_all(replace(bare, sessions=self.sessions, engine="spark"), levels, frozenset())
+
+    def _tasks(self, history: History, levels: list[list[Maintained]]) -> RefreshTasks:
+        """Those of a pipeline, which keeps them."""
+        key = (history.lake.root, *(item.target for level in levels for item in level))
+        if key not in self.kept:
+            bare = RunContext(None, history.lake, f"{PIPELINE}/1", engine="duckdb")
+            self.kept[key] = RefreshTasks(self.spark, bare, history.settings, levels)
+        return self.kept[key]
 
 
 @contextmanager
