@@ -20,10 +20,10 @@ from uuid import UUID, uuid4
 import numpy as np
 from pyroaring import BitMap64
 
-from state_store.delta.unchanged import Unchanged
 from state_store.errors import CorruptState, VersionGone
 from state_store.files import write_new
 from state_store.paths import open_file
+from state_store.unchanged import Unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ _B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$
 _TO_B85: Final = str.maketrans(_Z85, _B85)
 _TO_Z85: Final = str.maketrans(_B85, _Z85)
 
-_VECTORS: Final = Unchanged[BitMap64](most=1024, largest=1 << 20)
+_VECTORS: Final = Unchanged[BitMap64](16 << 20)
 """An epoch asks up to three times for the vectors of a table, and the next one asks for them again."""
 
 
@@ -126,7 +126,7 @@ def _read(table: LakePath, descriptor: Mapping[str, Any]) -> BitMap64:
     file = vector_file(table, descriptor) if descriptor["storageType"] == "u" else None
     if file is None:
         return _decoded(_bytes(table, descriptor))
-    part = (descriptor.get("offset"), descriptor["sizeInBytes"])
+    part = (int(descriptor.get("offset") or 0), int(descriptor["sizeInBytes"]))
     return _VECTORS.read(file, lambda: _decoded(_bytes(table, descriptor)), part)
 
 

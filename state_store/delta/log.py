@@ -21,12 +21,12 @@ from state_store.delta.entry import ENGINE, Action, decode, encode
 from state_store.delta.hint import hinted_version
 from state_store.delta.log_listing import LOG
 from state_store.delta.staging import stated_checksum
-from state_store.delta.unchanged import Unchanged
 from state_store.errors import CorruptState, ForeignWrite, KeyRefused, StorageUnavailable, TableMissing, VersionGone
 from state_store.files import create
 from state_store.location import Location
 from state_store.paths import side_by_side
 from state_store.tablespec import CHECKPOINT_INTERVAL
+from state_store.unchanged import Unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from state_store.commits import CommitRecord
     from state_store.paths import LakePath
 
-_ENTRIES: Final = Unchanged[tuple[list[Action], "CommitRecord | None"]](most=512, largest=1 << 16)
-"""An epoch asks several times for the entries of its inputs and of its own table."""
+_ENTRIES: Final = Unchanged[tuple[list[Action], "CommitRecord | None"]](2 << 20)
+"""An epoch asks several times for the same entries. Decoded they take ten times their bytes."""
 
 
 @dataclass(frozen=True)

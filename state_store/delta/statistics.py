@@ -79,7 +79,7 @@ def may_hold(action: Mapping[str, Any], predicate: Predicate) -> bool:
     return True
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def without_nulls(stats: str) -> frozenset[str]:
     """The columns that have no NULL in a file, by the `stats` of its action: `__state.<field>` for a field of that
     struct. A column of which they do not say is left out."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -24,30 +25,41 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 
+_Name = tuple[str, tuple[int, int] | None]
 _Place = tuple[int, int, int, int]
 _MOMENT_NS: Final = 20_000_000
 """Longer than two ticks of the clock that files get their times by."""
+_LEAST: Final = 512
+"""Bytes that a file counts for beside its own: its name and place."""
+_PARTS: Final = 16
+"""One file must leave room for so many."""
+
+
+@dataclass(frozen=True)
+class _Known(Generic[Read]):
+    place: _Place
+    size: int
+    found: Read
 
 
 class Unchanged(Generic[Read]):
     """What was read of some files. Safe for several threads, which must not change what they get.
 
     Args:
-        most: files to remember; the one that was asked for longest ago goes first.
-        largest: bytes; of a larger file nothing is remembered.
+        most: bytes that were read to make what is remembered; what was asked for longest ago goes first.
     """
 
-    def __init__(self, most: int, largest: int) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._largest = largest
-        self._kept: OrderedDict[tuple[str, object], tuple[_Place, Read]] = OrderedDict()
+        self._bytes = 0
+        self._kept: OrderedDict[_Name, _Known[Read]] = OrderedDict()
         self._lock = Lock()
 
-    def read(self, file: LakePath, read: Callable[[], Read], part: object = None) -> Read:
+    def read(self, file: LakePath, read: Callable[[], Read], part: tuple[int, int] | None = None) -> Read:
         """What `read` gives, or gave when the file was the same.
 
         Args:
-            part: of the file, that is read; compared by value.
+            part: of the file, that is read: where it begins, and its bytes. Without it, all of it.
 
         Raises: as `read` does; FileNotFoundError.
         """
@@ -58,13 +70,19 @@ class Unchanged(Generic[Read]):
         place = (about.st_dev, about.st_ino, about.st_size, about.st_ctime_ns)
         with self._lock:
             known = self._kept.get(name)
-            if known is not None and known[0] == place:
+            if known is not None and known.place == place:
                 self._kept.move_to_end(name)
-                return known[1]
+                return known.found
         found = read()
-        if about.st_size <= self._largest and time.time_ns() - about.st_ctime_ns > _MOMENT_NS:
-            with self._lock:
-                self._kept[name] = (place, found)
-                while len(self._kept) > self._most:
-                    self._kept.popitem(last=False)
+        size = _LEAST + (about.st_size if part is None else part[1])
+        if size <= self._most // _PARTS and time.time_ns() - about.st_ctime_ns > _MOMENT_NS:
+            self._keep(name, _Known(place, size, found))
         return found
+
+    def _keep(self, name: _Name, known: _Known[Read]) -> None:
+        with self._lock:
+            before = self._kept.pop(name, None)
+            self._kept[name] = known
+            self._bytes += known.size - (before.size if before is not None else 0)
+            while self._bytes > self._most:
+                self._bytes -= self._kept.popitem(last=False)[1].size

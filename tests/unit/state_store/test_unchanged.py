@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from state_store.delta.unchanged import Unchanged
+from state_store.unchanged import Unchanged
 
 LONG_ENOUGH = 0.05
 
@@ -16,11 +16,11 @@ LONG_ENOUGH = 0.05
 class Reads:
     """Reads of a file through what is remembered; counts those that looked into it."""
 
-    def __init__(self, most: int = 10, largest: int = 1000) -> None:
+    def __init__(self, most: int = 1 << 20) -> None:
         self.looked = 0
-        self._files = Unchanged[str](most, largest)
+        self._files = Unchanged[str](most)
 
-    def __call__(self, file: Path, part: object = None) -> str:
+    def __call__(self, file: Path, part: tuple[int, int] | None = None) -> str:
         def read() -> str:
             self.looked += 1
             return file.read_text()
@@ -39,7 +39,7 @@ def old(tmp_path: Path) -> Path:
 
 def test_a_file_is_read_once_and_each_of_its_parts(old: Path) -> None:
     reads = Reads()
-    assert [reads(old), reads(old), reads(old, 1), reads(old, 1)] == ["first"] * 4
+    assert [reads(old), reads(old), reads(old, (1, 2)), reads(old, (1, 2))] == ["first"] * 4
     assert reads.looked == 2
 
 
@@ -72,10 +72,11 @@ def test_a_file_that_is_gone_is_gone(old: Path) -> None:
 
 
 def test_what_is_remembered_is_bounded(old: Path) -> None:
-    small, few = Reads(largest=4), Reads(most=1)
-    assert [small(old), small(old)] == ["first"] * 2
-    assert small.looked == 2
-    few(old, 1)
-    few(old, 2)
-    few(old, 1)
-    assert few.looked == 3
+    """A file that is too large for its share is read each time; of many the one asked for longest ago goes."""
+    none, few = Reads(most=4096), Reads(most=64 << 10)
+    assert [none(old), none(old)] == ["first"] * 2
+    assert none.looked == 2
+    for begin in range(20):
+        few(old, (begin, 3000))
+    assert [few(old, (19, 3000)), few(old, (0, 3000))] == ["first"] * 2
+    assert few.looked == 21
