@@ -62,14 +62,14 @@ def measure(both: Engines, histories: dict[int, History], changes: int, epochs: 
     """The keyed sources are refreshed before the views, and listed too."""
     seconds: Seconds = defaultdict(lambda: defaultdict(list))
     for size, history in histories.items():
-        first = [both.refresh(history, level) for level in history.levels()]
+        first = [both.refresh(history, [level]) for level in history.levels()]
         print(f"{size:>12,} events: first refresh {sum(first):.1f} s", flush=True)
     for epoch in range(WARM_UP + epochs):
         for where in WHERE:
             for size, history in histories.items():
                 history.add(changes)
                 for item in (item for level in history.levels() for item in level):
-                    taken = both.refresh(history, [item], where)
+                    taken = both.refresh(history, [[item]], where)
                     if epoch >= WARM_UP:
                         seconds[item.target, where][size].append(taken)
     return seconds

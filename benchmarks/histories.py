@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
@@ -32,8 +33,9 @@ from state_store.commits import CommitRecord
 from state_store.delta.commit import Rows
 from state_store.delta.staging import stage_rows
 from state_store.delta.stored_table import StoredTable
-from state_store.hashing.digest import Digest, digest_of_table
+from state_store.hashing.digest import Digest
 from state_store.kernel.kernel import Kernel
+from state_store.kernel.tally import Tally
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ class History:
     """A lake with the two tables, some views over them, and as many events as were added."""
 
     lake: Lake
+    settings: Settings
     keys: int
     interpreter: Interpreter
     visits: int = 0
@@ -93,10 +96,10 @@ class History:
     @classmethod
     def over(cls, root: Path, statements: str, keys: int = 0) -> History:
         """Define other tables and views in a new lake; nothing is added."""
-        settings: Settings = load_settings(lake=root)
+        settings = load_settings(lake=root)
         interpreter = Interpreter(settings, PIPELINE)
         list(interpreter.run(statements))
-        return cls(interpreter.lake, keys, interpreter)
+        return cls(interpreter.lake, load_settings(lake=root, engine="duckdb"), keys, interpreter)
 
     def append(self, log: Relation, events: pa.Table, topic: str = "") -> None:
         """One commit of events, made as ingest makes it; the columns of their place are filled in.
@@ -107,17 +110,20 @@ class History:
         table = StoredTable(self.lake.table(log.name), spec_of_input(log))
         head = table.ensure(CommitRecord(epoch=0, writer=f"{PIPELINE}/1"))
         first, count = head.record.rows, events.num_rows
-        at = pa.array(range(first, first + count), pa.int64())
+        at = pa.array(np.arange(first, first + count))
         meta = {"_partition": pa.repeat(0, count), "_offset": at, "_timestamp": at, "_stream_time": at}
         schema = pa.schema([(name, kind.arrow()) for name, kind in log.columns])
         columns = {**meta, "_headers": pa.nulls(count), "_tombstone": pa.repeat(False, count)}
         columns |= {name: events[name] for name in events.column_names}
         rows = pa.table([columns[name].cast(schema.field(name).type) for name in schema.names], schema)
-        digest = Digest.parse(head.record.digest) + digest_of_table(rows.to_batches())
-        record = replace(head.record, epoch=head.record.epoch + 1, mode="ingest", inserted=count, digest=str(digest))
+        tally = Tally()
+        tally.insert(rows, rows.column_names)
+        record = replace(head.record, epoch=head.record.epoch + 1, mode="ingest", inserted=count)
         if topic:
             record = replace(record, offsets={topic: {"0": first + count}})
-        table.commit(head, record, Rows(stage_rows(rows, table.path, record.epoch)))
+        staged = stage_rows(rows, table.path, record.epoch)
+        digest = Digest.parse(head.record.digest) + tally.digest
+        table.commit(head, replace(record, digest=str(digest)), Rows(staged))
 
     def add(self, events: int) -> None:
         """One commit of so many more events of `visit`."""
@@ -172,29 +178,37 @@ class Engines:
     spark: SparkSession
     sessions: SparkSessions
     kernel: Kernel
+    kept: dict[tuple[object, ...], RefreshTasks] = field(default_factory=dict)
 
-    def refresh(self, history: History, level: list[Maintained], where: Where = "task") -> float:
-        """Bring these to the heads of what they read; the seconds it took.
+    def refresh(self, history: History, levels: list[list[Maintained]], where: Where = "task") -> float:
+        """Bring these to the heads of what they read, as a pipeline does: in tasks, by one job; the seconds it took.
 
         Raises:
             StrandlineError: one of them failed.
         """
         began = time.monotonic()
-        outcome = self._refreshed(history, level, where)
+        outcome = self._refreshed(history, levels, where)
         for failure in outcome.failures.values():
             raise failure
         return time.monotonic() - began
 
-    def _refreshed(self, history: History, level: list[Maintained], where: Where) -> Refreshed:
+    def _refreshed(self, history: History, levels: list[list[Maintained]], where: Where) -> Refreshed:
         bare = RunContext(None, history.lake, f"{PIPELINE}/1")
         match where:
             case "kernel":
-                return refresh_all(replace(bare, kernel=self.kernel, engine="duckdb"), [level], frozenset())
+                return refresh_all(replace(bare, kernel=self.kernel, engine="duckdb"), levels, frozenset())
             case "task":
-                settings = load_settings(lake=history.lake.root, engine="duckdb")
-                return RefreshTasks(self.spark, replace(bare, engine="duckdb"), settings, [level]).refresh(frozenset())
+                return self._tasks(history, levels).refresh(frozenset())
             case "spark":
-                return refresh_all(replace(bare, sessions=self.sessions, engine="spark"), [level], frozenset())
+                return refresh_all(replace(bare, sessions=self.sessions, engine="spark"), levels, frozenset())
+
+    def _tasks(self, history: History, levels: list[list[Maintained]]) -> RefreshTasks:
+        """Those of a pipeline, which keeps them."""
+        key = (history.lake.root, *(item.target for level in levels for item in level))
+        if key not in self.kept:
+            bare = RunContext(None, history.lake, f"{PIPELINE}/1", engine="duckdb")
+            self.kept[key] = RefreshTasks(self.spark, bare, history.settings, levels)
+        return self.kept[key]
 
 
 @contextmanager

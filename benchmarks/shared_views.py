@@ -68,14 +68,14 @@ def measure(both: Engines, histories: dict[str, History], changes: int, epochs: 
     """Seconds of each epoch over all views: the keyed sources are refreshed before, and do not count."""
     seconds: dict[str, list[float]] = {name: [] for name in histories}
     for name, history in histories.items():
-        first = [both.refresh(history, level) for level in history.levels()]
+        first = [both.refresh(history, [level]) for level in history.levels()]
         print(f"{name}: first refresh {sum(first):.1f} s", flush=True)
     for epoch in range(WARM_UP + epochs):
         for name, history in histories.items():
             history.add(changes)
             sources, *levels = history.levels()
-            both.refresh(history, sources)
-            taken = sum(both.refresh(history, level) for level in levels)
+            both.refresh(history, [sources])
+            taken = sum(both.refresh(history, [level]) for level in levels)
             if epoch >= WARM_UP:
                 seconds[name].append(taken)
     return seconds

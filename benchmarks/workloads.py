@@ -63,6 +63,7 @@ def _measured(both: Engines, workload: Workload, engine: str, epochs: int, folde
 def run(both: Engines, workload: Workload, where: Where, epochs: int, folder: Path) -> Measured:
     """One workload by one of our engines, in a lake of its own."""
     history = History.over(folder / f"{workload.name}-{where}", workload.statements)
+    levels = history.levels()
     measured = Measured()
     for number, changes in enumerate(workload.epochs(), 1):
         if number > epochs:
@@ -72,8 +73,7 @@ def run(both: Engines, workload: Workload, where: Where, epochs: int, folder: Pa
             source = history.interpreter.catalog.get(name)
             assert isinstance(source, Source)
             history.append(event_log(source), events)
-        for level in history.levels():
-            both.refresh(history, level, where)
+        both.refresh(history, levels, where)
         measured.seconds.append(time.monotonic() - began)
         measured.events.append(sum(events.num_rows for events in changes.values()))
         workload.check(reader.read_rows(history.lake.table(workload.view)), number)

@@ -23,6 +23,7 @@ from pyroaring import BitMap64
 from state_store.errors import CorruptState, VersionGone
 from state_store.files import write_new
 from state_store.paths import open_file
+from state_store.unchanged import Unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +40,9 @@ _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:
 _B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85: Final = str.maketrans(_Z85, _B85)
 _TO_Z85: Final = str.maketrans(_B85, _Z85)
+
+_VECTORS: Final = Unchanged[BitMap64](16 << 20)
+"""An epoch asks up to three times for the vectors of a table, and the next one asks for them again."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def write_vectors(table: LakePath, vectors: Mapping[str, BitMap64]) -> VectorFil
 
 
 def deleted_rows(table: LakePath, descriptor: Mapping[str, Any]) -> BitMap64:
-    """The positions of the rows that a vector deletes.
+    """The positions of the rows that a vector deletes. Several readers may get the same ones, and must not change them.
 
     Args:
         descriptor: the `deletionVector` of an action in the log.
@@ -83,7 +87,7 @@ def deleted_rows(table: LakePath, descriptor: Mapping[str, Any]) -> BitMap64:
         CorruptState: the vector is broken, or lies outside the table.
     """
     try:
-        positions = _decoded(_bytes(table, descriptor))
+        positions = _read(table, descriptor)
         expected = int(descriptor["cardinality"])
     except FileNotFoundError as error:
         raise VersionGone(f"a deletion vector of '{table.name}' is gone", where=str(table)) from error
@@ -116,6 +120,14 @@ def vector_file(table: LakePath, descriptor: Mapping[str, Any]) -> LakePath | No
     prefix, name = text[:-20], UUID(bytes=_z85(text[-20:]))
     folder = table / prefix if prefix.isalnum() else table
     return folder / f"deletion_vector_{name}.bin"
+
+
+def _read(table: LakePath, descriptor: Mapping[str, Any]) -> BitMap64:
+    file = vector_file(table, descriptor) if descriptor["storageType"] == "u" else None
+    if file is None:
+        return _decoded(_bytes(table, descriptor))
+    part = (int(descriptor.get("offset") or 0), int(descriptor["sizeInBytes"]))
+    return _VECTORS.read(file, lambda: _decoded(_bytes(table, descriptor)), part)
 
 
 def _bytes(table: LakePath, descriptor: Mapping[str, Any]) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from state_store.commits import REBUILD
@@ -26,12 +26,16 @@ from state_store.files import create
 from state_store.location import Location
 from state_store.paths import side_by_side
 from state_store.tablespec import CHECKPOINT_INTERVAL
+from state_store.unchanged import Unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from state_store.commits import CommitRecord
     from state_store.paths import LakePath
+
+_ENTRIES: Final = Unchanged[tuple[list[Action], "CommitRecord | None"]](2 << 20)
+"""An epoch asks several times for the same entries. Decoded they take ten times their bytes."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,11 @@ def read_commit(path: LakePath, version: int) -> Commit:
         raise CorruptState(
             f"a commit of '{path.name}' does not read back", where=str(commit_file(path, version))
         ) from error
+
+
+def read_record(path: LakePath, version: int) -> CommitRecord | None:
+    """The record of the commit of `version`, or None when it is not one of ours; errors as of `read_commit`."""
+    return _read(path, version)[1]
 
 
 def read_history(path: LakePath, after: int, upto: int) -> list[Commit]:
@@ -206,7 +215,7 @@ def now_ms() -> int:
 def _read(path: LakePath, version: int) -> tuple[list[Action], CommitRecord | None]:
     file = commit_file(path, version)
     try:
-        return decode(file.read_bytes(), file)
+        return _ENTRIES.read(file, lambda: decode(file.read_bytes(), file))
     except FileNotFoundError:
         if newest_version(path) is None:
             raise missing(path) from None

@@ -85,15 +85,15 @@ def record_at(path: LakePath, version: int, *, ours: bool = True) -> CommitRecor
     """
     for number in range(version, -1, -1):
         try:
-            commit = log.read_commit(path, number)
+            record = log.read_record(path, number)
         except VersionGone:
             if number == version:
                 raise
             break
-        if commit.record is not None:
-            return commit.record
+        if record is not None:
+            return record
         if ours:
-            log.check_ours(path, commit)
+            log.check_ours(path, log.read_commit(path, number))
     raise CorruptState(
         f"no commit of '{path.name}' says where the table stands", where=str(path), hint="was it made by another tool?"
     )

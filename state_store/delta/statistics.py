@@ -10,8 +10,10 @@ import json
 import math
 from collections.abc import Collection, Mapping
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from state_store.columns import STATE
 from state_store.errors import CorruptState
 
 if TYPE_CHECKING:
@@ -75,6 +77,19 @@ def may_hold(action: Mapping[str, Any], predicate: Predicate) -> bool:
     except (ValueError, TypeError, AttributeError):
         return True
     return True
+
+
+@lru_cache(maxsize=1 << 12)
+def without_nulls(stats: str) -> frozenset[str]:
+    """The columns that have no NULL in a file, by the `stats` of its action: `__state.<field>` for a field of that
+    struct. A column of which they do not say is left out."""
+    try:
+        counts = json.loads(stats).get("nullCount", {})
+        plain = {name: count for name, count in counts.items() if not isinstance(count, dict)}
+        fields = {f"{STATE}.{name}": count for name, count in counts.get(STATE, {}).items()}
+        return frozenset(name for name, count in (plain | fields).items() if count == 0)
+    except (ValueError, TypeError, AttributeError):
+        return frozenset()
 
 
 def loosened(stats: str) -> str:

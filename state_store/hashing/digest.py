@@ -80,8 +80,8 @@ def digest_of_table(batches: Iterable[pa.RecordBatch]) -> Digest:
 
     total = Digest()
     for record_batch in (part for batch in batches for part in _pieces(batch)):
-        sums = [int(lane.sum(dtype=lane.dtype)) for lane in row_lanes(record_batch)]
-        total += Digest(sums[0], sums[1], record_batch.num_rows)
+        first, second = row_lanes(record_batch).sum(axis=1, dtype="uint64").tolist()
+        total += Digest(first, second, record_batch.num_rows)
     return total
 
 

@@ -12,36 +12,46 @@ from state_store.errors import CorruptState
 from state_store.hashing.xxhash64 import hash4, hash8, hash_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 LANES: Final = (1, 2)
 _SEED: Final = 42
 """Spark's xxhash64 begins with it."""
 _PRESENT: Final = np.uint64(0)
-"""What stands in the chain before a value; 1 stands for NULL."""
+"""What stands in the chain before a value."""
+_ABSENT: Final = np.uint64(1)
+"""What stands there for NULL."""
 _LONG_DIGITS: Final = 18
 """Decimals of up to this precision are stored and hashed as 64-bit integers."""
 
 
-def row_lanes(batch: pa.RecordBatch) -> list[NDArray[np.uint64]]:
-    """The lanes of each row: two arrays of uint64, as long as the record batch."""
-    lanes = []
-    for lane in LANES:
-        hashes = _start(lane, batch.num_rows)
-        for column in batch.columns:
-            hashes = _feed(hashes, column)
-        lanes.append(hashes)
-    return lanes
+def row_lanes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
+    """The lanes of each row: uint64, of shape (lanes, rows)."""
+    hashes = _start(LANES)
+    for column in batch.columns:
+        hashes = _feed(hashes, column)
+    return _for_each(hashes, batch.num_rows)
 
 
-def _start(lane: int, rows: int) -> Any:
-    return hash4(np.full(rows, _SEED, np.uint64), np.full(rows, lane, np.uint64))
+def _start(lanes: Sequence[int]) -> Any:
+    """The seeds of the first value, the same for all rows: of shape (lanes, 1)."""
+    return hash4(np.full((len(lanes), 1), _SEED, np.uint64), np.array(lanes, np.uint64)[:, np.newaxis])
+
+
+def _for_each(seeds: Any, rows: int) -> NDArray[np.uint64]:
+    """The seeds as an array with an element for each row, to be written to."""
+    each: NDArray[np.uint64] = seeds if seeds.shape[-1] == rows else np.repeat(seeds, rows, axis=-1)
+    return each
 
 
 def _feed(seeds: Any, values: pa.Array) -> Any:
-    """The chain extended by one value: `seeds` and the result are uint64, one for each of `values`."""
+    """The chain extended by one value: of shape (lanes, rows), or (lanes, 1) as long as all rows have the same one."""
     if values.null_count == 0 and not pa.types.is_struct(values.type):
         return _feed_present(hash4(seeds, _PRESENT), values) if len(values) else seeds
+    if values.null_count == len(values) and not pa.types.is_struct(values.type):
+        return hash4(seeds, _ABSENT)
     valid = np.asarray(values.is_valid())
     hashes = hash4(seeds, (~valid).astype(np.uint64))
     if pa.types.is_struct(values.type):
@@ -49,8 +59,7 @@ def _feed(seeds: Any, values: pa.Array) -> Any:
             hashes = _feed(hashes, child)
         return hashes
     rows = np.flatnonzero(valid)
-    if len(rows):
-        hashes[rows] = _feed_present(hashes[rows], values.take(pa.array(rows)))
+    hashes[:, rows] = _feed_present(hashes[:, rows], values.take(pa.array(rows)))
     return hashes
 
 
@@ -96,11 +105,11 @@ def _feed_decimals(seeds: Any, values: pa.Array) -> Any:
 def _feed_lists(seeds: Any, values: pa.Array) -> Any:
     offsets = np.asarray(values.offsets).astype(np.int64)
     sizes = np.diff(offsets)
-    hashes = hash4(seeds, sizes.astype(np.uint64))
+    hashes = _for_each(hash4(seeds, sizes.astype(np.uint64)), len(values))
     for position in range(int(sizes.max())):  # all first elements, all second ones, …
         rows = np.flatnonzero(sizes > position)
         elements = values.values.take(pa.array(offsets[rows] + position))
-        hashes[rows] = _feed(hashes[rows], elements)
+        hashes[:, rows] = _feed(hashes[:, rows], elements)
     return hashes
 
 
@@ -110,6 +119,6 @@ def _feed_maps(seeds: Any, values: pa.Array) -> Any:
     places = pa.array(np.arange(offsets[0], offsets[-1]))
     keys, items = values.keys.take(places), values.items.take(places)
     mixed = np.zeros(len(values), np.uint64)
-    entries = _feed(_feed(_start(LANES[0], len(keys)), keys), items)
+    entries = _for_each(_feed(_feed(_start(LANES[:1]), keys), items), len(keys))[0]
     np.bitwise_xor.at(mixed, np.repeat(np.arange(len(values)), sizes), entries)
     return hash8(hash4(seeds, sizes.astype(np.uint64)), mixed)

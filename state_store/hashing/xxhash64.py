@@ -1,4 +1,7 @@
-"""xxHash64 of many values at once, each with a seed of its own.
+"""xxHash64 of many values at once, each with a seed of its own, or with several: one result for each.
+
+Seeds are an array whose last axis is that of the values, or has one element, which stands for all values: (lanes, n) or
+(lanes, 1) for n values. So what does not depend on a seed is computed once for all lanes.
 
 Numbers are hashed by arithmetic on whole columns. So are texts and bytes of fewer than 32 bytes, by their 8-byte words,
 then 4 bytes, then single ones, as the algorithm has it (Collet, xxHash specification, §XXH64); longer ones, which it
@@ -50,11 +53,15 @@ def hash_bytes(seeds: _Hashes, values: pa.LargeBinaryArray) -> _Hashes:
     for width, mix in ((8, _eight), (4, _four), (1, _one)):
         # At most three words, one half word and three bytes are left in turn.
         while (rows := np.flatnonzero(sizes - done >= width)).size:
-            hashes[rows] = mix(hashes[rows], _taken(data, starts[rows] + done[rows], width))
+            mixed = mix(np.take(hashes, rows, axis=-1), _taken(data, starts[rows] + done[rows], width))
+            if rows.size == sizes.size:
+                hashes = mixed
+            else:
+                hashes[..., rows] = mixed
             done[rows] += width
     hashes = _finish(hashes)
     if long.any():
-        _hash_long(hashes, seeds, values, np.flatnonzero(long))
+        _hash_long(hashes, np.broadcast_to(seeds, hashes.shape), values, np.flatnonzero(long))
     return hashes
 
 
@@ -62,7 +69,9 @@ def _hash_long(hashes: _Hashes, seeds: _Hashes, values: pa.LargeBinaryArray, row
     import xxhash
 
     texts = values.take(pa.array(rows)).to_pylist()
-    hashes[rows] = [xxhash.xxh64_intdigest(text, seed) for text, seed in zip(texts, seeds[rows].tolist(), strict=True)]
+    for lane in np.ndindex(hashes.shape[:-1]):
+        numbers = seeds[lane][rows].tolist()
+        hashes[lane][rows] = [xxhash.xxh64_intdigest(text, seed) for text, seed in zip(texts, numbers, strict=True)]
 
 
 def _taken(data: NDArray[np.uint8], starts: NDArray[np.int64], width: int) -> _Hashes:
@@ -73,13 +82,13 @@ def _taken(data: NDArray[np.uint8], starts: NDArray[np.int64], width: int) -> _H
 
 
 # What follows changes `hashes` in place and gives it back: a new array for each of some thirty operations would cost
-# more than the operations.
+# more than the operations. Only a seed that stands for all values becomes an array of them.
 
 
 def _eight(hashes: _Hashes, words: _Hashes) -> _Hashes:
     mixed = _rotate(words * _P2, 31)
     mixed *= _P1
-    hashes ^= mixed
+    hashes = _mixed_in(hashes, mixed)
     _rotate(hashes, 27)
     hashes *= _P1
     hashes += _P4
@@ -87,7 +96,7 @@ def _eight(hashes: _Hashes, words: _Hashes) -> _Hashes:
 
 
 def _four(hashes: _Hashes, halves: _Hashes | np.uint64) -> _Hashes:
-    hashes ^= halves * _P1
+    hashes = _mixed_in(hashes, halves * _P1)
     _rotate(hashes, 23)
     hashes *= _P2
     hashes += _P3
@@ -95,9 +104,16 @@ def _four(hashes: _Hashes, halves: _Hashes | np.uint64) -> _Hashes:
 
 
 def _one(hashes: _Hashes, singles: _Hashes) -> _Hashes:
-    hashes ^= singles * _P5
+    hashes = _mixed_in(hashes, singles * _P5)
     _rotate(hashes, 11)
     hashes *= _P1
+    return hashes
+
+
+def _mixed_in(hashes: _Hashes, mixed: _Hashes | np.uint64) -> _Hashes:
+    if np.ndim(mixed) and hashes.shape[-1] != np.shape(mixed)[-1]:
+        return hashes ^ mixed
+    hashes ^= mixed
     return hashes
 
 

@@ -25,6 +25,7 @@ from state_store.delta.deletion_vectors import deleted_rows
 from state_store.delta.log import inside
 from state_store.delta.schema import added_columns, columns_of
 from state_store.delta.staging import stated_checksum
+from state_store.delta.statistics import without_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,10 +51,13 @@ class PlacedRows:
     Attributes:
         text: a SELECT of the stored columns, `__file` and `__position` (BIGINT each).
         files: the data files by their numbers, relative to the table.
+        without_nulls: columns in which no row has NULL, by what the log says of the files; `__state.<field>` for a
+            field of that struct.
     """
 
     text: str
     files: tuple[str, ...]
+    without_nulls: frozenset[str] = frozenset()
 
     def positions(self, files: pa.Array, positions: pa.Array) -> dict[str, BitMap64]:
         """{data file: positions} of the rows with these places."""
@@ -106,7 +110,10 @@ class TableRows:
             parts.append(scan if whole else without)
         if vectors:
             self._register("gone", pa.table({"place": pa.array(np.concatenate(vectors))}))
-        return PlacedRows(" UNION ALL ".join(parts), tuple(files)) if parts else self.none()
+        if not parts:
+            return self.none()
+        known = (without_nulls(body.get("stats") or "") for body in snapshot.files.values())
+        return PlacedRows(" UNION ALL ".join(parts), tuple(files), frozenset.intersection(*known))
 
     def _live(self, snapshot: Snapshot) -> list[tuple[bool, tuple[str, ...], Path, Mapping[str, Any]]]:
         """The files of a version: (no row is deleted, the columns it lacks, where it can be read, its `add` action).

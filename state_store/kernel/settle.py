@@ -7,16 +7,14 @@ the key was absent). Only rows that differ from what is stored leave the engine,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from state_store.columns import EXISTS, FILE, OLD, POSITION, WEIGHT
+from state_store.columns import EXISTS, FILE, OLD, POSITION
 from state_store.errors import CorruptState
-from state_store.hashing.digest import Digest, digest_of_table
 from state_store.kernel.rows import quoted
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from state_store.kernel.rows import PlacedRows
+    from state_store.kernel.tally import Tally
     from state_store.tablespec import TableSpec
 
 _SETTLED: Final = "__settled"
@@ -32,48 +31,6 @@ _SAME: Final = "__same"
 _HERE: Final = f"COALESCE({EXISTS}, FALSE)"
 BATCH_ROWS: Final = 122_880
 """Rows that are taken from DuckDB at a time, and become a row group: DuckDB's own size of one."""
-_FEW: Final = 200_000
-"""Changes that are kept for whoever reads them next: some tens of MB."""
-
-
-@dataclass
-class Tally:
-    """What was counted while rows passed by.
-
-    Attributes:
-        inserted, deleted: visible rows inserted and deleted.
-        digest: what to add to the table's digest.
-        retracted: {data file: positions of the stored rows that go}.
-    """
-
-    inserted: int = 0
-    deleted: int = 0
-    digest: Digest = field(default_factory=Digest)
-    retracted: dict[str, BitMap64] = field(default_factory=dict)
-    _kept: list[pa.Table] | None = field(default_factory=list)
-
-    def insert(self, rows: pa.Table, visible: Sequence[str]) -> None:
-        """Count rows that come."""
-        self.inserted += rows.num_rows
-        self.digest += digest_of_table(rows.select(visible).to_batches())
-        self._keep(rows, 1)
-
-    def retract(self, rows: pa.Table, visible: Sequence[str]) -> None:
-        """Count rows that go."""
-        self.deleted += rows.num_rows
-        self.digest -= digest_of_table(rows.select(visible).to_batches())
-        self._keep(rows, -1)
-
-    def changes(self) -> pa.Table | None:
-        """All that was counted, stored columns and `__weight`; None when it was too much to be kept."""
-        return pa.concat_tables(self._kept) if self._kept else None
-
-    def _keep(self, rows: pa.Table, weight: int) -> None:
-        if self._kept is not None and self.inserted + self.deleted <= _FEW:
-            marks = pa.repeat(pa.scalar(weight, pa.int64()), rows.num_rows)
-            self._kept.append(rows.append_column(WEIGHT, marks))
-        else:
-            self._kept = None
 
 
 class Settled:
@@ -83,10 +40,6 @@ class Settled:
         text: a SELECT that gives it.
         schema: the stored columns.
 
-    Attributes:
-        written: rows to store.
-        retracted: stored rows that go.
-
     Raises:
         duckdb.Error: the text fails, as a text or over the rows.
     """
@@ -95,15 +48,11 @@ class Settled:
         self._connection = connection
         self._spec = spec
         self._schema = schema
+        self._unchanged = f"{_HERE} AND {self._equal(schema.names)}"
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {_SETTLED} AS {text}")
-        equal = self._equal(schema.names)
-        changed = f"{_HERE} AND ({OLD} IS NULL OR NOT ({equal}))"
-        gone = f"{OLD} IS NOT NULL AND NOT ({_HERE} AND {equal})"
-        counts = f"SELECT count(*) FILTER (WHERE {changed}), count(*) FILTER (WHERE {gone}) FROM {_SETTLED}"
-        [(self.written, self.retracted)] = connection.execute(counts).fetchall()
 
-    def new_rows(self, tally: Tally, stored: PlacedRows) -> Iterator[pa.Table]:
-        """The rows to store, in batches, counted on the way; those that go are counted too. To be run to its end.
+    def count_old_rows(self, tally: Tally, stored: PlacedRows) -> None:
+        """Count the stored rows that go, or are replaced.
 
         Args:
             stored: the rows before, as the text read them.
@@ -111,33 +60,37 @@ class Settled:
         Raises:
             CorruptState: a stored row is replaced twice, or its place is not known; the rule is wrong.
         """
-        names = self._schema.names
-        changed = f"{_HERE} <> ({OLD} IS NOT NULL) OR ({_HERE} AND NOT ({self._equal(names)}))"
-        same = f"{_HERE} AND {OLD} IS NOT NULL AND {self._equal(self._spec.visible)}"
-        listed = ", ".join(map(quoted, names))
-        text = f"SELECT {listed}, {_HERE} AS {EXISTS}, {OLD}, {same} AS {_SAME} FROM {_SETTLED} WHERE {changed}"
-        for batch in self._connection.sql(text).to_arrow_reader(BATCH_ROWS):
-            new = self._counted(batch, tally, stored)
-            if new.num_rows:
-                yield new
-        if sum(map(len, tally.retracted.values())) != self.retracted:
+        listed = ", ".join(
+            f"({OLD}).{quoted(name)} AS {quoted(name)}" for name in (*self._schema.names, FILE, POSITION)
+        )
+        same = f"{_HERE} AND {self._equal(self._spec.visible)} AS {_SAME}"
+        gone = f"{OLD} IS NOT NULL AND NOT ({self._unchanged})"
+        unseen = 0
+        for batch in self._batches(f"SELECT {listed}, {same} FROM {_SETTLED} WHERE {gone}"):
+            for name, positions in stored.positions(batch[FILE], batch[POSITION]).items():
+                tally.retracted.setdefault(name, BitMap64()).update(positions)
+            tally.retract(pa.Table.from_batches([conformed(batch, self._schema)]), self._spec.visible)
+            unseen += pc.sum(batch[_SAME].cast(pa.int64())).as_py() or 0
+        if sum(map(len, tally.retracted.values())) != tally.deleted:
             raise CorruptState(
                 f"rows of '{self._spec.name}' cannot be told apart: a key was settled twice, or a row has no place"
             )
-
-    def _counted(self, batch: pa.RecordBatch, tally: Tally, stored: PlacedRows) -> pa.Table:
-        """The new rows of a batch."""
-        new = pa.Table.from_batches([conformed(batch.filter(batch[EXISTS]), self._schema)])
-        old = pa.RecordBatch.from_struct_array(batch[OLD].drop_null())
-        for name, positions in stored.positions(old[FILE], old[POSITION]).items():
-            tally.retracted.setdefault(name, BitMap64()).update(positions)
-        tally.insert(new, self._spec.visible)
-        tally.retract(pa.Table.from_batches([conformed(old, self._schema)]), self._spec.visible)
-        # Only what is kept beside them changed.
-        unseen = pc.sum(batch[_SAME].cast(pa.int64())).as_py() or 0
+        # Only what is kept beside them changes.
         tally.inserted -= unseen
         tally.deleted -= unseen
-        return new
+
+    def new_rows(self, tally: Tally) -> Iterator[pa.Table]:
+        """The rows to store, in batches, counted on the way."""
+        listed = ", ".join(map(quoted, self._schema.names))
+        new = f"{_HERE} AND ({OLD} IS NULL OR NOT ({self._unchanged}))"
+        for batch in self._batches(f"SELECT {listed} FROM {_SETTLED} WHERE {new}"):
+            rows = pa.Table.from_batches([conformed(batch, self._schema)])
+            tally.insert(rows, self._spec.visible)
+            yield rows
+
+    def _batches(self, text: str) -> Iterator[pa.RecordBatch]:
+        found = self._connection.sql(text).to_arrow_reader(BATCH_ROWS)
+        return (batch for batch in found if batch.num_rows)
 
     def _equal(self, names: Sequence[str]) -> str:
         """The condition that these columns are as they were."""

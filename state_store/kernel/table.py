@@ -18,7 +18,8 @@ from state_store.errors import CorruptState, NegativeWeight
 from state_store.hashing.digest import Digest
 from state_store.kernel.listed_changes import Counts, change_schema, listed_changes
 from state_store.kernel.rows import TableRows
-from state_store.kernel.settle import BATCH_ROWS, Settled, Tally, conformed
+from state_store.kernel.settle import BATCH_ROWS, Settled, conformed
+from state_store.kernel.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -122,15 +123,14 @@ class KernelTable(StoredTable):
         """
         head = after or self.next(record)
         settled = Settled(self._connection, text, self.spec, self._schema)
-        if not settled.written and not settled.retracted:
-            return None
         tally = Tally()
-        rows = settled.new_rows(tally, stored)
-        if settled.written:
-            return self._add(head, record, self._staged(rows, record), tally)
-        for _ in rows:
-            pass
-        return self._add(head, record, None, tally)
+        settled.count_old_rows(tally, stored)
+        rows = settled.new_rows(tally)
+        first = next(rows, None)
+        if first is None and not tally.retracted:
+            return None
+        staged = None if first is None else self._staged(chain([first], rows), record)
+        return self._add(head, record, staged, tally)
 
     def replace_all(self, rows: str, changes: str, record: CommitRecord, head: Head) -> Head:
         """Put other rows, of the columns of this `spec`, in the place of all that are stored, in one commit.
@@ -151,10 +151,9 @@ class KernelTable(StoredTable):
         tally = Tally()
         staged = self._staged(self._given(rows, tally), record)
         said, listed = record.digest, Counts()
-        if said and Digest.parse(said) != tally.digest:
-            staged.discard()
-            raise CorruptState(f"the rows for '{self.spec.name}' have the digest {tally.digest}, not {said}")
         try:
+            if said and Digest.parse(said) != tally.digest:
+                raise CorruptState(f"the rows for '{self.spec.name}' have the digest {tally.digest}, not {said}")
             differing = self._listed(changes, listed, record)
         except BaseException:
             staged.discard()
@@ -184,11 +183,14 @@ class KernelTable(StoredTable):
         return stage_files(_by_file(rows), self._schema, self.path, record.epoch, self.spec.indexed)
 
     def _add(self, head: Head, record: CommitRecord, staged: Staged | None, tally: Tally) -> Head:
-        digest = Digest.parse(head.record.digest) + tally.digest
-        if digest.count < 0:
+        try:
+            digest = Digest.parse(head.record.digest) + tally.digest
+            if digest.count < 0:
+                raise NegativeWeight(f"'{self.spec.name}' would have {digest.count} rows", where=str(self.path))
+        except BaseException:
             if staged is not None:
                 staged.discard()
-            raise NegativeWeight(f"'{self.spec.name}' would have {digest.count} rows", where=str(self.path))
+            raise
         counted = replace(record, inserted=tally.inserted, deleted=tally.deleted, digest=str(digest))
         made = self.commit(head, counted, Rows(staged, tally.retracted))
         # After a compaction the head is another commit than the epoch's, whose nonce is then not known here.

@@ -76,7 +76,8 @@ class Changes:
 
     def came(self, aggregate: str, *conditions: str) -> str:
         """`aggregate` over the insertions among them."""
-        return self.only(aggregate, f"{self.weight} > 0", *conditions)
+        inserted = () if self.weight == "1" else (f"{self.weight} > 0",)
+        return self.only(aggregate, *inserted, *conditions)
 
     def went(self, aggregate: str, *conditions: str) -> str:
         """`aggregate` over the retractions among them."""

@@ -15,7 +15,7 @@ from jobs.ivm.rules.aggregate import recomputed
 from jobs.model.stage import AggregateStage, AnalyticStage, LatestStage, inputs_of
 from jobs.model.stage_columns import storage_of
 from jobs.model.view_options import Refresh
-from state_store.delta.log import read_commit
+from state_store.delta.log import read_record
 from state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _rows_changed(lake: Lake, spans: Sequence[Span]) -> int | None:
     for span in spans:
         assert span.after is not None
         for version in range(span.after + 1, span.upto + 1):
-            record = read_commit(lake.table(span.relation.name), version).record
+            record = read_record(lake.table(span.relation.name), version)
             if record is None:
                 return None
             total += record.inserted + record.deleted

@@ -1,7 +1,8 @@
 """The runtime of a refresh on DuckDB and Delta: a rule's relations are temporary views over the files of tables.
 
-No JVM takes part: an epoch of a few changes takes tens of milliseconds. Only the views that a text names are made.
-Columns kept in `__state` become plain ones.
+No JVM takes part: an epoch of a few changes takes tens of milliseconds. Only the views that a text names are made; a
+relation that it names once stands in the text itself, since making a view takes a millisecond. Columns kept in
+`__state` become plain ones.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from jobs.engines.listed import listed
 from jobs.ivm.refresh.runtime import Runtime
 from jobs.ivm.rules.consolidate import consolidated
 from jobs.ivm.rules.delta_join import relations
+from jobs.ivm.rules.settled import without_null_keys
 from jobs.ivm.rules.stored import spec_of
 from jobs.model.stage_columns import spec_of_input
 from state_store.columns import EXISTS, VERSION, WEIGHT
@@ -53,13 +55,15 @@ class DuckDbRuntime(Runtime[str]):
 
     def run(self, text: str, *, stored: bool = True) -> str:
         for name, side, each in relations(self._stage, text, self._engine):
-            self._view(name, self._side(side, each))
+            text = self._reading(text, name, self._side(side, each))
         functions = self._context.functions
         if functions is not None:
             self._kernel.register(lambda connection: functions.register_duckdb(connection, text))
         if self._table.spec.storage == "keyed":
             self._before = self._table.read(self._head.version if stored else None)
-            self._view(_SELF, self._before.text)
+            if self._before.without_nulls.issuperset(self._table.spec.key):
+                text = without_null_keys(self._stage, text, self._engine)
+            text = self._reading(text, _SELF, self._before.text)
         return text
 
     def keep(self, name: str, settled: str) -> None:
@@ -79,8 +83,15 @@ class DuckDbRuntime(Runtime[str]):
         assert self._before is not None, "the text was run"
         return self._table.apply(settled, self._before, record, self._head if record.mode == REBUILD else None)
 
-    def _view(self, name: str, text: str) -> None:
-        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {text}")
+    def _reading(self, text: str, name: str, rows: str) -> str:
+        """The text, in which `name` stands for these rows."""
+        named = f" {name} AS "
+        before, _, after = text.partition(named)
+        # Within a constant it would stand after an odd number of quotes.
+        if text.count(name) == 1 and after and before.count("'") % 2 == 0:
+            return f"{before} ({rows}) AS {after}"
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {rows}")
+        return text
 
     def _side(self, side: Side, each: Input) -> str:
         span = self._spans[each.relation.name]

@@ -32,8 +32,7 @@ def latest_rule(stage: LatestStage, engine: Engine, changed: Collection[str] | N
     # The fields of the order come first: the time, last, never decides.
     place = engine.cast(engine.struct([(name, engine.name(name)) for name, _ in PLACE]), struct(*PLACE))
     evaluated = [*(typed(output, engine) for output in stage.outputs), f"{place} AS __at", "_tombstone AS __gone"]
-    # Without the time: DuckDB orders a struct by a text made of its fields, and a fourth one trebles what that costs.
-    order = engine.struct([(name, engine.field("__at", name)) for name in EVENT_ORDER])
+    order = engine.event_order(*(engine.field("__at", name) for name in EVENT_ORDER))
     newest = engine.newest_rows("__e", stage.key, [*names, "__at", "__gone"], order)
     final = [f"__d.{engine.name(output.name)}" for output in stage.outputs]
     state = state_column(stage, [(name, f"__d.__at.{engine.name(name)}") for name, _ in PLACE], engine)

@@ -8,7 +8,7 @@ Banana 40           Banana 40 Fruit           b 2 (+1)                          
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from jobs.engines.engine import Engine
 from jobs.ivm.rules.delta_join import all_rows, ctes
@@ -28,26 +28,18 @@ def append_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None
 
 def keyed_rule(stage: MapStage, engine: Engine, changed: Collection[str] | None) -> str:
     """The settled form: of each key the last row in the changes, by (step, weight)."""
-    keys = [engine.name(name) for name in key_names(stage)]
+    keys = key_names(stage)
     rest = [column.name for column in stage.body[0].columns if column.name not in stage.key]
-    place = engine.struct([("step", STEP), ("weight", WEIGHT)])
-    row = engine.struct([("__came", f"{WEIGHT} > 0"), *((name, engine.name(name)) for name in rest)])
-    # A body without a key has one row; without changes it must not look retracted.
-    grouped = f"GROUP BY {', '.join(keys)}" if keys else "HAVING COUNT(*) > 0"
-    kept = [f"{engine.field('__row', name)} AS {engine.name(name)}" for name in rest]
     final = [f"__d.{engine.name(name)}" for name, _ in visible_columns(stage)]
     hidden = [(name, f"__d.{engine.name(name)}") for name, _ in hidden_columns(stage)]
     texts = [
         *ctes(stage, engine, changed, rows=False),
         f"""__last AS (
-  SELECT
-    {columns([*keys, f"{engine.newest(row, place)} AS __row"])}
-  FROM delta
-  {grouped}
+  {_last(keys, rest, engine)}
 )""",
         f"""__d AS (
   SELECT
-    {columns([*keys, *kept, f"{engine.field('__row', '__came')} AS {EXISTS}"])}
+    {columns([*(engine.name(name) for name in (*keys, *rest)), f"{WEIGHT} > 0 AS {EXISTS}"])}
   FROM __last
 )""",
         before(stage, engine),
@@ -57,3 +49,16 @@ SELECT
     {columns([*final, *state_column(stage, hidden, engine), f"__d.{EXISTS}", old_row(stage, engine)])}
   FROM __d LEFT JOIN __o ON {same_key(stage, engine)}
   WHERE __d.{EXISTS} OR __o.{PRESENT}"""
+
+
+def _last(keys: Sequence[str], rest: Sequence[str], engine: Engine) -> str:
+    """SELECT of each key's last row by (step, weight). No two of a key have the same place: a step retracts one row of
+    it and inserts one at most."""
+    names = [*keys, *rest, WEIGHT]
+    if keys:
+        return engine.newest_rows("delta", keys, names, f"CAST({STEP} AS BIGINT) * 4 + {WEIGHT}")
+    place = engine.struct([("step", STEP), ("weight", WEIGHT)])
+    row = engine.newest(engine.struct([(name, engine.name(name)) for name in names]), place)
+    taken = [f"{engine.field('__row', name)} AS {engine.name(name)}" for name in names]
+    # A body without a key has one row; without changes it must not look retracted.
+    return f"SELECT {', '.join(taken)} FROM (SELECT {row} AS __row FROM delta HAVING COUNT(*) > 0) AS __only"

@@ -88,3 +88,17 @@ def test_a_tombstone_of_an_absent_key_settles_nothing(duck: DuckDBPyConnection) 
     bench = RuleBench(duck, STAGE)
     bench.epoch([event((1, "x"), None, 1)])
     assert bench.query("SELECT count(*) FROM settled") == [(0,)]
+
+
+def test_an_event_without_a_time_is_before_every_time_and_the_offset_decides_among_such(
+    duck: DuckDBPyConnection,
+) -> None:
+    """A stream time is unknown until the first record that has one, whose time may be long before 1970."""
+    bench = RuleBench(duck, STAGE)
+    changes = []
+    for offset, (key, time) in enumerate([((1, "x"), None), ((1, "x"), BEGIN.replace(year=1)), ((2, "x"), None)]):
+        row, *rest = event(key, f"v{offset}", offset)
+        changes.append(({**row, "_stream_time": time}, *rest))
+    later, *rest = event((2, "x"), "last", 1 << 50)
+    bench.epoch([*changes, ({**later, "_stream_time": None}, *rest)])
+    assert bench.query("SELECT id, v FROM settled ORDER BY id") == [(1, "v1"), (2, "last")]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from state_store.delta.statistics import statistics
+from state_store.delta.statistics import loosened, statistics, without_nulls
 
 
 def bounds(path: Path, values: list[Any], kind: pa.DataType) -> tuple[Any, Any]:
@@ -38,3 +38,16 @@ def test_instants_are_rounded_outwards_and_the_last_ones_have_no_bound(
 def test_dates_are_as_they_are(tmp_path: Path) -> None:
     values = [dt.date(1, 1, 1), dt.date(9999, 12, 31)]
     assert bounds(tmp_path / "f.parquet", values, pa.date32()) == ("0001-01-01", "9999-12-31")
+
+
+def test_columns_without_null_are_those_of_which_the_statistics_say_so(tmp_path: Path) -> None:
+    """Also fields of `__state`; nothing is known of a column without bounds, nor of another tool's text."""
+    state = pa.array([{"g": 1, "h": None}, {"g": 2, "h": 3}])
+    rows = pa.table({"k": [1, 2], "n": [None, "a"], "long": ["x" * 200, "y"], "__state": state})
+    pq.write_table(rows, tmp_path / "f.parquet")
+    footer = pq.read_metadata(tmp_path / "f.parquet")
+    stats = statistics(footer, ["k", "n", "long", "__state.g", "__state.h", "missing"])
+    assert without_nulls(stats) == {"k", "__state.g"}
+    assert without_nulls(loosened(stats)) == {"k", "__state.g"}, "rows were deleted since"
+    for other in ("", "{", "[]", '{"numRecords":1}', '{"nullCount":[1]}', '{"nullCount":{"__state":1}}'):
+        assert without_nulls(other) == frozenset()

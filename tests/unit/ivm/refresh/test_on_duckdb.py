@@ -1,0 +1,61 @@
+"""The kernel's way to a rule's relations: within the text, by a view, and down to the files by key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobs.ivm.refresh import on_duckdb
+from jobs.model.settings import Settings
+from state_store.delta import reader
+from state_store.kernel.kernel import Kernel
+from tests.support.served_lake import ServedLake
+
+CONSTANT = """
+CREATE STREAM v (id BIGINT KEY, town VARCHAR);
+CREATE MATERIALIZED VIEW named AS
+  SELECT ' "delta_v" AS ' || town || ' "new_v" AS "self_old" AS ' AS said, COUNT(*) AS n FROM v GROUP BY town;
+"""
+GROUPS = """
+CREATE STREAM v (id BIGINT KEY, town VARCHAR);
+CREATE MATERIALIZED VIEW towns AS SELECT town, COUNT(*) AS n FROM v GROUP BY town;
+"""
+
+
+def test_a_constant_that_looks_like_a_relation_stays_as_it_is(settings: Settings, kernel: Kernel) -> None:
+    made = ServedLake(settings, CONSTANT)
+    for count in (1, 2):
+        made.append("v", [{"id": count, "town": "Wien"}])
+        made.refresh(kernel)
+        assert rows(made, "named") == [(' "delta_v" AS Wien "new_v" AS "self_old" AS ', count)]
+
+
+def test_equality_is_for_stored_keys_without_null(
+    settings: Settings, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group whose key is NULL is found again by the epochs after the one that made it."""
+    by_equality: list[bool] = []
+    plain = on_duckdb.without_null_keys
+
+    def noted(stage: Any, text: str, engine: Any) -> str:
+        found = plain(stage, text, engine)
+        by_equality.append(found != text)
+        return found
+
+    monkeypatch.setattr(on_duckdb, "without_null_keys", noted)
+    made = ServedLake(settings, GROUPS)
+    made.append("v", [{"id": 1, "town": "Wien"}])
+    made.refresh(kernel)
+    made.append("v", [{"id": 2, "town": None}, {"id": 3, "town": "Wien"}])
+    made.refresh(kernel)
+    assert by_equality == [True]
+    made.append("v", [{"id": 4, "town": None}, {"id": 5, "town": "Wien"}])
+    made.refresh(kernel)
+    assert by_equality == [True], "a stored key is NULL now"
+    assert rows(made, "towns") == [("Wien", 3), (None, 2)]
+
+
+def rows(made: ServedLake, view: str) -> list[tuple[Any, ...]]:
+    found = reader.read_rows(made.lake.table(view)).to_pylist()
+    return sorted((tuple(row.values()) for row in found), key=repr)

@@ -1,0 +1,51 @@
+"""What is counted while rows pass by: the digest is that of the rows, whoever hashed them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from state_store.errors import CorruptState
+from state_store.hashing.digest import digest_of_table
+from state_store.kernel.tally import Tally
+
+MANY = pa.table({"k": pa.array(range(20_000)), "v": pa.array(range(20_000, 40_000))})
+FEW = pa.table({"k": [1, 2], "v": [3, 4]})
+
+
+def test_many_rows_hashed_beside_and_few_hashed_at_once_have_one_digest() -> None:
+    tally = Tally()
+    for rows in (MANY, FEW, MANY):
+        tally.insert(rows, ["k", "v"])
+    tally.retract(MANY, ["k", "v"])
+    expected = digest_of_table(MANY.to_batches()) + digest_of_table(FEW.to_batches())
+    assert tally.digest == expected
+    assert tally.digest == expected, "to be asked for again"
+    assert (tally.inserted, tally.deleted) == (40_002, 20_000)
+
+
+def test_rows_after_the_digest_was_asked_for_are_counted_too() -> None:
+    tally = Tally()
+    tally.insert(MANY, ["k"])
+    before = tally.digest
+    tally.insert(MANY, ["k"])
+    assert tally.digest == before + before
+
+
+def test_a_column_without_a_digest_is_an_error_of_the_digest() -> None:
+    tally = Tally()
+    tally.insert(pa.table({"k": pa.nulls(20_000, pa.uint8()).fill_null(1)}), ["k"])
+    with pytest.raises(CorruptState, match="has no digest"):
+        _ = tally.digest
+
+
+def test_changes_are_kept_with_their_weights_until_they_are_many() -> None:
+    tally = Tally()
+    tally.retract(FEW, ["k"])
+    tally.insert(FEW, ["k"])
+    kept = tally.changes()
+    assert kept is not None
+    assert kept["__weight"].to_pylist() == [-1, -1, 1, 1]
+    for _ in range(11):
+        tally.insert(MANY, ["k"])
+    assert tally.changes() is None
