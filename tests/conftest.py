@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +14,17 @@ from hypothesis import settings as hypothesis_settings
 from jobs.model.settings import Settings, SparkSettings, load_settings
 from state_store.layout import Lake
 from state_store.paths import LakePath
-from tests.support.examples import ANEW, examples
+from tests.support.examples import ANEW, SLOWNESS, examples
+from tests.support.leaks import Running, Settled
 
 # A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.
 hypothesis_settings.register_profile(
-    "strandline", max_examples=examples(15), deadline=None, print_blob=True, derandomize=not ANEW
+    "strandline",
+    max_examples=examples(15),
+    deadline=None,
+    print_blob=True,
+    derandomize=not ANEW,
+    suppress_health_check=SLOWNESS,
 )
 hypothesis_settings.load_profile("strandline")
 
@@ -34,11 +41,32 @@ def pytest_configure() -> None:
     """Spark's JVMs, those of child processes too, use their first compiler alone, and the tests' folders are kept in
     memory where there is room: flushes to a disk take a tenth of the run.
 
-    What flushes are for is tested without a disk (tests/support/power.py).
+    What flushes are for is tested without a disk (tests/support/power.py). And this process and its children hear
+    Ctrl-C, also where a script's shell has started them in the background: it lets such processes ignore SIGINT.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", _FIRST_COMPILER)
     if _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _NEEDED_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
+
+
+@pytest.fixture(autouse=True)
+def _sets_nothing() -> Iterator[None]:
+    """No test leaves a signal handler, a variable of the environment or a working folder to the next."""
+    before = Settled.now()
+    yield
+    left = before.left()
+    before.restore()
+    assert left == []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _leaves_nothing_running() -> Iterator[None]:
+    """No module leaves a thread or a child to the next. Looking at them takes a millisecond: not for each test."""
+    before = Running.now()
+    yield
+    assert before.left() == []
 
 
 @pytest.fixture(scope="session")
