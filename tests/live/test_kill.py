@@ -26,6 +26,7 @@ from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
+from tests.support.waiting import PATIENCE_SECONDS
 
 EVENTS = 80_000 if AT_LENGTH else 60_000
 BROKEN_EVERY = 1_000
@@ -69,12 +70,13 @@ def _event(number: int) -> tuple[bytes, bytes]:
 
 def _strandline(folder: Path, env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("strandline")), *args]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
 
 
 @pytest.mark.kafka
 @pytest.mark.kill
-@pytest.mark.timeout(900)
 def test_a_killed_driver_loses_and_doubles_nothing(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     """Property of the module's docstring; one kill at each place between two commits."""
     lake = Lake(tmp_path / "lake")

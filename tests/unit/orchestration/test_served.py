@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import stat
 from pathlib import Path
 
 import httpx
 import pytest
 
+from infra.ports import free_port
 from jobs.server.access.tokens import Tokens
 from orchestration.served import link_assets, server_command, token_file
 from orchestration.services import Service
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
-from tests.unit.orchestration.child_drains import alive, wait_until
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.unit.orchestration.child_drains import alive
 
 
 def test_the_token_is_made_once_and_nobody_else_reads_it(tmp_path: Path) -> None:
@@ -62,7 +57,7 @@ def test_it_answers_who_has_the_token_until_it_is_stopped(tmp_path: Path, monkey
     token, port = token_file(tmp_path).read_text().strip(), free_port()
     service = Service("the server", server_command(tmp_path, port), tmp_path / "output" / "server.log")
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS) as client:
             wait_until(lambda: service.process.poll() is not None or _answers(client), "it does not answer")
             assert service.process.poll() is None, service.tail()
             assert client.get("/v1/views").status_code == 401

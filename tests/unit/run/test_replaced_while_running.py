@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Event, Thread
 
 import pyarrow as pa
@@ -17,7 +14,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.lock import locked
 from jobs.catalog.replacements import Replacement
 from jobs.model.definitions import View
-from jobs.model.settings import Settings, load_settings
+from jobs.model.settings import Settings
 from jobs.run.pipeline import drain, follow
 from jobs.run.standby import next_to
 from jobs.serve.results import LiveRows, Tombstone
@@ -28,10 +25,13 @@ from jobs.sql.statements import parse
 from jobs.sql.syntax import CreateView
 from state_store import changelog
 from state_store.delta import reader
+from state_store.errors import Action, StrandlineError
 from state_store.layout import Lake
+from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import AFTER, BEFORE, NEXT, PIPELINE, Rows, events, made, replace_by_shop, rows
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
 
 KILLED = -9
@@ -56,17 +56,7 @@ AFTER_THE_SWAP = (
 NEXT_TO_THE_SWAP = ("after-standby-proof", "before-log-entry:2", "after-log-entry:2", "after-replacement-definition")
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("replaced") / "lake"
-    made(load_settings(lake=folder))
-    return folder
-
-
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Settings, lake: Lake) -> None:
@@ -83,8 +73,8 @@ def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Setting
         list(Interpreter(settings, PIPELINE).run(NEXT))
         assert rows(lake, "by_shop") == AFTER
         events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
-        _until(lambda: rows(lake, "by_shop") == later)
-        _until(lambda: rows(lake, "large") == [("b", 2)])
+        wait_until(lambda: rows(lake, "by_shop") == later, "it does not come")
+        wait_until(lambda: rows(lake, "large") == [("b", 2)], "it does not come")
     assert sorted(subscriber.values()) == [row[:3] for row in later]
     states = [BEFORE, [row[:3] for row in AFTER], [row[:3] for row in later]]
     assert [each for each in seen if each not in states] == []
@@ -117,9 +107,9 @@ def test_a_run_that_cannot_take_it_goes_on_with_the_former_one(settings: Setting
     with _running(settings, lake):
         with locked(lake.catalog):
             replacements.put(Replacement(next_to(present, definition, catalog)), lake)
-        _until(lambda: replacements.begun(lake) == [])
+        wait_until(lambda: replacements.begun(lake) == [], "it does not come")
         events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
-        _until(lambda: rows(lake, "large") == [("a", 2), ("b", 2)])
+        wait_until(lambda: rows(lake, "large") == [("a", 2), ("b", 2)], "it does not come")
     refused = replacements.find("by_shop", lake)
     assert refused is not None
     assert "fails on some rows" in str(refused.refused)
@@ -154,11 +144,11 @@ def _running(settings: Settings, lake: Lake) -> Iterator[None]:
     run = Thread(target=follow, args=(settings, PIPELINE, stop))
     run.start()
     try:
-        _until(lambda: _is_held(lake))
+        wait_until(lambda: _is_held(lake), "it does not come")
         yield
     finally:
         stop.set()
-        run.join(60)
+        run.join(PATIENCE_SECONDS)
     assert not run.is_alive()
 
 
@@ -168,20 +158,34 @@ def _polled(settings: Settings, query: str) -> Iterator[list[Rows]]:
     seen: list[Rows] = []
     stop = Event()
 
+    errors: list[BaseException] = []
+
     def poll() -> None:
-        while not stop.is_set():
+        try:
+            while not stop.is_set():
+                seen.extend(read())
+        except BaseException as error:
+            errors.append(error)
+
+    def read() -> list[Rows]:
+        try:
             [found] = Interpreter(settings).run(query)
             assert isinstance(found, Answered)
-            seen.append([tuple(row) for row in found.rows])
+            return [[tuple(row) for row in found.rows]]
+        except StrandlineError as error:
+            if error.action is not Action.RETRY:
+                raise
+            return []  # what it read was moved on from while it read: it reads again
 
     reading = Thread(target=poll)
     reading.start()
     try:
-        _until(lambda: len(seen) > 0)
+        wait_until(lambda: seen or errors, "it does not come")
         yield seen
     finally:
         stop.set()
-        reading.join(60)
+        reading.join(PATIENCE_SECONDS)
+    assert errors == []
 
 
 @contextmanager
@@ -200,20 +204,12 @@ def _subscribed(settings: Settings, query: str) -> Iterator[dict[object, tuple[o
 
     taking = Thread(target=take, daemon=True)
     taking.start()
-    _until(lambda: sorted(held.values()) == BEFORE)
+    wait_until(lambda: sorted(held.values()) == BEFORE, "it does not come")
     yield held
-    taking.join(60)
+    taking.join(PATIENCE_SECONDS)
     assert not taking.is_alive(), "changes are missing"
 
 
 def _is_held(lake: Lake) -> bool:
     """True while a run holds the lock: its note is there. To try the lock would take it from the run."""
     return lake.lock(PIPELINE).exists() and lake.lock(PIPELINE).read_bytes() != b""
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; a minute at most, since what takes longer hangs."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.02)
