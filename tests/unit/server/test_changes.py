@@ -28,6 +28,7 @@ from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 from state_store.delta import log, reader
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
 
@@ -45,6 +46,12 @@ def events(text: str) -> list[tuple[str, str, dict[str, object]]]:
         if fields:
             found.append((fields["event"], fields["id"], json.loads(fields["data"])))
     return found
+
+
+def row_of(data: dict[str, object]) -> dict[str, object]:
+    row = data["row"]
+    assert isinstance(row, dict)
+    return row
 
 
 @pytest.fixture
@@ -132,12 +139,12 @@ def test_upserts_and_weights_both_fold_to_the_table(filled: ServedLake) -> None:
     async def run() -> None:
         hub = Hub(filled.lake, 10, 100)
         version = log.newest_version(filled.lake.table("by_town"))
-        table: dict[object, object] = {}
+        table: dict[str, object] = {}
         for _, _, data in events(
             await taken(subscribe(filled, hub, Wish(select(), place=Place(0), up_to=version)), times=9)
         ):
             if "row" in data:
-                table[data["row"]["town"]] = data["row"]  # type: ignore[index]
+                table[str(row_of(data)["town"])] = data["row"]
         bag: dict[str, int] = {}
         wish = Wish(select(), "weights", Place(0), up_to=version)
         for _, _, data in events(await taken(subscribe(filled, hub, wish), times=9)):
@@ -170,20 +177,28 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
 
     # No look by itself: who hears of the commit has been told.
     monkeypatch.setattr(feeds, "_LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr(feeds.reader, "read_changes", counted)
+    monkeypatch.setattr(reader, "read_changes", counted)
     monkeypatch.setattr(hubs, "subscription", planning)
 
     async def run() -> None:
-        hub = Hub(filled.lake, 2_000, 100)
-        with Watch(filled.lake, hub.told, hub.tables), filled.kernel() as kernel:
+        hub, heard = Hub(filled.lake, 2_000, 100), list[str]()
+
+        def told(table: str) -> None:
+            heard.append(table)
+            hub.told(table)
+
+        with Watch(filled.lake, told, hub.tables), filled.kernel() as kernel:
             catalog, functions = Catalog(filled.lake), Library([], ())
             waiting = []
             for _ in range(1_000):
                 wish = Wish(select(), snapshot=False)
                 waiting.append(asyncio.create_task(taken(hub.subscribe(wish, catalog, functions))))
+                await asyncio.sleep(0)
             while hub.subscribers < len(waiting):
                 await asyncio.sleep(0)
-            filled.append("visits", [{"id": 7, "town": "Rome", "n": 1}])
+            while "visits" not in heard:  # the watch stands
+                filled.append("visits", [{"id": 7, "town": "Rome", "n": 1}])
+                await asyncio.sleep(0.1)
             await asyncio.to_thread(filled.refresh, kernel)
             texts = await asyncio.gather(*waiting)
         assert len(set(texts)) == 1
@@ -225,7 +240,7 @@ def test_a_slow_subscriber_is_let_go_with_its_place_and_slows_nobody(filled: Ser
 
 
 def test_changes_that_are_not_kept_any_more_ask_for_a_snapshot(filled: ServedLake) -> None:
-    log.commit_file(filled.lake.table("by_town"), 1).unlink()
+    on_disk(log.commit_file(filled.lake.table("by_town"), 1)).unlink()
 
     async def run() -> None:
         hub = Hub(filled.lake, 10, 100)
