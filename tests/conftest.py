@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -16,6 +17,13 @@ from state_store.layout import Lake
 from state_store.paths import LakePath
 from tests.support.examples import ANEW, SLOWNESS, examples
 from tests.support.leaks import Running, Settled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.kafka.broker import KafkaBroker
+    from state_store.kernel.kernel import Kernel
+    from tests.support.s3_server import S3Server
 
 # A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.
 hypothesis_settings.register_profile(
@@ -70,7 +78,7 @@ def _leaves_nothing_running() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
+def spark() -> Iterator[SparkSession]:
     """The one session: a JVM takes 10–15 s to start.
 
     Its plans run over a few rows, and compiling them would cost more than running them; what runs in processes of its
@@ -87,7 +95,7 @@ def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator["Kernel"]:  # noqa: F821, UP037
+def kernel() -> Iterator[Kernel]:
     """A kernel for the tests of a module: each opens connections of its own."""
     from state_store.kernel.kernel import Kernel
 
@@ -116,7 +124,7 @@ def settings(lake: Lake) -> Settings:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBroker"]:  # noqa: F821, UP037
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A real broker, shared: tests use topics of their own."""
     from infra.kafka.broker import KafkaBroker
 
@@ -129,7 +137,7 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBro
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator["S3Server"]:  # noqa: F821, UP037
+def s3_server() -> Iterator[S3Server]:
     """An S3 on this machine, shared: tests use prefixes of their own."""
     from tests.support.s3_server import S3Server
 

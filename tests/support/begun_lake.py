@@ -11,6 +11,7 @@ import pytest
 
 from jobs.model.settings import Settings, load_settings
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 
 
 def begins_with(made: Callable[[Settings], object]) -> tuple[Any, Any]:
@@ -24,7 +25,7 @@ def begins_with(made: Callable[[Settings], object]) -> tuple[Any, Any]:
 
     @pytest.fixture
     def lake(template: Path, lake: Lake) -> Lake:
-        shutil.copytree(template, lake.root, dirs_exist_ok=True)
+        shutil.copytree(template, on_disk(lake.root), dirs_exist_ok=True)
         return lake
 
     return template, lake

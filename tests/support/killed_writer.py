@@ -59,7 +59,7 @@ def race(lake: Path, events: int, epochs: int, together: Barrier) -> None:
     At their first commit the racers wait for one another, so that they meet however they are scheduled.
     """
     tables, lost = TwoTables(lake / "root"), 0
-    enter, met = commit.enter, []
+    enter, met = commit.enter, list[int]()
 
     def entered(*given: Any) -> None:
         if not met:
