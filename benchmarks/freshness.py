@@ -2,9 +2,9 @@
 
     python -m benchmarks.freshness [--seconds 180] [--rates 1000 10000] [--tries 20] [--out FOLDER]
 
-A real Kafka broker, five views (`benchmarks.five_views`), the pipeline as `strandline run … --mode continuous`, the
-producer open-loop in a process of its own. Visible is an event when all five views have it. When that was is read off
-the tables afterwards (`benchmarks.visibility`), so that nothing but the pipeline works while it is measured.
+A real Kafka broker, five views (`benchmarks.clicks.five_views`), the pipeline as `strandline run … --mode continuous`,
+the producer open-loop in a process of its own. Visible is an event when all five views have it. When that was is read
+off the tables afterwards (`benchmarks.clicks.visibility`), so that nothing but the pipeline works while it is measured.
 
 Printed for each rate: p50, p99 and the largest latency, what of it passed before the event log had the event (producer,
 broker, trigger, source, ingest) and after (refresh), and processor seconds of the pipeline for each second. Before the
@@ -32,11 +32,11 @@ from typing import Final
 import numpy as np
 import orjson
 
-from benchmarks.click_producer import TICKS, connected, produce
-from benchmarks.five_views import PAGES, STATEMENTS, VIEWS, VISITORS, country, section
-from benchmarks.process_tree import ProcessorWatch
-from benchmarks.time_chart import Panel, svg
-from benchmarks.visibility import Clicks, Visibility
+from benchmarks.clicks.click_producer import TICKS, connected, produce
+from benchmarks.clicks.five_views import PAGES, STATEMENTS, VIEWS, VISITORS, country, section
+from benchmarks.clicks.visibility import Clicks, Visibility
+from benchmarks.measuring.process_tree import ProcessorWatch
+from benchmarks.measuring.time_chart import Panel, svg
 from infra.kafka.broker import KafkaBroker
 from jobs.model.settings import KafkaSettings, Settings, load_settings
 from jobs.serve.results import Rows
@@ -79,7 +79,7 @@ class Bench:
     def load(self, rate: int, seconds: float) -> Phase:
         """Clicks at that rate, until all views have them."""
         begin = time.time()
-        command = [sys.executable, "-m", "benchmarks.click_producer", self._servers]
+        command = [sys.executable, "-m", "benchmarks.clicks.click_producer", self._servers]
         subprocess.run([*command, str(self.sent), str(rate), str(seconds)], check=True)
         end = time.time()
         self.sent += round(rate * seconds)

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.histories import PIPELINE, History
-from benchmarks.peak_memory import PeakMemory
+from benchmarks.measuring.peak_memory import PeakMemory
 from jobs.catalog.relations import event_log
 from jobs.ivm.refresh.context import RunContext
 from jobs.model.definitions import Source

@@ -21,7 +21,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.process_tree import processes_below
+from benchmarks.measuring.process_tree import processes_below
 from benchmarks.serve import make_view
 from jobs.model.settings import load_settings
 

@@ -28,7 +28,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.process_tree import processor_seconds
+from benchmarks.measuring.process_tree import processor_seconds
 from jobs.model.settings import load_settings
 from jobs.session.interpreter import Interpreter
 

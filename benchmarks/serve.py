@@ -2,8 +2,8 @@
 
     python -m benchmarks.serve [ROWS] [RATE] [SECONDS]
 
-The server has a process and a core of its own, the load (`benchmarks.http_load`) as well. The same load goes to an
-application that answers at once: so much is HTTP itself. The first lines say how fast the machine is.
+The server has a process and a core of its own, the load (`benchmarks.serving.http_load`) as well. The same load goes to
+an application that answers at once: so much is HTTP itself. The first lines say how fast the machine is.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ import httpx
 import pyarrow as pa
 import uvicorn
 
-from benchmarks.http_load import nothing, put_load
-from benchmarks.other_lookups import lookups
-from benchmarks.process_tree import processor_seconds
+from benchmarks.measuring.process_tree import processor_seconds
+from benchmarks.serving.http_load import nothing, put_load
+from benchmarks.serving.other_lookups import lookups
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.relations import relation
 from jobs.model.settings import Settings, load_settings

@@ -27,7 +27,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from benchmarks.five_views import PAGES, STATEMENTS, VIEWS, VISITORS, click, country, section
+from benchmarks.clicks.five_views import PAGES, STATEMENTS, VIEWS, VISITORS, click, country, section
 from benchmarks.histories import PIPELINE, History
 from jobs.catalog.relations import event_log, relation
 from jobs.ivm.refresh.context import RunContext

@@ -21,9 +21,9 @@ import time
 from pathlib import Path
 
 from benchmarks.histories import WHERE, Engines, History, Where, engines
-from benchmarks.peak_memory import PeakMemory
+from benchmarks.measuring.peak_memory import PeakMemory
+from benchmarks.measuring.process_tree import processor_seconds
 from benchmarks.peers import flink, hand_written
-from benchmarks.process_tree import processor_seconds
 from benchmarks.workload_data import STEADY, WORKLOADS, Measured, Workload
 from jobs.catalog.relations import event_log
 from jobs.model.definitions import Source

@@ -38,13 +38,16 @@ def signals_held_back() -> Iterator[None]:
     """Let a cancel wait until the body is done: a child that was just started must be known to whoever ends it.
 
     The handlers that raise for SIGINT and SIGTERM run at the end. Elsewhere than in the main thread none ever runs.
+    A child that the body starts begins with the system's handlers, also where a shell has this process ignore SIGINT
+    (`make up &` in a script): Dagster takes SIGTERM for what SIGINT is, and would not hear that it is to end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
     found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {number: handler for number, handler in found.items() if callable(handler)}
+    # None: set by what is no Python, and not to be set back from here.
+    before = {number: handler for number, handler in found.items() if handler is not None}
     try:
         for number in before:
             signal.signal(number, lambda heard, _frame: came.append(heard))
@@ -121,17 +124,18 @@ class ProcessGroup(Group):
         stderr: int | IO[str] | None = None,
         pass_fds: Sequence[int] = (),
     ) -> None:
-        self._process = subprocess.Popen(
-            list(command),
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=tuple(pass_fds),
-            start_new_session=True,
-            text=True,
-            errors="replace",
-        )
+        with signals_held_back():
+            self._process = subprocess.Popen(
+                list(command),
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=tuple(pass_fds),
+                start_new_session=True,
+                text=True,
+                errors="replace",
+            )
         super().__init__(self._process.pid)
 
     @property

@@ -35,6 +35,9 @@ _SERVE_PORT = 8088
 _HERE = Path(__file__).resolve().parent
 # Measured: the webserver answers after 17 s on two busy cores; it waits for a process that loads the code location.
 _READY_WITHIN_SECONDS = 180.0
+# Of one look. The first answer of a webserver that has just begun to listen takes seconds on a slow machine, and a look
+# that gives up before it would never see it.
+_ANSWER_SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _LOCATIONS = """
 { workspaceOrError { ... on Workspace { locationEntries {
@@ -185,7 +188,7 @@ def _require_free(port: int, other: str) -> None:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own loopback address
+        with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS) as answer:  # noqa: S310 - our own loopback address
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -13,11 +15,24 @@ from hypothesis import settings as hypothesis_settings
 from jobs.model.settings import Settings, SparkSettings, load_settings
 from state_store.layout import Lake
 from state_store.paths import LakePath
-from tests.support.examples import ANEW, examples
+from tests.support.examples import ANEW, SLOWNESS, examples
+from tests.support.leaks import Running, Settled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.kafka.broker import KafkaBroker
+    from state_store.kernel.kernel import Kernel
+    from tests.support.s3_server import S3Server
 
 # A busy machine makes any single example slow: time limits belong to the whole run (pytest-timeout), not to examples.
 hypothesis_settings.register_profile(
-    "strandline", max_examples=examples(15), deadline=None, print_blob=True, derandomize=not ANEW
+    "strandline",
+    max_examples=examples(15),
+    deadline=None,
+    print_blob=True,
+    derandomize=not ANEW,
+    suppress_health_check=SLOWNESS,
 )
 hypothesis_settings.load_profile("strandline")
 
@@ -34,15 +49,36 @@ def pytest_configure() -> None:
     """Spark's JVMs, those of child processes too, use their first compiler alone, and the tests' folders are kept in
     memory where there is room: flushes to a disk take a tenth of the run.
 
-    What flushes are for is tested without a disk (tests/support/power.py).
+    What flushes are for is tested without a disk (tests/support/power.py). And this process and its children hear
+    Ctrl-C, also where a script's shell has started them in the background: it lets such processes ignore SIGINT.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", _FIRST_COMPILER)
     if _IN_MEMORY.is_dir() and os.access(_IN_MEMORY, os.W_OK) and shutil.disk_usage(_IN_MEMORY).free > _NEEDED_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))
 
 
+@pytest.fixture(autouse=True)
+def _sets_nothing() -> Iterator[None]:
+    """No test leaves a signal handler, a variable of the environment or a working folder to the next."""
+    before = Settled.now()
+    yield
+    left = before.left()
+    before.restore()
+    assert left == []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _leaves_nothing_running() -> Iterator[None]:
+    """No module leaves a thread or a child to the next. Looking at them takes a millisecond: not for each test."""
+    before = Running.now()
+    yield
+    assert before.left() == []
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
+def spark() -> Iterator[SparkSession]:
     """The one session: a JVM takes 10–15 s to start.
 
     Its plans run over a few rows, and compiling them would cost more than running them; what runs in processes of its
@@ -59,7 +95,7 @@ def spark() -> Iterator["SparkSession"]:  # noqa: F821, UP037
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Iterator["Kernel"]:  # noqa: F821, UP037
+def kernel() -> Iterator[Kernel]:
     """A kernel for the tests of a module: each opens connections of its own."""
     from state_store.kernel.kernel import Kernel
 
@@ -88,7 +124,7 @@ def settings(lake: Lake) -> Settings:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBroker"]:  # noqa: F821, UP037
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A real broker, shared: tests use topics of their own."""
     from infra.kafka.broker import KafkaBroker
 
@@ -101,7 +137,7 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBro
 
 
 @pytest.fixture(scope="session")
-def s3_server() -> Iterator["S3Server"]:  # noqa: F821, UP037
+def s3_server() -> Iterator[S3Server]:
     """An S3 on this machine, shared: tests use prefixes of their own."""
     from tests.support.s3_server import S3Server
 

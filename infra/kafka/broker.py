@@ -19,9 +19,13 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
+from infra.ports import free_port
+
 _HERE = Path(__file__).resolve().parent
-# The ready broker takes 3–5 s on two idle cores; other tests may be running beside it.
-_PATIENCE = 60.0
+# The ready broker takes 3–5 s on two idle cores; a machine that stands still for a while needs many times that.
+_PATIENCE = 180.0
+# An end in order is asked for where a test needs the files closed: it is cut short only when it hangs.
+_ENDS_WITHIN = 60.0
 
 _PROPERTIES = """
 process.roles=broker,controller
@@ -48,7 +52,7 @@ class KafkaBroker:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, controller = _free_ports(2)
+        self.port, controller = free_port(), free_port()
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,22 +96,22 @@ class KafkaBroker:
 
     def create_topic(self, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
-        self.admin.create_topics([new])[topic].result(30)
+        self.admin.create_topics([new])[topic].result(_PATIENCE)
 
     def grow_topic(self, topic: str, partitions: int) -> None:
-        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_PATIENCE)
 
     def produce(self, topic: str, events: Iterable[tuple[bytes | None, bytes | None]], partition: int = -1) -> None:
         """Write (key, value) pairs, all acknowledged at return; without `partition` the key chooses it."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 20, "partitioner": "murmur2"})
         write(producer, topic, events, partition)
-        if producer.flush(60):
+        if producer.flush(_PATIENCE):
             raise RuntimeError("some events were not acknowledged")
 
     def transactional(self, name: str) -> Producer:
         """A producer with transactions, ready to begin one."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers, "transactional.id": name})
-        producer.init_transactions(30)
+        producer.init_transactions(_PATIENCE)
         return producer
 
     @cached_property
@@ -133,10 +137,10 @@ class KafkaBroker:
         # Its own session, so that nothing of it outlives the test.
         os.killpg(process.pid, how)
         try:
-            process.wait(20)
+            process.wait(_ENDS_WITHIN)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(20)
+            process.wait(_PATIENCE)
 
 
 def write(
@@ -150,16 +154,6 @@ def write(
                 break
             except BufferError:
                 producer.poll(0.2)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for free in sockets:
-        free.bind(("127.0.0.1", 0))
-    ports = [free.getsockname()[1] for free in sockets]
-    for free in sockets:
-        free.close()
-    return ports
 
 
 def _fetch_jars() -> str:

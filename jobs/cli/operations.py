@@ -1,4 +1,4 @@
-"""The commands of operations. All but rebuild print their plan: `--dry-run`."""
+"""The commands of operations. Each prints its plan: `--dry-run`."""
 
 from __future__ import annotations
 
@@ -175,6 +175,8 @@ def rebuild(
     from_topic: Annotated[
         bool, typer.Option("--from-topic", help="of a view: take its rows from its changelog topic, as they are there")
     ] = False,
+    dry_run: DryRun = False,
+    json: Json = False,
 ) -> None:
     """Compute the rows of a definition anew, whatever is stored: after a foreign write, a lost file or a restore."""
     from jobs.cli.stopping import stopped_by_signal
@@ -185,16 +187,29 @@ def rebuild(
         called = called_in(settings)
         stored = called.stored(name)
         if from_topic:
-            from jobs.operate.from_topic import rebuild_from_topic
+            from jobs.operate.from_topic import execute_from_topic, plan_from_topic
 
-            found = rebuild_from_topic(settings, stored)
+            proved = plan_from_topic(settings, stored)
+            if dry_run:
+                show_json([proved.as_json()]) if json else print(called.with_legend(str(proved)))
+                return
+            found = execute_from_topic(settings, proved)
+            if json:
+                show_json([found.as_json()])
             say(f"{name}: {found.rows} rows of version {found.of_version} from the topic '{found.topic}'")
             say(f"they can be read; before a run can go on from its inputs, type: strandline rebuild {name}")
             return
-        from jobs.operate.rebuild import rebuild as rebuild_definition
+        from jobs.operate.rebuild import execute_rebuild
+        from jobs.operate.rebuild_plan import plan_rebuild
 
+        plan = plan_rebuild(settings, stored)
+        if dry_run:
+            show_json([plan.as_json()]) if json else print(called.with_legend(str(plan)))
+            return
         with shown_steps(called) as steps:
-            done = rebuild_definition(settings, stored, steps=steps)
+            done = execute_rebuild(settings, plan, steps=steps)
+        if json:
+            show_json([done.as_json()])
         for stage in done.stages:
             say(f"{called.of(stage.table)}: rebuilt (+{stage.inserted} −{stage.deleted})")
         for table in done.aside:

@@ -2,11 +2,13 @@
 
     intent ──> hand over to whoever holds the pipeline's lock: a run at its next micro-batch, or us
 
-A kill before the intent leaves the source as it was; after it, the run that is at work, or the next one, ends the work.
+A kill before the intent leaves the source as it was; after it, the run that is at work, or the next one, ends the work;
+so does the same statement, said again.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog import replacements
@@ -38,10 +40,18 @@ def alter_source(settings: Settings, present: Source, definition: Source) -> Non
     """
     lake = Lake(settings.lake)
     with changing(settings, definition) as lock:
+        if _is_done(definition, lake):
+            return
         with locked(lake.catalog):
             _check(present, lake)
             replacements.put(Replacement(definition), lake)
         hand_over(settings, Replacement(definition), lock)
+
+
+def _is_done(definition: Source, lake: Lake) -> bool:
+    """True if the source has the definition: what a killed process left of the same change has been ended."""
+    found = Catalog(lake).find(definition.name)
+    return isinstance(found, Source) and replace(found, sql=definition.sql) == definition
 
 
 def _check(present: Source, lake: Lake) -> None:

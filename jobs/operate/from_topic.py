@@ -10,8 +10,8 @@ it from its inputs, which changes no visible row where those are the same.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from jobs.catalog.catalog import Catalog
 from jobs.engines.engine import engine_of
@@ -62,26 +62,86 @@ class FromTopic:
     of_version: int
     version: int
 
+    def as_json(self) -> dict[str, Any]:
+        """What was done as values of JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class FromTopicPlan:
+    """The rows of a view that its changelog topic holds, proved by the digest of their version.
+
+    Attributes:
+        version: of the former table whose rows they are.
+    """
+
+    view: str
+    pipeline: str
+    topic: str
+    version: int
+    rows: pa.Table
+    record: CommitRecord
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"{self.view}: put {self.rows.num_rows:,} rows of version {self.version} back from the topic "
+                f"'{self.topic}', in one commit; pipeline '{self.pipeline}' must not be running",
+                "  they add up to the digest of that version",
+                f"  then, before a run can go on from its inputs: strandline rebuild {self.view}",
+            ]
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as values of JSON."""
+        return {
+            "name": self.view,
+            "pipeline": self.pipeline,
+            "topic": self.topic,
+            "of_version": self.version,
+            "rows": self.rows.num_rows,
+        }
+
 
 def rebuild_from_topic(settings: Settings, name: str) -> FromTopic:
-    """Put the rows of a view back from its changelog topic. A table that cannot be read is set aside.
+    """Put the rows of a view back from its changelog topic. Planned and executed at once.
+
+    Raises: as of `plan_from_topic` and `execute_from_topic`.
+    """
+    return execute_from_topic(settings, plan_from_topic(settings, name))
+
+
+def plan_from_topic(settings: Settings, name: str) -> FromTopicPlan:
+    """Read a view's changelog topic, and prove its rows. Nothing is changed by it.
 
     Raises:
         UnknownName, InvalidQuery: there is no such view, or it has no changelog topic.
         NeverPublished: the topic holds no version, or does not say which.
         TopicMoved: it was written to meanwhile.
-        TopicTaken, TopicDiffers: it does not add up to that version. Nothing was changed.
+        TopicTaken, TopicDiffers: it does not add up to that version.
+    """
+    lake = Lake(settings.lake)
+    view = published_view(Catalog(lake), name)
+    source = topic_as_source(view)
+    position, rows = _read(source, settings, lake)
+    return FromTopicPlan(
+        name, view.pipeline, source.topic, position.version, rows, _record(position, source, view.pipeline)
+    )
+
+
+def execute_from_topic(settings: Settings, planned: FromTopicPlan) -> FromTopic:
+    """Commit the rows of a plan. A table that cannot be read is set aside.
+
+    Raises:
+        UnknownName: the view was dropped meanwhile.
         WriterBusy: the view's pipeline is running.
     """
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
-    view = published_view(catalog, name)
-    source = topic_as_source(view)
-    position, rows = _read(source, settings, lake)
-    stage = plan(view, catalog).stages[-1]
-    with sole_writer(lake, view.pipeline, f"{view.pipeline}/{os.getpid()}"):
-        made = _stored(settings, lake, stage, rows, _record(position, source, view.pipeline))
-    return FromTopic(name, source.topic, rows.num_rows, position.version, made.version)
+    stage = plan(published_view(catalog, planned.view), catalog).stages[-1]
+    with sole_writer(lake, planned.pipeline, f"{planned.pipeline}/{os.getpid()}"):
+        made = _stored(settings, lake, stage, planned.rows, planned.record)
+    return FromTopic(planned.view, planned.topic, planned.rows.num_rows, planned.version, made.version)
 
 
 def _read(source: Source, settings: Settings, lake: Lake) -> tuple[Position, pa.Table]:

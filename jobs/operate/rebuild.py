@@ -9,16 +9,17 @@ What was computed from a table that had to be begun anew is rebuilt with it, as 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.catalog.catalog import Catalog
 from jobs.ingest.lag import lag
 from jobs.ingest.logs.open import open_log
 from jobs.model import tables
-from jobs.model.definitions import Source, View
-from jobs.model.errors import NotSupported, OffsetsVanished, ViewsStopped
+from jobs.model.definitions import Source
+from jobs.model.errors import ViewsStopped
 from jobs.model.stage import inputs_of
 from jobs.model.steps import UNWATCHED
+from jobs.operate.rebuild_plan import check_kept, plan_rebuild, readers_elsewhere
 from jobs.run.pipeline import opened, report_of
 from jobs.run.schedule import gated_in
 from state_store.aside import set_aside
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from jobs.model.stage import Stage
     from jobs.model.steps import Steps
+    from jobs.operate.rebuild_plan import RebuildPlan
     from jobs.run.schedule import Maintained
     from jobs.run.stream import PipelineStream
 
@@ -54,32 +56,40 @@ class Rebuilt:
     aside: tuple[str, ...]
     elsewhere: tuple[str, ...]
 
+    def as_json(self) -> dict[str, Any]:
+        """What was done as values of JSON."""
+        computed = [{"table": s.table, "inserted": s.inserted, "deleted": s.deleted} for s in self.stages]
+        return {"computed": computed, "aside": list(self.aside), "elsewhere": list(self.elsewhere)}
+
 
 def rebuild(settings: Settings, name: str, spark: SparkSession | None = None, *, steps: Steps = UNWATCHED) -> Rebuilt:
-    """Compute the rows of a stream, table or view anew; what reads it follows.
+    """Compute the rows of a stream, table or view anew; what reads it follows. Planned and executed at once.
+
+    Args, raises: as of `plan_rebuild` and `execute_rebuild`.
+    """
+    return execute_rebuild(settings, plan_rebuild(settings, name), spark, steps=steps)
+
+
+def execute_rebuild(
+    settings: Settings, plan: RebuildPlan, spark: SparkSession | None = None, *, steps: Steps = UNWATCHED
+) -> Rebuilt:
+    """Do what a plan says. What a table is computed from, and whether it can be read, is looked at once more then.
 
     Args:
-        name: of the definition; its pipeline must not be running.
+        plan: its pipeline must not be running.
         spark: a session to run in; without it one is started and stopped.
         steps: told of each step.
 
     Raises:
-        UnknownName: there is no such definition.
-        NotSupported: it is a partial view.
+        UnknownName: the definition was dropped meanwhile.
         OffsetsVanished: the topic no longer has all records of a source. Nothing was changed.
         EventsGone: retention has taken events from a log that the rows were computed from. Nothing was changed.
         WriterBusy: the pipeline is running.
         ViewsStopped: something that reads it could not follow; what was rebuilt stays.
     """
-    lake = Lake(settings.lake)
-    definition = Catalog(lake).get(name)
-    if isinstance(definition, View) and definition.partial:
-        raise NotSupported(
-            f"'{name}' is a partial view: nothing is stored of it that could be rebuilt",
-            hint=f"rebuild what it reads: strandline rebuild {definition.inputs[0]}",
-        )
-    with opened(settings, definition.pipeline, spark) as (stream, began):
-        aside: set[str] = set()
+    lake, name = Lake(settings.lake), plan.name
+    with opened(settings, plan.pipeline, spark) as (stream, began):
+        definition, aside = Catalog(lake).get(name), set[str]()
         if isinstance(definition, Source):
             aside = _read_again(stream, definition, steps)
         stages = _rebuilt(stream, {name} - aside, steps)
@@ -94,7 +104,7 @@ def rebuild(settings: Settings, name: str, spark: SparkSession | None = None, *,
         if stream.failures:
             raise ViewsStopped(stream.failures, report_of(stream, began))
     aside |= {stage.table for stage in stages if stage.mode == "full"}
-    return Rebuilt(tuple(stages), tuple(sorted(aside)), _elsewhere(lake, definition.pipeline, aside))
+    return Rebuilt(tuple(stages), tuple(sorted(aside)), readers_elsewhere(lake, plan.pipeline, aside))
 
 
 def _read_again(stream: PipelineStream, source: Source, steps: Steps) -> set[str]:
@@ -107,7 +117,7 @@ def _read_again(stream: PipelineStream, source: Source, steps: Steps) -> set[str
         OffsetsVanished: the topic no longer has all of its records. Nothing was changed.
     """
     settings, lake = stream.settings, stream.lake
-    _check_kept(settings, lake, source)
+    check_kept(settings, lake, source)
     aside = {table for table in tables.own_tables(source) if set_aside(lake, table) is not None}
     waiting = lag(source, lake, open_log(settings, lake))
     steps.begin(f"reading the topic '{source.topic}' from its beginning", waiting)
@@ -116,17 +126,6 @@ def _read_again(stream: PipelineStream, source: Source, steps: Steps) -> set[str
     head = reader.head(lake.table(tables.event_log(source)))
     steps.done(f"{0 if head is None else head.record.rows:,} events are in '{tables.event_log(source)}'")
     return aside
-
-
-def _check_kept(settings: Settings, lake: Lake, source: Source) -> None:
-    """Raise OffsetsVanished unless the topic still has every record from its beginning."""
-    begins = open_log(settings, lake).begin_offsets(source.topic)
-    gone = [f"0 to {first - 1} of partition {partition}" for partition, first in begins.items() if first > 0]
-    if gone:
-        raise OffsetsVanished(
-            f"topic '{source.topic}' no longer has the records {', '.join(gone)}",
-            hint=f"restore the event log '{tables.event_log(source)}' from a backup of the lake",
-        )
 
 
 def _rebuilt(stream: PipelineStream, names: Set[str], steps: Steps) -> list[StageResult]:
@@ -161,13 +160,3 @@ def _rows_of_inputs(heads: Heads, stage: Stage) -> int:
     """The rows that a stage is computed from, each input once."""
     found = (heads.input(name) for name in {each.relation.name for each in inputs_of(stage)})
     return sum(head.record.rows for head in found if head is not None)
-
-
-def _elsewhere(lake: Lake, pipeline: str, aside: set[str]) -> tuple[str, ...]:
-    """The definitions of other pipelines that read a table which was begun anew."""
-    from jobs.run.schedule import maintained
-
-    catalog = Catalog(lake)
-    others = [other for other in catalog.pipelines() if aside and other != pipeline]
-    items = [item for other in others for level in maintained(catalog.pipeline(other), catalog) for item in level]
-    return tuple(sorted({item.name for item in items if aside & set(item.inputs)}))

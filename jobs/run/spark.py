@@ -23,6 +23,19 @@ if TYPE_CHECKING:
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _DELTA_JARS = home("delta")
 
+_PAGES = {
+    "spark.ui.enabled": "false",
+    # Kept all the same are a thousand queries, each with its plan's text and metrics: most of what a heap grows by from
+    # epoch to epoch (a view over a join: 106 MB after 16 epochs with these settings, 124 without).
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "500",
+    "spark.sql.maxPlanStringLength": "1000",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Of Spark's own pages, which nobody opens."""
+
 
 def class_archives() -> Path:
     """The folder of the JVM's class archive (jobs.run.class_archive writes it)."""
@@ -74,15 +87,10 @@ def session_conf(settings: SparkSettings, jvm: str | None = None, jars: Sequence
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Workers are forked from a process that has imported the engine.
         "spark.python.daemon.module": "jobs.run.worker_daemon",
-        "spark.ui.enabled": "false",
-        # Kept all the same are a thousand queries, each with its plan's text and metrics: most of what a heap grows by
-        # from epoch to epoch (a view over a join: 106 MB after 16 epochs with these settings, 124 without).
-        "spark.sql.ui.retainedExecutions": "20",
-        "spark.ui.retainedJobs": "50",
-        "spark.ui.retainedStages": "50",
-        "spark.ui.retainedTasks": "500",
-        "spark.sql.maxPlanStringLength": "1000",
-        "spark.ui.showConsoleProgress": "false",
+        # A worker must say who it is within that time of its fork: a machine that stands still for a while takes more
+        # than the 15 s of the default.
+        "spark.python.authenticate.socketTimeout": "120s",
+        **_PAGES,
         **(loopback if _is_local(settings) else {}),
         # The warehouse is never used: tables are reached by path. It must not land in the working directory.
         "spark.sql.warehouse.dir": str(Path(os.environ.get("TMPDIR", "/tmp")) / "strandline-warehouse"),  # noqa: S108

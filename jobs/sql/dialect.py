@@ -111,10 +111,6 @@ class Strandline(Dialect):
             TokenType.WINDOW: lambda self: self._parse_time_window(),
         }
 
-        def expression_rule(self) -> exp.Expr | None:
-            """The rule of one expression."""
-            return self._parse_disjunction()
-
         def select_rule(self) -> exp.Expr | None:
             """The rule of one query."""
             return self._parse_select()

@@ -1,4 +1,4 @@
-"""From text to trees: tokens, one expression, one query, and whatever else a single rule of the parser reads.
+"""From text to trees: tokens, one query, and whatever else a single rule of the parser reads.
 
 Statements are read by `jobs.sql.statements`. The other direction is `sql_of` in `jobs.sql.dialect`.
 """
@@ -60,17 +60,6 @@ def too_deep(line: int, column: int) -> NotSupported:
     )
 
 
-def parse_expression(text: str) -> exp.Expression:
-    """One expression, names folded.
-
-    Raises:
-        SqlSyntaxError: it is not an expression of the language.
-    """
-    tree = parse_rule(text, Strandline.Parser.expression_rule)
-    assert isinstance(tree, exp.Expression)
-    return fold(tree)
-
-
 def parse_query(text: str) -> exp.Query:
     """One query, names folded: what `sql_of` wrote for a view's query.
 
@@ -84,18 +73,6 @@ def parse_query(text: str) -> exp.Query:
     fold(tree)
     check_read(tree)
     return tree
-
-
-def parse_select(text: str) -> exp.Select:
-    """One SELECT, names folded: what `sql_of` wrote for a view's query.
-
-    Raises:
-        SqlSyntaxError: it is not a SELECT.
-    """
-    tree = parse_rule(text, Strandline.Parser.select_rule)
-    if not isinstance(tree, exp.Select):
-        raise SqlSyntaxError("expected a SELECT", line=1, column=1)
-    return fold(tree)
 
 
 def parse_rule(text: str, rule: Any) -> exp.Expr:

@@ -12,8 +12,6 @@ from state_store.replicas.codec.rows import RowCodec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from state_store.tablespec import TableSpec
-
 CODEC_FORMAT = 1
 """Of the bytes of keys and rows. A replica of another one is restored anew."""
 
@@ -42,10 +40,3 @@ class Layout:
         columns = [(field.name, str(field.type)) for field in self.schema]
         text = json.dumps([CODEC_FORMAT, columns, self.unique, self.key])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def unique_key(spec: TableSpec) -> tuple[str, ...] | None:
-    """The visible columns that identify a row; None if rows may be equal, or the key is not visible."""
-    if spec.storage != "keyed" or not set(spec.key) <= set(spec.visible):
-        return None
-    return spec.key

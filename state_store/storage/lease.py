@@ -33,6 +33,9 @@ writer waits that long, about as long as its JVM takes to start."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 # Looks of a waiter in a lease's time: a living holder is noticed soon, and a store that charges is not asked too often.
 _LOOKS = 20
+# Renewals of a holder in that time, and how often it asks again when the storage has failed.
+_RENEWALS = 3
+_RETRIES = 10
 
 
 @contextmanager
@@ -100,14 +103,14 @@ class Lease:
 
     def keep(self) -> None:
         """Renew at every third of the lease's time, until it is released or lost. Runs in a thread of its own."""
-        pause = self._record.seconds / 3
+        pause = self._record.seconds / _RENEWALS
         while not self._released.wait(pause) and self._lost is None and _now() < self._deadline:
             # The deadline decides: a storage that fails for a moment is asked again, sooner.
-            pause = self._record.seconds / 10
+            pause = self._record.seconds / _RETRIES
             with suppress(StrandlineError), self._writing:
                 if not self._released.is_set():
                     self._renew()
-                    pause = self._record.seconds / 3
+                    pause = self._record.seconds / _RENEWALS
 
     def release(self) -> None:
         """Free the lease, unless another has it. If the storage does not answer, the lease expires."""

@@ -38,6 +38,7 @@ KILLS_PER_LAKE = 2 * len(FAILPOINTS)
 EVENTS = 7
 # More than it takes to come to any failpoint, checkpoints included.
 EPOCHS = 12
+ENDLESS = 1_000_000
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.001, 0.3
 
 
@@ -99,7 +100,9 @@ def campaign(folder: Path, seed: int, kills: list[str], s3: S3Server | None = No
 
 def _kill(lake: Place, failpoint: str, draw: random.Random, result: Result) -> None:
     hit = f"{failpoint}:{_pass(failpoint, draw)}"
-    process = started(lake.notes, EVENTS, EPOCHS, hit, lake.root)
+    # One that is killed at random must not have come to its end before, however late the kill comes.
+    epochs = ENDLESS if failpoint == RANDOM else EPOCHS
+    process = started(lake.notes, EVENTS, epochs, hit, lake.root)
     if failpoint == RANDOM:
         time.sleep(SHORTEST_SECONDS * (LONGEST_SECONDS / SHORTEST_SECONDS) ** draw.random())
         process.kill()

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from multiprocessing.process import BaseProcess
 
-SECONDS = 20.0
+SECONDS = 120.0
 """A set of answers takes a tenth of a second; what takes this long on a busy machine hangs."""
-_STARTING_SECONDS = 120.0
+_STARTING_SECONDS = 180.0
 
 Found = Callable[[Flip, Outcome, str], None]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 
 from infra.kafka.broker import KafkaBroker, write
 from jobs.ingest.logs.kafka_log import KafkaLog
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
 def stream(topic: str, partitions: int = 1) -> Source:
@@ -37,10 +37,7 @@ def transactions(broker: KafkaBroker, log: KafkaLog, topic: str, committed: Iter
         producer.begin_transaction()
         write(producer, topic, events(range(number, number + 3)))
         producer.flush()
-        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+        (producer.commit_transaction if commit else producer.abort_transaction)(PATIENCE_SECONDS)
         number += 3
     # A transaction is over before its marker is written; each takes one offset.
-    deadline = time.monotonic() + 20
-    while log.end_offsets(topic)[0] < number + number // 3:
-        assert time.monotonic() < deadline, "the markers did not come"
-        time.sleep(0.05)
+    wait_until(lambda: log.end_offsets(topic)[0] >= number + number // 3, "the markers did not come")

@@ -7,19 +7,17 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.process_tree import processes_below
-from tests.support.ctrl_c import hears_ctrl_c
-from tests.support.ports import free_port
+from benchmarks.measuring.process_tree import processes_below
+from infra.ports import free_port
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-# The webserver answers after 17 s and a JVM starts in 15 s on two idle cores; tests run on busy ones.
-PATIENCE_SECONDS = 180.0
+_POLL_SECONDS = 0.5
 ASSETS = """
 query Assets {
   assetNodes {
@@ -84,7 +82,7 @@ class Dagster:
     def ask(self, query: str, **variables: object) -> Any:
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             told = json.load(answer)
         assert "errors" not in told, told["errors"]
         return told["data"]
@@ -104,25 +102,25 @@ class Dagster:
 
     def wait_for(self, run: str, *wanted: str) -> None:
         """Wait until the run has one of the wanted statuses; any other end is an error."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
+
+        def has_come() -> bool:
             status = self.ask(RUN, id=run)["runOrError"]["status"]
-            if status in wanted:
-                return
-            assert status not in ("FAILURE", "CANCELED", "SUCCESS"), (status, self.messages(run))
-            assert time.monotonic() < deadline, (status, self.messages(run))
-            time.sleep(0.5)
+            if status not in wanted:
+                assert status not in ("FAILURE", "CANCELED", "SUCCESS"), (status, self.messages(run))
+            return status in wanted
+
+        wait_until(has_come, lambda: f"not {wanted}: {self.messages(run)}", _POLL_SECONDS)
 
     def wait_for_message(self, run: str, pattern: str) -> re.Match[str]:
         """Wait until a line of the run's log matches."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            for message in self.messages(run):
-                found = re.search(pattern, message)
-                if found:
-                    return found
-            assert time.monotonic() < deadline, f"no message like {pattern!r}"
-            time.sleep(0.5)
+        found: list[re.Match[str]] = []
+
+        def has_come() -> bool:
+            found.extend(match for message in self.messages(run) if (match := re.search(pattern, message)))
+            return bool(found)
+
+        wait_until(has_come, lambda: f"no message like {pattern!r}: {self.messages(run)}", _POLL_SECONDS)
+        return found[0]
 
     def messages(self, run: str) -> list[str]:
         """The lines of the run's log so far."""
@@ -156,9 +154,7 @@ def running(folder: Path, environment: dict[str, str]) -> Iterator[Dagster]:
     """`python -m orchestration.up`, ended by Ctrl-C."""
     ports = ["--port", str(free_port()), "--serve-port", str(free_port())]
     command = [sys.executable, "-m", "orchestration.up", *ports]
-    up = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=hears_ctrl_c
-    )
+    up = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert up.stdout is not None
         lines = up.stdout.readline() + up.stdout.readline()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from threading import Event
 
 import pytest
@@ -20,6 +19,7 @@ from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from tests.support.killed_publisher import published
 from tests.support.published_lake import VIEWS, PublishedLake
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -110,17 +110,15 @@ def test_a_topic_that_forgot_its_version_is_compared(
     topic = made.source("by_both").topic
     made.epoch(kernel)
     made.publish("by_both")
-    kafka_broker.admin.delete_consumer_groups([f"strandline-{topic}"])[f"strandline-{topic}"].result(30)
+    kafka_broker.admin.delete_consumer_groups([f"strandline-{topic}"])[f"strandline-{topic}"].result(PATIENCE_SECONDS)
     with pytest.raises(NeverPublished):
         rebuild_from_topic(made.settings, "by_both")
     made.epoch(kernel)
     done = made.publish("by_both")
     assert (done.way, done.records) == ("difference", 3)
     assert assert_folds(made, "by_both") == [1, 2]
-    kafka_broker.admin.delete_topics([topic])[topic].result(30)
-    deadline = time.monotonic() + 20
-    while made.log_of("by_both").exists(topic) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    kafka_broker.admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
+    wait_until(lambda: not made.log_of("by_both").exists(topic), "the topic is still there")
     done = made.publish("by_both")
     assert (done.way, done.records) == ("difference", 6)
     assert assert_folds(made, "by_both") == [2]
@@ -151,10 +149,10 @@ def test_a_run_publishes_what_it_commits(made: PublishedLake, kernel: Kernel) ->
 
     views = [made.view("by_town")]
     with publishing(made.settings, views, heard, drained=True) as failures:
-        for number in range(3):
+        for _ in range(3):
             told.clear()
             made.epoch(kernel)
-            assert told.wait(3 if number else 20)
+            assert told.wait(PATIENCE_SECONDS)
         made.epoch(kernel)
     assert failures == {}
     assert versions == [1, 2, 3, 4]
@@ -167,7 +165,7 @@ def test_a_run_leaves_the_topic_to_who_publishes_beside_it(made: PublishedLake, 
     views = [made.view("by_town")]
     with publishing(made.settings, views, lambda _: told.set(), drained=True) as failures:
         made.epoch(kernel)
-        assert told.wait(20)
+        assert told.wait(PATIENCE_SECONDS)
         other = open_publisher(made.settings, "by_town")
         other.catch_up()
         made.epoch(kernel)
@@ -176,7 +174,7 @@ def test_a_run_leaves_the_topic_to_who_publishes_beside_it(made: PublishedLake, 
     with publishing(made.settings, views, lambda _: told.set(), drained=True) as failures:
         told.clear()
         made.epoch(kernel)
-        assert told.wait(20)
+        assert told.wait(PATIENCE_SECONDS)
         open_publisher(made.settings, "by_town").catch_up()
         made.epoch(kernel)
     assert [type(error) for error in failures.values()] == [PublisherFenced]

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from tests.support.invariants import assert_correct
 from tests.support.lakes import s3_environment, s3_folder
 from tests.support.orders import PIPELINE, VIEWS, assert_complete, define, produce
 from tests.support.spark_cluster import SparkCluster
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[2]
 _TABLES = ("orders", "customers__log", "customers", *VIEWS)
 _FIRST, _ALL = 3_000, 4_000
-_SECONDS = 240.0
 
 # A second copy of each task that runs longer than this, where another executor has room.
 _SPARK_DEFAULTS = """
@@ -64,7 +63,6 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
 
 @pytest.mark.skipif(not AT_LENGTH, reason="minutes of five JVMs: `make nightly` runs it")
 @pytest.mark.kill
-@pytest.mark.timeout(600)
 def test_a_cluster_with_its_lake_on_s3_gives_what_one_machine_gives(
     cluster: SparkCluster, s3_server: S3Server, tmp_path: Path
 ) -> None:
@@ -124,17 +122,18 @@ def _started(env: Mapping[str, str]) -> subprocess.Popen[str]:
 
 
 def _ended(process: subprocess.Popen[str]) -> None:
-    said, _ = process.communicate(timeout=_SECONDS)
+    said, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, said[-4000:]
 
 
 def _wait_for_rows_of(lake: Lake, table: str, process: subprocess.Popen[str]) -> None:
     """Until a task has put rows of that table: in the middle of its refresh."""
-    deadline = time.monotonic() + _SECONDS
-    while not any(each.name.endswith(".parquet") for each in lake.table(table).list(recursive=True)):  # type: ignore[union-attr]
+
+    def begun() -> bool:
         assert process.poll() is None, process.communicate()[0][-4000:]
-        assert time.monotonic() < deadline, f"no rows of {table}"
-        time.sleep(0.005)
+        return any(each.name.endswith(".parquet") for each in lake.table(table).list(recursive=True))  # type: ignore[union-attr]
+
+    wait_until(begun, f"no rows of {table}", 0.005)
 
 
 def _tasks(folder: Path) -> list[dict[str, Any]]:

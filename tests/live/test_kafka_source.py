@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.live.kafka_events import event, events, stream
 from tests.support.drain_sources import drain, rows_of, small_epochs
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,11 +106,12 @@ def test_a_running_query_picks_up_new_partitions(
     try:
         kafka_broker.grow_topic("living", 2)
         kafka_broker.produce("living", events(range(3, 6)), 1)
-        deadline = time.monotonic() + 60
-        while committed_offsets(wanted, lake) != {"0": 3, "1": 3}:
+
+        def reached() -> bool:
             assert query.exception() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+            return committed_offsets(wanted, lake) == {"0": 3, "1": 3}
+
+        wait_until(reached, lambda: f"it stands at {committed_offsets(wanted, lake)}", 0.2)
     finally:
         query.stop()
     assert {row["id"] for row in rows_of(lake, "living")} == set(range(6))

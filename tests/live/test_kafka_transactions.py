@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,15 +21,13 @@ pytestmark = pytest.mark.kafka
 
 
 def test_aborted_records_are_never_read(kafka_broker: KafkaBroker, log: KafkaLog) -> None:
-    """Aborted in the middle and at the end, markers everywhere: every range of offsets ends by itself, and at once."""
+    """Aborted in the middle and at the end, markers everywhere: every range of offsets ends by itself."""
     kafka_broker.create_topic("aborted")
     transactions(kafka_broker, log, "aborted", [True, False, True, False])
     committed = [0, 1, 2, 8, 9, 10]
-    began = time.monotonic()
     for start in range(17):
         for end in range(start, 17):
             assert offsets(log, "aborted", start, end) == [n for n in committed if start <= n < end]
-    assert time.monotonic() - began < 60
 
 
 def test_records_of_an_open_transaction_wait(kafka_broker: KafkaBroker, log: KafkaLog) -> None:

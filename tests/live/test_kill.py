@@ -26,6 +26,8 @@ from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
+from tests.support.on_disk import on_disk
+from tests.support.waiting import PATIENCE_SECONDS
 
 EVENTS = 80_000 if AT_LENGTH else 60_000
 BROKEN_EVERY = 1_000
@@ -69,12 +71,13 @@ def _event(number: int) -> tuple[bytes, bytes]:
 
 def _strandline(folder: Path, env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("strandline")), *args]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
 
 
 @pytest.mark.kafka
 @pytest.mark.kill
-@pytest.mark.timeout(900)
 def test_a_killed_driver_loses_and_doubles_nothing(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
     """Property of the module's docstring; one kill at each place between two commits."""
     lake = Lake(tmp_path / "lake")
@@ -93,7 +96,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(kafka_broker: KafkaBroker, tm
         interrupted = env | engine | {"STRANDLINE_FAILPOINT": failpoint}
         killed = _strandline(tmp_path, interrupted, "run", "shop", "--mode", "drain")
         assert killed.returncode == -9, f"{failpoint}: exit {killed.returncode}\n{killed.stderr[-3000:]}"
-    shutil.rmtree(lake.checkpoint("shop"))
+    shutil.rmtree(on_disk(lake.checkpoint("shop")))
     # In Spark's tasks it is a worker that dies, again and again, and Spark that runs its task once more.
     in_tasks = env | {"STRANDLINE_FAILPOINT": "inside-refresh:5", "STRANDLINE_SPARK__MASTER": "local[2,4]"}
     finished = _strandline(tmp_path, in_tasks, "run", "shop", "--mode", "drain")

@@ -78,7 +78,7 @@ class MaintainedViews:
         for event in events:
             log = f"{event.kind}__log" if self.as_tables else event.kind
             gone = event.row is None
-            row = {"id": event.key} if event.row is None else event.row
+            row: dict[str, Any] = {"id": event.key} if event.row is None else event.row
             logs[log].append((row, row.get("date_time", GENERATOR.start), gone))
         for log, rows in logs.items():
             self._feed(log, rows)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.nexmark.amendments import amended
-from benchmarks.nexmark.generator import FIRST_ID, Generator, newest_auction, newest_person
+from benchmarks.nexmark.generator import FIRST_ID, Event, Generator, newest_auction, newest_person
 
 NUMBERS = st.integers(0, 10**9)
 
@@ -75,7 +75,7 @@ def test_an_auction_closes_after_it_has_opened() -> None:
 def test_one_bid_and_auction_of_twenty_is_amended_later_and_nothing_else_moves() -> None:
     events = list(Generator().events(0, 20_000))
     found = list(amended(events, seed=1))
-    first, later, seen = [], [], set()
+    first, later, seen = list[Event](), list[Event](), set[tuple[str, int]]()
     for event in found:
         (later if (event.kind, event.key) in seen else first).append(event)
         seen.add((event.kind, event.key))

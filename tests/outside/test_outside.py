@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from jobs.model.errors import StrandlineError
+from state_store.errors import StrandlineError
 from tests.outside import (
     arroyo,
     feldera_aggregates,

@@ -17,7 +17,7 @@ from state_store.layout import Lake
 from state_store.spark.table import Table
 from tests.support.altered_lake import AFTER, ALTER, PIPELINE, made, rows, run
 from tests.support.invariants import assert_correct
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ def test_a_live_run_takes_the_columns_and_spark_reads_both_forms(settings: Setti
             wait_until(lambda: replacements.begun(lake), "the intent does not come")
 
     drain(given, PIPELINE, spark, watch=watch)
-    changing.join(60)
+    changing.join(PATIENCE_SECONDS)
     newest = log.newest_version(lake.table("sales"))
     assert newest is not None
     records = [

@@ -15,9 +15,9 @@ from jobs.model.errors import RowFailed
 from jobs.model.stage import AggregateStage, MapStage
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
-from jobs.sql.from_text import parse_expression
 from state_store.delta import reader
 from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
+from tests.support.parsed import parse_expression
 from tests.support.rule_harness import Output, call, core, mapped, output
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import base64
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
+
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 CHROMIUM = shutil.which("chromium")
 _FLAGS = (
@@ -28,7 +29,7 @@ _FLAGS = (
     "--disable-dev-shm-usage",
     "--remote-debugging-port=0",
 )
-_SECONDS = 30.0
+_POLL_SECONDS = 0.05
 _CODES = {"Enter": 13, "Tab": 9, " ": 32}
 """The virtual codes by which Chromium acts on a key, beside its name."""
 
@@ -49,7 +50,7 @@ class Page:
         self._sent += 1
         self._socket.send(json.dumps({"id": self._sent, "method": method, "params": parameters}))
         while True:
-            message = json.loads(self._socket.recv(timeout=_SECONDS))
+            message = json.loads(self._socket.recv(timeout=PATIENCE_SECONDS))
             if message.get("id") == self._sent:
                 assert "error" not in message, (method, message)
                 result: dict[str, Any] = message["result"]
@@ -70,10 +71,11 @@ class Page:
 
     def until(self, script: str) -> None:
         """Wait until an expression is true."""
-        end = time.monotonic() + _SECONDS
-        while not self.value(f"Boolean({script})"):
-            assert time.monotonic() < end, (script, self.problems, self.value("document.body.innerText"))
-            time.sleep(0.05)
+        wait_until(
+            lambda: self.value(f"Boolean({script})"),
+            lambda: f"{script}: {self.problems} {self.value('document.body.innerText')}",
+            _POLL_SECONDS,
+        )
 
     def text(self, selector: str) -> str:
         """The text of an element."""
@@ -109,20 +111,19 @@ def browser(folder: Path) -> Iterator[Page]:
     arguments = [CHROMIUM, *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
     with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            pages = httpx.get(f"http://127.0.0.1:{_port(folder)}/json/list", timeout=_SECONDS).json()
-            address = next(each["webSocketDebuggerUrl"] for each in pages if each["type"] == "page")
-            with connect(address, max_size=None) as socket:
+            wait_until(lambda: _pages(folder), "Chromium shows no page", _POLL_SECONDS)
+            # No pings: a browser that stands still for a while is not gone.
+            with connect(_pages(folder)[0], max_size=None, open_timeout=PATIENCE_SECONDS, ping_interval=None) as socket:
                 yield Page(socket)
         finally:
             process.kill()
 
 
-def _port(folder: Path) -> int:
-    """The port that Chromium chose: it writes it into its profile when it listens."""
-    end = time.monotonic() + _SECONDS
-    while True:
-        try:
-            return int((folder / "DevToolsActivePort").read_text().splitlines()[0])
-        except (FileNotFoundError, IndexError):
-            assert time.monotonic() < end, "Chromium does not listen"
-            time.sleep(0.05)
+def _pages(folder: Path) -> list[str]:
+    """The addresses of the pages that Chromium shows, at the port that it writes into its profile when it listens."""
+    try:
+        port = int((folder / "DevToolsActivePort").read_text().splitlines()[0])
+        pages = httpx.get(f"http://127.0.0.1:{port}/json/list", timeout=PATIENCE_SECONDS).json()
+    except (FileNotFoundError, IndexError, httpx.TransportError):
+        return []
+    return [each["webSocketDebuggerUrl"] for each in pages if each["type"] == "page"]

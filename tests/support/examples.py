@@ -10,12 +10,17 @@ import os
 import random
 from typing import Final
 
+from hypothesis import HealthCheck
+
 AT_LENGTH = os.environ.get("STRANDLINE_NIGHTLY") == "1"
 """`make nightly` asks for it: nobody waits for the answer."""
 
 _GIVEN: Final = os.environ.get("STRANDLINE_SEED", "1")
 ANEW: Final = AT_LENGTH or _GIVEN == "anew"
 """Examples are not those of the last run."""
+
+SLOWNESS: Final = (HealthCheck.too_slow,)
+"""What hypothesis takes for a fault of a test, and may be one of the machine."""
 
 # A nightly run of the rules' tests then takes about as long as the 20,000 views.
 _TIMES = 20

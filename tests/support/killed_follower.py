@@ -11,6 +11,7 @@ from pathlib import Path
 from state_store.replicas import restore
 from tests.support.replica_backends import Backend
 from tests.support.replicated import Replicated
+from tests.support.waiting import PATIENCE_SECONDS
 
 PIECE_ROWS = 7
 """So few that a small table is restored in many pieces."""
@@ -27,7 +28,7 @@ def started(folder: Path, kind: str, backend: Backend, failpoint: str = "", roun
     begun = context.Event()
     process = context.Process(target=follow, args=(folder, kind, backend, failpoint, rounds, begun))
     process.start()
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE_SECONDS)
     return process
 
 

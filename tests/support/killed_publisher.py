@@ -7,6 +7,7 @@ import os
 
 from jobs.model.settings import Settings
 from jobs.publish.open import open_publisher
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def published(settings: Settings, view: str, failpoint: str) -> int | None:
@@ -15,7 +16,7 @@ def published(settings: Settings, view: str, failpoint: str) -> int | None:
     context.set_forkserver_preload([__name__])
     process = context.Process(target=_publish, args=(settings, view, failpoint))
     process.start()
-    process.join(60)
+    process.join(PATIENCE_SECONDS)
     return process.exitcode
 
 

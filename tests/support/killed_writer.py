@@ -8,12 +8,14 @@ from functools import partial
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from state_store.delta import commit
 from state_store.errors import CommitConflict, VectorMismatch
 from state_store.paths import LakePath
 from tests.support.two_tables import TwoTables, run
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.warm_process import warm_processes
 
 # Checkpoints every few commits: a kill must find one soon.
@@ -34,7 +36,7 @@ def started(lake: Path, events: int, epochs: int, failpoint: str = "", root: Lak
         target=write, args=(root or lake / "root", lake / "told", events, epochs, failpoint, begun)
     )
     process.start()
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE_SECONDS)
     return process
 
 
@@ -47,14 +49,24 @@ def lost_races(lake: Path, racers: int, events: int, epochs: int) -> int:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
     return sum(process.exitcode or 0 for process in processes)
 
 
 def race(lake: Path, events: int, epochs: int, together: Barrier) -> None:
-    """The epochs of one racer; it ends with the number of races that it lost, at most 99, as its exit code."""
+    """The epochs of one racer; it ends with the number of races that it lost, at most 99, as its exit code.
+
+    At their first commit the racers wait for one another, so that they meet however they are scheduled.
+    """
     tables, lost = TwoTables(lake / "root"), 0
-    together.wait(60)
+    enter, met = commit.enter, list[int]()
+
+    def entered(*given: Any) -> None:
+        if not met:
+            met.append(together.wait(PATIENCE_SECONDS))
+        enter(*given)
+
+    patch.object(commit, "enter", entered).start()
     for step in (partial(tables.ingest, events), tables.refresh):
         done = 0
         while done < epochs:

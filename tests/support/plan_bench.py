@@ -24,9 +24,9 @@ from jobs.model.stage import Output, Plan
 from jobs.model.stage_columns import relation_of as relation_of_stage
 from jobs.model.types import SqlType
 from jobs.query.logical.query import Block, From
-from jobs.sql.from_text import parse_expression
 from state_store.layout import Lake
 from tests.support.duck_lake import DuckLake, Row
+from tests.support.parsed import parse_expression
 from tests.support.rule_harness import multiset
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

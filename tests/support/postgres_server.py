@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from infra.ports import free_port
 from jobs.model.settings import Settings
 from jobs.server.access.options import ServerOptions
 from jobs.server.app import application
 from tests.support.listening import listening
-from tests.support.ports import free_port
 
 
 @contextmanager

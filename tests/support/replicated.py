@@ -12,7 +12,7 @@ import pyarrow as pa
 from state_store.commits import CommitRecord, Head
 from state_store.delta import reader
 from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout, unique_key
+from state_store.replicas.layout import Layout
 from state_store.replicas.progress import Progress
 from state_store.replicas.replica import Replica
 from state_store.tablespec import TableSpec
@@ -120,3 +120,10 @@ def _row(random: Random) -> Row:
 
 def _sorted(row: Row) -> Row:
     return {**row, "tags": sorted(row["tags"]) if row["tags"] is not None else None}
+
+
+def unique_key(spec: TableSpec) -> tuple[str, ...] | None:
+    """The visible columns that identify a row; None if rows may be equal, or the key is not visible."""
+    if spec.storage != "keyed" or not set(spec.key) <= set(spec.visible):
+        return None
+    return spec.key

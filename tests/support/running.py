@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
@@ -11,7 +10,9 @@ from jobs.model.settings import Settings
 from jobs.run.pipeline import follow
 from jobs.serve.results import Rows as Answered
 from jobs.session.interpreter import Interpreter
+from state_store.errors import Action, StrandlineError
 from state_store.layout import Lake
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Rows = list[tuple[object, ...]]
 
@@ -23,11 +24,11 @@ def running(settings: Settings, lake: Lake, pipeline: str) -> Iterator[None]:
     run = Thread(target=follow, args=(settings, pipeline, stop))
     run.start()
     try:
-        until(lambda: _is_held(lake, pipeline))
+        wait_until(lambda: _is_held(lake, pipeline), "the run takes no lock")
         yield
     finally:
         stop.set()
-        run.join(60)
+        run.join(PATIENCE_SECONDS)
     assert not run.is_alive()
 
 
@@ -35,30 +36,35 @@ def running(settings: Settings, lake: Lake, pipeline: str) -> Iterator[None]:
 def polled(settings: Settings, query: str) -> Iterator[list[Rows]]:
     """The states that a reader sees who asks again and again for the columns that it knows."""
     seen: list[Rows] = []
+    errors: list[BaseException] = []
     stop = Event()
 
     def poll() -> None:
-        while not stop.is_set():
+        try:
+            while not stop.is_set():
+                seen.extend(read())
+        except BaseException as error:
+            errors.append(error)
+
+    def read() -> list[Rows]:
+        try:
             [found] = Interpreter(settings).run(query)
             assert isinstance(found, Answered)
-            seen.append([tuple(row) for row in found.rows])
+            return [[tuple(row) for row in found.rows]]
+        except StrandlineError as error:
+            if error.action is not Action.RETRY:
+                raise
+            return []  # what it read was moved on from while it read: it reads again
 
     reading = Thread(target=poll)
     reading.start()
     try:
-        until(lambda: len(seen) > 0)
+        wait_until(lambda: seen or errors, "the reader sees nothing")
         yield seen
     finally:
         stop.set()
-        reading.join(60)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds; a minute at most, since what takes longer hangs."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.02)
+        reading.join(PATIENCE_SECONDS)
+    assert errors == []
 
 
 def _is_held(lake: Lake, pipeline: str) -> bool:

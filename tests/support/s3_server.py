@@ -16,6 +16,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from state_store.storage.options import StorageOptions
+from tests.support.waiting import PATIENCE_SECONDS
 
 BUCKET = "lakes"
 _FAULTS = "/_faults/"
@@ -60,7 +61,7 @@ class S3Server:
         self._process.wait()
 
     def _put(self, path: str) -> None:
-        with urlopen(Request(self.url + path, method="PUT"), timeout=30):
+        with urlopen(Request(self.url + path, method="PUT"), timeout=PATIENCE_SECONDS):
             pass
 
 

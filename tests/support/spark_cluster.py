@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
+from infra.ports import free_port
 from orchestration.processes import ProcessGroup
-from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _HOSTS = ("127.0.0.1", "127.0.0.2")
-# A JVM starts in two seconds on two idle cores; other tests may be running beside it.
-_PATIENCE = 60.0
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
@@ -69,7 +68,7 @@ class SparkCluster:
             return ProcessGroup(command, env={**env, **here}, stdout=log, stderr=subprocess.STDOUT)
 
     def _wait(self, port: int) -> None:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline and self._groups[0].poll() is None:
             try:
                 with socket.create_connection((_HOSTS[0], port), timeout=1):

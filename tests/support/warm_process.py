@@ -12,10 +12,9 @@ from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
-_WRITERS = "tests.support.two_tables"
+from tests.support.waiting import PATIENCE_SECONDS
 
-# Long enough for the slowest machine: what takes longer hangs.
-_SECONDS = 120.0
+_WRITERS = "tests.support.two_tables"
 
 
 def warm_processes() -> ForkServerContext:
@@ -36,10 +35,10 @@ def exit_code(target: Callable[..., None], *arguments: Any, failpoint: str = "")
     """
     process = warm_processes().Process(target=_run, args=(target, arguments, failpoint))
     process.start()
-    process.join(_SECONDS)
+    process.join(PATIENCE_SECONDS)
     if process.exitcode is None:
         process.kill()
-        message = f"{target.__name__} has not ended within {_SECONDS:g} s"
+        message = f"{target.__name__} has not ended within {PATIENCE_SECONDS:g} s"
         raise TimeoutError(message)
     return process.exitcode
 

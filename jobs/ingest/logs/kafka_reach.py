@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 # Seconds. A broker that is there answers in milliseconds, one across an ocean in a second; a person waits five.
 CONTACT = 4.0
+# Where by then no connection has failed either, a slow machine may still be at its answer: who is silent for so long
+# is not there.
+SILENCE = 20.0
 
 # The client's own names of its codes.
 _AUTHENTICATION = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)  # noqa: SLF001
@@ -49,11 +52,23 @@ def connect(options: Mapping[str, Any]) -> AdminClient:
             hint="correct the settings under [kafka]: see docs/settings.md",
         ) from error
     try:
-        client.describe_cluster(request_timeout=CONTACT).result(2 * CONTACT)
+        _met_within(client, met)
     except (KafkaException, TimeoutError) as error:
         client.poll(0)
         raise _cause(met, servers) from error
     return client
+
+
+def _met_within(client: AdminClient, met: Sequence[KafkaError]) -> None:
+    """Raise KafkaException or TimeoutError when no broker answers: after `CONTACT` where a connection has failed."""
+    answer = client.describe_cluster(request_timeout=SILENCE)
+    try:
+        answer.result(CONTACT)
+    except TimeoutError:
+        client.poll(0)
+        if met:
+            raise
+        answer.result(SILENCE)
 
 
 def _cause(met: Sequence[KafkaError], servers: str) -> SourceError:
@@ -90,7 +105,7 @@ def _cause(met: Sequence[KafkaError], servers: str) -> SourceError:
             where=servers,
             hint="start the broker, or correct the port in kafka.bootstrap_servers",
         )
-    first = next(iter(text.values()), f"no answer within {CONTACT:.0f} s")
+    first = next(iter(text.values()), f"no answer within {SILENCE:.0f} s")
     return SourceUnavailable(
         f"Kafka: {first}",
         where=servers,

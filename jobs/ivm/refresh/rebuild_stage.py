@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jobs.ivm.refresh.context import Heads, Owner, RunContext
     from jobs.model.stage import Stage
     from state_store.commits import Head
+    from state_store.layout import Lake
 
 log = logging.getLogger("strandline")
 
@@ -47,8 +48,15 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
     if missing is not None:
         return missing
     begun_logs.check_stage(context.lake, heads, stage, owner)
-    head = _standing(context, stage, owner)
+    try:
+        head = standing(context.lake, stage, owner)
+    except (CorruptState, VersionGone) as error:
+        log.warning("'%s' cannot be read, and is begun anew: %s", stage.table, error)
+        head = None
     if head is None:
+        moved = set_aside(context.lake, stage.table)
+        if moved is not None:
+            log.warning("what '%s' held is kept in %s", stage.table, moved)
         heads.forget(stage.table)
         return refresh_stage(context, heads, stage, owner)
     epoch = _epoch(context, heads, stage, owner, head)
@@ -59,19 +67,14 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
     return replace(epoch.done("rebuild", epoch.record.reason, committed), seconds=time.monotonic() - began)
 
 
-def _standing(context: RunContext, stage: Stage, owner: Owner) -> Head | None:
-    """The table as it stands; None when there is none, or none that can be brought to other rows."""
-    path = context.lake.table(stage.table)
-    try:
-        head = reader.standing(path) if storage_of(stage) == "keyed" else None
-        if head is not None and not _in_another_form(head, owner):
-            return head
-    except (CorruptState, VersionGone) as error:
-        log.warning("'%s' cannot be read, and is begun anew: %s", stage.table, error)
-    moved = set_aside(context.lake, stage.table)
-    if moved is not None:
-        log.warning("what '%s' held is kept in %s", stage.table, moved)
-    return None
+def standing(lake: Lake, stage: Stage, owner: Owner) -> Head | None:
+    """The table of a stage as it stands; None when there is none, or none that can be brought to other rows.
+
+    Raises:
+        CorruptState, VersionGone: it cannot be read.
+    """
+    head = reader.standing(lake.table(stage.table)) if storage_of(stage) == "keyed" else None
+    return None if head is None or _in_another_form(head, owner) else head
 
 
 def _in_another_form(head: Head, owner: Owner) -> bool:

@@ -28,8 +28,8 @@ _GRACE_SECONDS: Final = 0.5
 """A query that stops itself says why; one that cannot is ended so much later."""
 _WAIT_SECONDS: Final = 2.0
 """Longer in line than that, and the client is told to come again."""
-_START_SECONDS: Final = 30.0
-"""A process imports its libraries first: a second on an idle machine."""
+_START_SECONDS: Final = 60.0
+"""A process imports its libraries first: a second on an idle machine, many on one that swaps or is started cold."""
 
 
 class _Process:

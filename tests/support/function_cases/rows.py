@@ -11,7 +11,7 @@ from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope, Typed
-from jobs.sql.from_text import parse_expression
+from tests.support.parsed import parse_expression
 
 COLUMNS: tuple[tuple[str, t.SqlType], ...] = (
     ("nr", t.INT),

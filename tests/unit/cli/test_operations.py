@@ -1,4 +1,4 @@
-"""The commands compact, backup, restore and drill: what they print, and how they end."""
+"""The commands compact, rebuild, backup, restore and drill: what they print, and how they end."""
 
 from __future__ import annotations
 
@@ -45,6 +45,17 @@ def test_compact_prints_its_plan_and_does_it(made: MadeLake, monkeypatch: pytest
     assert code == 2
     assert "[store.lease_held] reader 'slow' still needs version 1 of 'totals'" in err
     assert invoke("compact", "--before", "2")[0] == 2
+
+
+def test_rebuild_prints_its_plan_and_does_it(made: MadeLake) -> None:
+    code, out, _ = invoke("rebuild", "totals", "--dry-run")
+    assert code == 0
+    assert "compute 'totals' from 'visits'" in out
+    (planned,) = [json.loads(line) for line in invoke("rebuild", "totals", "--dry-run", "--json")[1].splitlines()]
+    assert [each["table"] for each in planned["computed"]] == ["totals"]
+    code, out, err = invoke("rebuild", "totals", "--json")
+    assert (code, json.loads(out)["computed"]) == (0, [{"table": "totals", "inserted": 0, "deleted": 0}])
+    assert "totals: rebuilt (+0 −0)" in err
 
 
 def test_a_backup_is_restored_and_drilled(made: MadeLake, tmp_path: Path) -> None:

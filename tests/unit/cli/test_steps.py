@@ -11,6 +11,7 @@ import pytest
 
 from jobs.cli.steps import ShownSteps, shown_steps
 from jobs.model.report import MicroBatch
+from tests.support.waiting import wait_until
 
 
 class Clock:
@@ -59,26 +60,36 @@ def test_a_topic_that_is_read_again_tells_the_seconds_that_are_left(monkeypatch:
     ]
 
 
+def until_said(capsys: pytest.CaptureFixture[str], words: str, times: int) -> str:
+    """What is said until these words have been said so many times."""
+    said: list[str] = []
+
+    def heard() -> bool:
+        said.append(capsys.readouterr().err)
+        return "".join(said).count(words) >= times
+
+    wait_until(heard, lambda: "".join(said))
+    return "".join(said)
+
+
 def test_a_log_hears_of_a_long_step_again_and_again(capsys: pytest.CaptureFixture[str]) -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with shown_steps(again_seconds=0.05) as steps:
         steps.begin("computing 'v'", 10)
-        time.sleep(0.3)
+        said = until_said(capsys, "now computing 'v'", 2)
         steps.done("'v': +1 −0 rows")
-    assert threading.active_count() == before
-    lines = capsys.readouterr().err.splitlines()
+    assert {thread for thread in threading.enumerate() if thread.is_alive()} <= before
+    lines = (said + capsys.readouterr().err).splitlines()
     assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in lines)
-    assert sum(line.endswith("now computing 'v'") for line in lines) >= 2
-    assert lines[-1].endswith("'v': +1 −0 rows (0.3 s)")
+    assert re.search(r"'v': \+1 −0 rows \(\d+\.\d s\)$", lines[-1])
 
 
 def test_a_log_that_is_told_no_begins_hears_of_what_lasts(capsys: pytest.CaptureFixture[str]) -> None:
     with shown_steps(again_seconds=0.1, begins=False) as steps:
         steps.begin("verifying 'a', table 1 of 2")
         steps.begin("verifying 'b', table 2 of 2")
-        time.sleep(0.25)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines
+        said = until_said(capsys, "now verifying", 1)
+    lines = said.splitlines()
     assert all(line.endswith("now verifying 'b', table 2 of 2") for line in lines)
 
 
@@ -93,8 +104,8 @@ def test_a_terminal_has_one_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     with shown_steps() as steps:
         steps.begin("computing '[v]'", 10)
-        time.sleep(0.3)
+        wait_until(lambda: "computing" in shown.getvalue(), "no line")
         steps.done("'[v]': +1 −0 rows")
     text = shown.getvalue()
     assert "computing '[v]': 10 rows to read" in text
-    assert re.search(r"'\[v\]': \+1 −0 rows \(0\.\d s\)", text)
+    assert re.search(r"'\[v\]': \+1 −0 rows \(\d+\.\d s\)", text)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-_OBEYS = "stop.wait(60)"
-_STUCK = "time.sleep(60)"
+from tests.support.waiting import PATIENCE_SECONDS
+
+_OBEYS = "stop.wait(600)"
+_STUCK = "time.sleep(600)"
 
 
-def ended(body: str, number: signal.Signals) -> tuple[int, float, str]:
-    """Exit code, seconds and last words of a process that gets a signal while it does `body`."""
+def ended(body: str, number: signal.Signals, grace: float) -> tuple[int, str]:
+    """Exit code and last words of a process that gets a signal while it does `body`."""
     program = (
-        "import sys, time\nfrom jobs.cli.stopping import stopped_by_signal\n"
+        f"import sys, time\nfrom jobs.cli import stopping\nstopping._GRACE_SECONDS = {grace}\n"
+        "from jobs.cli.stopping import stopped_by_signal\n"
         f"with stopped_by_signal() as stop:\n    print('ready', flush=True)\n    {body}\nsys.exit(stop.code)"
     )
     with subprocess.Popen(
@@ -24,23 +26,20 @@ def ended(body: str, number: signal.Signals) -> tuple[int, float, str]:
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
-        began = time.monotonic()
         child.send_signal(number)
-        _, said = child.communicate(timeout=20)
-        return child.returncode, time.monotonic() - began, said
+        _, said = child.communicate(timeout=PATIENCE_SECONDS)
+        return child.returncode, said
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_work_that_obeys_ends_at_once(number: signal.Signals, code: int) -> None:
-    done, seconds, said = ended(_OBEYS, number)
+def test_work_that_obeys_ends_by_itself(number: signal.Signals, code: int) -> None:
+    done, said = ended(_OBEYS, number, 600)
     assert done == code
-    assert seconds < 3
     assert said == f"{number.name}: stopping; what was committed stays\n"
 
 
-def test_work_that_does_not_is_abandoned_within_five_seconds() -> None:
+def test_work_that_does_not_is_abandoned() -> None:
     """As in the middle of a long epoch. The commits of an epoch are atomic: nothing is half done."""
-    done, seconds, said = ended(_STUCK, signal.SIGINT)
+    done, said = ended(_STUCK, signal.SIGINT, 0.5)
     assert done == 130
-    assert seconds < 5
     assert said.splitlines()[-1] == "the work at hand was abandoned: the next run goes on from the last commit"

@@ -17,7 +17,7 @@ from jobs.model import types as t
 from jobs.model.relation import Relation
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
-from jobs.sql.from_text import parse_expression
+from tests.support.parsed import parse_expression
 from tests.support.rule_harness import insert
 
 COLUMNS = (("a", t.INT), ("b", t.INT), ("s", t.VARCHAR), ("d", t.decimal(38, 2)), ("l", t.BIGINT), ("x", t.DOUBLE))

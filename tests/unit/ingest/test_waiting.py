@@ -1,4 +1,7 @@
-"""An idle query waits at the log: a micro-batch begins with its first record, not after a pause."""
+"""An idle query waits at the log: a micro-batch begins with its first record, not after a pause.
+
+Waits of an hour that a record ends: the test hangs, and fails by its own time limit, if it does not.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,7 @@ from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.unit.ingest.committed import EVENTS
 
-# Of waits of a minute that end early: longer than a busy machine needs, much shorter than the wait.
-SOON = 10.0
+AN_HOUR = 3600.0
 
 
 def _record(partition: int) -> Record:
@@ -38,41 +40,35 @@ def _reader(settings: Settings, lake: Lake) -> TopicsReader:
     return TopicsReader(Reading(settings, lake, (EVENTS,), topic_ids, {"events": {"0": 0, "1": 0}}), schema)
 
 
-def _seconds_of_wait(log: LocalLog, offsets: dict[int, int], seconds: float) -> float:
-    began = time.monotonic()
-    log.wait({"events": offsets}, seconds)
-    return time.monotonic() - began
-
-
 def test_a_wait_ends_with_the_first_record_of_any_partition(log: LocalLog, lake: Lake) -> None:
     timer = Timer(0.2, lambda: LocalLog(lake).produce("events", [_record(1)]))
     timer.start()
-    assert 0.1 < _seconds_of_wait(log, {0: 0, 1: 0}, 60) < SOON
-    assert log.end_offsets("events") == {0: 0, 1: 1}
+    log.wait({"events": {0: 0, 1: 0}}, AN_HOUR)
+    assert log.end_offsets("events") == {0: 0, 1: 1}, "it ended before the record came"
     timer.join()
 
 
 def test_a_record_that_is_there_needs_no_wait_and_one_before_the_offset_is_not_waited_for(log: LocalLog) -> None:
     log.produce("events", [_record(1)])
-    assert _seconds_of_wait(log, {0: 0, 1: 0}, 60) < SOON
-    assert _seconds_of_wait(log, {0: 0, 1: 1}, 0.2) >= 0.2
+    log.wait({"events": {0: 0, 1: 0}}, AN_HOUR)
+    began = time.monotonic()
+    log.wait({"events": {0: 0, 1: 1}}, 0.2)
+    assert time.monotonic() - began >= 0.2
 
 
 def test_waiting_at_a_topic_that_is_not_there_is_an_error(lake: Lake) -> None:
     with pytest.raises(TopicMissing):
-        LocalLog(lake).wait({"events": {0: 0}}, 60)
+        LocalLog(lake).wait({"events": {0: 0}}, AN_HOUR)
 
 
 def test_a_query_that_goes_on_waits_and_then_takes_what_came(
     settings: Settings, lake: Lake, log: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(source, "_WAIT_SECONDS", AN_HOUR)
     reader = _reader(settings, lake)
     timer = Timer(0.2, lambda: LocalLog(lake).produce("events", [_record(0)]))
     timer.start()
-    began = time.monotonic()
     reached = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
-    assert 0.1 < time.monotonic() - began < SOON
     assert reached == {"topics": {"events": {"0": 1, "1": 0}}}
     assert reader.reportLatestOffset() == reached
     timer.join()
@@ -81,19 +77,17 @@ def test_a_query_that_goes_on_waits_and_then_takes_what_came(
 def test_a_query_that_drains_does_not_wait(
     settings: Settings, lake: Lake, log: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(source, "_WAIT_SECONDS", AN_HOUR)
     reader = _reader(settings, lake)
     reader.prepareForTriggerAvailableNow()
-    began = time.monotonic()
     assert reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()) == reader.initialOffset()
-    assert time.monotonic() - began < SOON
 
 
 def test_a_topic_that_is_replaced_during_the_wait_is_not_read(
     settings: Settings, lake: Lake, log: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The records that end the wait are those of the new topic."""
-    monkeypatch.setattr(source, "_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(source, "_WAIT_SECONDS", AN_HOUR)
     reader = _reader(settings, lake)
 
     class _Replacing(LocalLog):

@@ -21,7 +21,7 @@ from state_store.delta import reader
 from state_store.errors import SettingsError
 from state_store.layout import Lake
 from tests.support.invariants import assert_correct
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
 
 SHOP = """
@@ -29,7 +29,6 @@ CREATE STREAM sales (shop VARCHAR KEY, qty INT) WITH (KAFKA_TOPIC = 'sales', PAR
 CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n, MAX(qty) AS most FROM sales GROUP BY shop;
 """
 SALES = "INSERT INTO sales VALUES ('a', 1); INSERT INTO sales VALUES ('b', 2); INSERT INTO sales VALUES ('a', 3);"
-_PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -57,10 +56,7 @@ def _events(lake: Lake) -> int:
 
 
 def _wait_for(lake: Lake, events: int) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while _events(lake) < events:
-        assert time.monotonic() < deadline, f"{_events(lake)} events, not {events}"
-        time.sleep(0.02)
+    wait_until(lambda: _events(lake) >= events, lambda: f"{_events(lake)} events, not {events}")
 
 
 def test_what_waits_and_what_comes_is_in_before_the_session_is_there(
@@ -99,7 +95,7 @@ def test_a_run_that_is_to_stop_does_not_wait_for_the_session(
 ) -> None:
     list(session.run(SALES))
     stop, over = Event(), Event()
-    _session_that(lambda: over.wait(_PATIENCE_SECONDS) and None, monkeypatch)
+    _session_that(lambda: over.wait(PATIENCE_SECONDS) and None, monkeypatch)
     report = follow(settings, "shop", stop, watch=lambda _batch: stop.set())
     over.set()
     assert {table.name: table.rows for table in report.tables} == {"sales": 3, "by_shop": 2}
@@ -115,7 +111,7 @@ def test_a_stop_while_nothing_is_to_be_done_is_heard(
     """Also while Spark is waited for."""
     list(session.run(SALES if not driver_rows else ""))
     stop, over = Event(), Event()
-    _session_that(lambda: over.wait(_PATIENCE_SECONDS) and None, monkeypatch)
+    _session_that(lambda: over.wait(PATIENCE_SECONDS) and None, monkeypatch)
     threading.Timer(0.5, stop.set).start()
     follow(settings.model_copy(update={"ingest": IngestSettings(driver_rows=driver_rows)}), "shop", stop)
     over.set()
@@ -134,7 +130,7 @@ def test_what_comes_after_a_source_got_a_column_waits_for_the_query(
         altered.start()
         wait_until(lambda: replacements.begun(lake), "the intent does not come")
         list(session.run("INSERT INTO sales (shop, qty) VALUES ('b', 4);"))
-        altered.join(_PATIENCE_SECONDS)
+        altered.join(PATIENCE_SECONDS)
         list(Interpreter(settings, "shop").run("INSERT INTO sales (shop, qty, coupon) VALUES ('a', 5, 'x');"))
         time.sleep(1.5)  # longer than a look for what has come
         assert _events(lake) == 4

@@ -98,7 +98,7 @@ def test_the_way_to_an_object_store_reaches_it_and_is_not_printed(monkeypatch: p
 def test_settings_are_frozen(tmp_path: Path) -> None:
     settings = load_settings(lake=tmp_path)
     with pytest.raises(ValidationError):
-        settings.lake = tmp_path / "other"  # type: ignore[misc]
+        settings.lake = tmp_path / "other"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.model.settings import load_settings
+from tests.support.on_disk import on_disk
 from tests.support.operated_lake import operated, put_back
 from tests.unit.operate.verify.lakes import MadeLake, healthy
 
@@ -19,7 +20,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[MadeLake, Path]:
     """The healthy lake, and a copy of its folder."""
     folder = tmp_path_factory.mktemp("healthy")
     made = healthy(load_settings(lake=folder / "lake"))
-    shutil.copytree(made.lake.root, folder / "kept")
+    shutil.copytree(on_disk(made.lake.root), folder / "kept")
     return made, folder / "kept"
 
 

@@ -21,6 +21,7 @@ from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
+from tests.support.on_disk import on_disk
 from tests.support.published_lake import PublishedLake
 
 
@@ -81,7 +82,7 @@ def test_it_is_whole_to_a_verification_which_says_where_its_rows_are_from(
     """Of the rows all is proved but what only the inputs tell; after a rebuild from them, that too."""
     made.publish("by_town")
     if lost:
-        shutil.rmtree(made.lake.table("by_town"))
+        shutil.rmtree(on_disk(made.lake.table("by_town")))
     rebuild_from_topic(made.settings, "by_town")
     checks = {each.check: each for each in verify(made.settings, ["by_town"], deep=True)}
     assert {name for name, each in checks.items() if each.ok is not True} == {"definition", "vector", "recompute"}

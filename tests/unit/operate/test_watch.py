@@ -21,6 +21,7 @@ from state_store.process import process
 from tests.unit.operate.verify.lakes import MadeLake
 
 NOW = 10_000_000_000_000
+AN_HOUR_MS = 3_600_000
 ME = process(os.getpid())
 assert ME is not None
 ALIVE = Beat("shop", "continuous", ME, NOW, NOW, NOW, None, 1, {"clicks": 0}, {}, ())
@@ -81,14 +82,15 @@ def test_a_view_that_is_staler_than_its_target_is_an_alert(made: MadeLake) -> No
 def test_a_lease_that_nobody_renews_is_an_alert_before_and_after_its_end(made: MadeLake) -> None:
     import time
 
+    # The lease ends as much later as its publication is later than this.
     now = time.time_ns() // 1_000_000
     ReaderLease(made.lake.table("totals"), "replica-1").publish(1)
     end = now + LEASE_DAYS * 86_400_000
     assert found(made, now) == {}
-    dying = found(made, end - LEASE_ENDS_WITHIN_MS + 60_000)["lease"]
+    dying = found(made, end - LEASE_ENDS_WITHIN_MS + AN_HOUR_MS)["lease"]
     assert dying.subject == "replica-1 of totals"
     assert "ends within a day" in dying.what
-    assert "has ended" in found(made, end + 60_000)["lease"].what
+    assert "has ended" in found(made, end + AN_HOUR_MS)["lease"].what
 
 
 def test_a_definition_that_does_not_read_is_an_alert(made: MadeLake) -> None:

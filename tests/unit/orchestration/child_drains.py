@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import textwrap
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -20,9 +18,8 @@ from orchestration.launch import DrainClient
 from orchestration.translator import Translator
 from state_store.layout import Lake
 from tests.support.memory_catalog import MemoryCatalog
+from tests.support.waiting import wait_until
 
-# Python starts in well under a second; a machine that is busy with other tests may need many.
-PATIENCE_SECONDS = 60.0
 STREAM = Source(
     name="checkins",
     kind="stream",
@@ -56,10 +53,11 @@ STANDS_AND_REFUSES = """
     def drain(settings, name):
         import os, signal, subprocess, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        stay = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'
+        refuses = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)'
+        stay = refuses + '; print(1, flush=True); time.sleep(600)'
         # Like Spark's Python workers: in a process group of its own, in our session.
-        worker = subprocess.Popen([sys.executable, '-c', stay], process_group=0)
-        time.sleep(0.3)
+        worker = subprocess.Popen([sys.executable, '-c', stay], process_group=0, stdout=subprocess.PIPE)
+        worker.stdout.readline()
         pids.write_text(f'{os.getpid()} {worker.pid}')
         time.sleep(600)
 """
@@ -134,13 +132,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def pids_in(file: Path) -> list[int]:

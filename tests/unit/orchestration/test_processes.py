@@ -14,8 +14,10 @@ import dagster as dg
 import pytest
 from dagster._core.errors import DagsterExecutionInterruptedError
 
+from orchestration import launch
 from orchestration.launch import DrainClient
-from orchestration.processes import last_lines, signals_held_back
+from orchestration.processes import ProcessGroup, last_lines, signals_held_back
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.orchestration.child_drains import (
     STANDS_AND_REFUSES,
     alive,
@@ -24,7 +26,6 @@ from tests.unit.orchestration.child_drains import (
     packages,
     pids_in,
     retries_of,
-    wait_until,
 )
 
 
@@ -48,10 +49,19 @@ def test_a_cancelled_run_leaves_nothing_alive(tmp_path: Path, monkeypatch: pytes
 
 def test_a_drain_past_its_time_limit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noted = tmp_path / "pids"
-    client = DrainClient(grace_seconds=0.2, timeout_seconds=5)
+    client = DrainClient(grace_seconds=0.2, timeout_seconds=0.5)
+
+    class Begun(ProcessGroup):
+        """Its time begins when it refuses to end: Python may need seconds until then."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            pids_in(noted)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(launch, "ProcessGroup", Begun)
     assets = packages(child(STANDS_AND_REFUSES, noted), monkeypatch, client)
     result = dg.materialize([assets], raise_on_error=False)
-    assert "longer than 5 s" in failure_of(result)[0]
+    assert "longer than 0.5 s" in failure_of(result)[0]
     assert retries_of(result) == 0
     assert not [pid for pid in pids_in(noted) if alive(pid)]
 
@@ -101,6 +111,22 @@ def test_a_signal_that_is_held_back_comes_once_the_body_is_done(number: signal.S
         assert signal.getsignal(number) is raises
     finally:
         signal.signal(number, before)
+
+
+def test_a_child_hears_the_signals_that_its_parent_ignores() -> None:
+    """A script's shell lets what it starts with `&` ignore SIGINT, and Dagster takes SIGTERM for what SIGINT is."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        asks = "import signal, sys; sys.stderr.write(f'{signal.getsignal(signal.SIGINT) is not signal.SIG_IGN}\\n')"
+        group = ProcessGroup([sys.executable, "-c", f"{asks}; signal.pause()"], stderr=subprocess.PIPE)
+        assert group.stderr.readline() == "True\n"
+        os.kill(group.pid, signal.SIGTERM)
+        assert group.wait(PATIENCE_SECONDS) == -signal.SIGTERM
+        group.stderr.close()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_a_thread_holds_no_signal_back() -> None:

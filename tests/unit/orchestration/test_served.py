@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import stat
 from pathlib import Path
 
 import httpx
 import pytest
 
+from infra.ports import free_port
 from jobs.server.access.tokens import Tokens
 from orchestration.served import link_assets, server_command, token_file
 from orchestration.services import Service
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
-from tests.unit.orchestration.child_drains import alive, wait_until
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.unit.orchestration.child_drains import alive
 
 
 def test_the_token_is_made_once_and_nobody_else_reads_it(tmp_path: Path) -> None:
@@ -34,13 +29,18 @@ def test_the_token_is_made_once_and_nobody_else_reads_it(tmp_path: Path) -> None
     assert token_file(tmp_path).read_text() != text, "a token that is lost is replaced"
 
 
+def make_token_file(folder: Path) -> None:
+    """As a process of its own does it."""
+    token_file(folder)
+
+
 @pytest.mark.kill
 @pytest.mark.parametrize("place", ["before-token-file", "inside-token-file"])
 @pytest.mark.parametrize("lost", ["tokens.json", "token"])
 def test_a_kill_leaves_no_token_that_the_server_refuses(tmp_path: Path, place: str, lost: str) -> None:
     token_file(tmp_path)
     (tmp_path / "server" / lost).unlink()
-    assert exit_code(token_file, tmp_path, failpoint=place) == -signal.SIGKILL
+    assert exit_code(make_token_file, tmp_path, failpoint=place) == -signal.SIGKILL
     file = token_file(tmp_path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     Tokens(tmp_path / "server" / "tokens.json").find(f"Bearer {file.read_text().strip()}")
@@ -62,7 +62,7 @@ def test_it_answers_who_has_the_token_until_it_is_stopped(tmp_path: Path, monkey
     token, port = token_file(tmp_path).read_text().strip(), free_port()
     service = Service("the server", server_command(tmp_path, port), tmp_path / "output" / "server.log")
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_SECONDS) as client:
             wait_until(lambda: service.process.poll() is not None or _answers(client), "it does not answer")
             assert service.process.poll() is None, service.tail()
             assert client.get("/v1/views").status_code == 401

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestration.services import RESTARTS, Service
-from tests.unit.orchestration.child_drains import alive, wait_until
+from tests.support.waiting import wait_until
+from tests.unit.orchestration.child_drains import alive
 
 STAYS = "import time; print('here', flush=True); time.sleep(600)"
 

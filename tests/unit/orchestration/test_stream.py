@@ -8,8 +8,10 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -21,11 +23,13 @@ from orchestration import stream as stream_module
 from orchestration import streaming as streaming_module
 from orchestration.keeper import KEEPER_TAG
 from orchestration.processes import ProcessGroup
+from orchestration.progress import Event
 from orchestration.stream import Pace
 from orchestration.translator import Translator
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of
-from tests.unit.orchestration.child_drains import alive, wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.unit.orchestration.child_drains import alive
 
 SQL = """CREATE STREAM checkins (id BIGINT KEY, place VARCHAR) WITH (KAFKA_TOPIC = 't');
 CREATE TABLE locations AS SELECT id, LATEST_BY_OFFSET(place) AS place FROM checkins GROUP BY id;"""
@@ -62,6 +66,9 @@ while not stop:
     time.sleep(0.05); version = min(version + 1, 4); beat(version)
 beat(version, ended=True)
 """
+UNTIL_REPORTED = """
+while not (Path(sys.argv[1]) / 'reported').exists(): time.sleep(0.02)
+"""
 WITH_A_NEW_TOPIC = "topics.append('later')\n" + GOES_ON
 DIES_ONCE = "if number == 1: os.kill(os.getpid(), signal.SIGKILL)\n" + GOES_ON
 REFUSES = """
@@ -88,17 +95,23 @@ def starts(lake: Lake) -> list[int]:
     return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 
 
+Report = Callable[[stream_module.Watch, Beat], Iterator[Event]]
+
+
 class Bench:
     """A pipeline whose stream is another program."""
 
     def __init__(self, lake: Lake, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lake, self.settings, self.monkeypatch = lake, settings, monkeypatch
         self.instance = dg.DagsterInstance.ephemeral()
+        self.reported = Path(str(lake.root)) / "reported"
+        """A file that is there once a run has reported what it saw at its first look."""
+        monkeypatch.setattr(stream_module.Watch, "_report", noting(self.reported, stream_module.Watch._report))
         catalog = catalog_of(lake, SQL, pipeline="packages")
         self.definitions = catalog.pipeline("packages")
 
     def run(self, body: str, pace: Pace | None = None) -> dg.ExecuteInProcessResult:
-        pace = pace or Pace(poll=0.02, report=0.1, restart=0.01, silence=1.0, ask=0.05, grace=1.0)
+        pace = pace or Pace(poll=0.02, report=0.1, restart=0.01, silence=PATIENCE_SECONDS, ask=0.05, grace=1.0)
         self.monkeypatch.setattr(streaming_module, "stream_command", lambda _pipeline: command(self.lake, body))
         translator = Translator(self.definitions, self.lake)
         specs = [spec for each in self.definitions for spec in translator.specs(each)]
@@ -110,10 +123,6 @@ class Bench:
     def beat(self) -> Beat | None:
         return read_beat(self.lake, "packages")
 
-    def has_reported(self) -> bool:
-        """Whether a run watches a stream: it reports at its first look."""
-        return self.instance.get_latest_materialization_event(dg.AssetKey(["logs", "checkins__log"])) is not None
-
     def stop_when(self, pids: int, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal to the newest stream, once as many have begun and it has beaten four times."""
 
@@ -121,10 +130,20 @@ class Bench:
             wait_until(lambda: len(starts(self.lake)) >= pids, "it did not start")
             wait_until(lambda: (found := self.beat()) is not None and found.micro_batches >= 4, "it did not beat")
             # A stream of another run would otherwise end before this run has found it.
-            wait_until(self.has_reported, "the run reported nothing")
+            wait_until(self.reported.exists, "the run reported nothing")
             os.kill(starts(self.lake)[-1], number)
 
         threading.Thread(target=send, daemon=True).start()
+
+
+def noting(reported: Path, report: Report) -> Report:
+    """A report that notes its end in a file."""
+
+    def noted(watch: stream_module.Watch, beat: Beat) -> Iterator[Event]:
+        yield from report(watch, beat)
+        reported.touch()
+
+    return noted
 
 
 @pytest.fixture
@@ -139,7 +158,7 @@ def bench(lake: Lake, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> It
 def test_progress_reaches_the_asset_pages_while_it_runs(bench: Bench) -> None:
     """Each table that changed, with the counts since the last report; each topic's lag."""
     bench.stop_when(1)
-    result = bench.run(GOES_ON)
+    result = bench.run(UNTIL_REPORTED + GOES_ON)
     assert result.success
     logs = [
         e for e in result.get_asset_materialization_events() if e.asset_key == dg.AssetKey(["logs", "checkins__log"])
@@ -213,7 +232,7 @@ def test_a_stream_that_ended_and_stays_is_ended_for_its_own_reason(bench: Bench)
 
 
 def test_a_silent_stream_is_ended_and_the_run_says_so(bench: Bench) -> None:
-    result = bench.run(SAYS_NOTHING)
+    result = bench.run(SAYS_NOTHING, Pace(poll=0.02, report=0.1, restart=0.01, silence=1.0, ask=0.05, grace=1.0))
     assert "has been silent for" in failure(result)
     assert not any(alive(pid) for pid in starts(bench.lake))
 
@@ -224,15 +243,17 @@ def test_a_clock_that_is_set_forward_by_an_hour_fails_no_run(bench: Bench) -> No
     assert bench.run(WHILE_ITS_CLOCK_IS_BEHIND).success
 
 
-def test_a_cancelled_run_ends_its_stream(bench: Bench) -> None:
+def test_a_cancelled_run_ends_its_stream(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """In between its looks: a look that is cut off leaves Dagster's database in memory locked."""
 
-    def cancel() -> None:
-        wait_until(lambda: (found := bench.beat()) is not None and found.micro_batches >= 4, "it did not beat")
-        os.kill(os.getpid(), signal.SIGINT)
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        beat = bench.beat()
+        if beat is not None and beat.micro_batches >= 4:
+            os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=cancel, daemon=True).start()
-    assert not bench.run(GOES_ON, Pace(poll=0.02, report=60, restart=0.01, silence=5.0, ask=60, grace=1.0)).success
+    monkeypatch.setattr(stream_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    assert not bench.run(GOES_ON).success
     assert len(starts(bench.lake)) == 1
     assert not any(alive(pid) for pid in starts(bench.lake)), "the stream outlived its run"
 
@@ -312,6 +333,7 @@ from pathlib import Path
 from jobs.model.settings import load_settings
 from orchestration import streaming
 from orchestration.processes import ProcessGroup
+from orchestration.progress import Event
 from orchestration.stream import Pace
 command = sys.argv[2:]
 streaming.stream_command = lambda _pipeline: command

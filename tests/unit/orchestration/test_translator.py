@@ -19,6 +19,7 @@ from orchestration.metadata import COLUMN_LINEAGE, COLUMN_SCHEMA, SERVED, VISIBL
 from orchestration.roles import Role, identifier, role_of, table_of
 from orchestration.translator import Translator
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 
 CHECKINS = Source(
     name="checkins",
@@ -278,7 +279,7 @@ def test_a_broken_definition_leaves_the_other_pipelines_and_is_shown(settings: S
     catalog = Catalog(lake)
     for definition in EVERYTHING:
         catalog.add(definition)
-    (lake.catalog / "checkins.json").write_bytes(b"")
+    on_disk(lake.catalog / "checkins.json").write_bytes(b"")
     repository = build(settings).get_repository_def()
     shown = {node.key.to_user_string(): node.description or "" for node in repository.asset_graph.asset_nodes}
     assert "strandline apply" in shown["broken/checkins"]

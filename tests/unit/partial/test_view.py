@@ -19,6 +19,7 @@ from jobs.serve.limits import Spent
 from state_store.delta import log
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import VersionGone
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.partial.shop import opened, plan_of, shop
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class HeldUpqueries(Upqueries):
     def rows(self, keys: Sequence[Key], cut: Cut, spent: Spent | None = None) -> pa.Table:
         self.asked.append(tuple(keys))
         self.begun.set()
-        assert self.go.wait(30)
+        assert self.go.wait(PATIENCE_SECONDS)
         if self.error is not None:
             raise self.error
         return super().rows(keys, cut, spent)
@@ -227,7 +228,7 @@ def test_concurrent_readers_of_a_missing_key_share_one_upquery(served: ServedLak
     view, upqueries = held(served)
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(counted, view, "y")
-        assert upqueries.begun.wait(30)
+        assert upqueries.begun.wait(PATIENCE_SECONDS)
         others = [pool.submit(counted, view, "y") for _ in range(7)]
         while view.counts.shared < 7:
             assert not any(each.done() for each in others)
@@ -241,7 +242,7 @@ def test_a_key_that_is_touched_while_it_is_computed_is_not_kept(served: ServedLa
     view, upqueries = held(served)
     with ThreadPoolExecutor(2) as pool:
         before = pool.submit(view.read, [("x",)])
-        assert upqueries.begun.wait(30)
+        assert upqueries.begun.wait(PATIENCE_SECONDS)
         cut = view.cut
         visit(served, "a")
         view.advance()
@@ -260,7 +261,7 @@ def test_a_key_that_is_not_touched_while_it_is_computed_is_kept_at_the_new_cut(s
     view, upqueries = held(served)
     with ThreadPoolExecutor(1) as pool:
         before = pool.submit(view.read, [("y",)])
-        assert upqueries.begun.wait(30)
+        assert upqueries.begun.wait(PATIENCE_SECONDS)
         visit(served, "a")
         view.advance()
         upqueries.go.set()
@@ -275,7 +276,7 @@ def test_an_upquery_that_fails_fails_for_all_who_wait_and_the_next_one_is_made_a
     upqueries.error = VersionGone("gone")
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(view.read, [("x",)])
-        assert upqueries.begun.wait(30)
+        assert upqueries.begun.wait(PATIENCE_SECONDS)
         second = pool.submit(view.read, [("x",)])
         while view.counts.shared < 1:
             assert not second.done()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -22,7 +21,7 @@ from jobs.model import types as t
 from jobs.model.definitions import Column, Source, View
 from jobs.model.errors import RefreshFailed
 from jobs.model.report import MicroBatch
-from jobs.model.settings import Settings, load_settings
+from jobs.model.settings import Settings
 from jobs.operate.verify.verify import verify
 from jobs.run.pipeline import drain
 from jobs.run.stream import PipelineStream
@@ -34,9 +33,10 @@ from state_store.delta import log, reader
 from state_store.errors import DiskFailed, WriterBusy
 from state_store.layout import Lake
 from tests.support.altered_lake import PIPELINE, alter, columns, made, rows, run, take_in
+from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
 
 KILLED = -9
@@ -59,17 +59,7 @@ OLD = [("a", "Anna"), ("b", "Bert")]
 NEW = [("a", "Anna", None, None), ("b", "Bert", None, None)]
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("altered") / "lake"
-    made(load_settings(lake=folder))
-    return folder
-
-
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 class Query:
@@ -120,7 +110,7 @@ def test_a_run_takes_the_columns_between_two_micro_batches(
             wait_until(lambda: replacements.begun(lake), "the intent does not come")
 
     report = drain(settings, PIPELINE, watch=watch)
-    threads[0].join(60)
+    threads[0].join(PATIENCE_SECONDS)
     assert replacements.find("sales", lake) is None
     assert sum(each.inserted for each in report.tables if each.name == "sales") == 6
     newest = log.newest_version(lake.table("sales"))
@@ -148,6 +138,16 @@ def test_a_kill_leaves_the_former_columns_or_all(place: str, settings: Settings,
     assert replacements.find("shops", lake) is None
     assert_correct(lake, PIPELINE)
     assert [each for each in verify(settings, [], deep=True) if each.ok is False] == []
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("place", ["after-replacement-intent:1", "after-log-entry:1"])
+def test_said_again_after_a_kill_it_is_done(place: str, settings: Settings, lake: Lake) -> None:
+    assert exit_code(alter, lake.root, failpoint=place) == KILLED
+    alter(lake.root)
+    assert rows(lake, "shops") == NEW
+    assert replacements.find("shops", lake) is None
+    assert_correct(lake, PIPELINE)
 
 
 def test_a_fault_after_the_first_table_is_ended_by_the_next_run(
@@ -249,7 +249,7 @@ def test_two_processes_that_alter_at_once_are_told(settings: Settings, lake: Lak
         each.start()
     together.set()
     for each in threads:
-        each.join(60)
+        each.join(PATIENCE_SECONDS)
     added = set(columns(lake, "shops")) - {"id", "name"}
     assert len(added) + len(errors) == 2
     assert added

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.lock import locked
 from jobs.model.definitions import View
 from jobs.model.errors import RefreshFailed
-from jobs.model.settings import Settings, load_settings
+from jobs.model.settings import Settings
 from jobs.operate import replace as operate_replace
 from jobs.operate.verify.verify import verify
 from jobs.run import end_replacements, swap
@@ -24,22 +23,12 @@ from state_store.columns import WEIGHT
 from state_store.delta import log, reader
 from state_store.errors import CorruptState, DiskFailed, StorageUnavailable
 from state_store.layout import Lake
+from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import AFTER, BEFORE, BY_SHOP, NEXT, PIPELINE, events, made, rows
 from tests.unit.operate.verify.damage import flip
 
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("replaced") / "lake"
-    made(load_settings(lake=folder))
-    return folder
-
-
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 @pytest.fixture

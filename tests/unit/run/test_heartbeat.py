@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +16,7 @@ from jobs.model.settings import Settings
 from jobs.run.heartbeat import SILENT_SECONDS, Beat, heartbeat, read_beat
 from jobs.run.stream import PipelineStream
 from state_store.layout import Lake
+from tests.support.waiting import wait_until
 
 REPORT = TableReport("v", 3, 2, 10, 900, 4, 1, 0.5, {"s": 7}, {}, "delta", "few keys", "d:10")
 
@@ -45,10 +45,7 @@ def test_it_beats_from_the_start_on_and_says_how_far_the_run_is(stream: Pipeline
         assert first.process.pid == os.getpid()
         stream.refreshed, stream.micro_batches = 12, 5
         stream.failures["v"] = TopicMissing("gone")
-        deadline = time.monotonic() + 30
-        while beat_of(lake).micro_batches != 5:
-            assert time.monotonic() < deadline, "it does not beat"
-            time.sleep(0.01)
+        wait_until(lambda: beat_of(lake).micro_batches == 5, "it does not beat")
         later = beat_of(lake)
         assert (later.started, later.refreshed, later.tables) == (first.started, 12, (REPORT,))
         assert later.failures == {"v": "[source.topic_missing] gone"}

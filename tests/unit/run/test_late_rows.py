@@ -19,6 +19,7 @@ from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.invariants import assert_correct
+from tests.support.waiting import PATIENCE_SECONDS
 
 WINDOW = "WINDOW TUMBLING (SIZE 10 SECONDS, GRACE PERIOD 5 SECONDS) GROUP BY shop"
 SHOP = f"""
@@ -79,6 +80,6 @@ def test_a_refresh_that_is_killed_and_repeated_counts_nothing_twice(settings: Se
     sales(lake, [41, 5, 6], 1, clock=40)
     environment = os.environ | {"STRANDLINE_FAILPOINT": step}
     command = [sys.executable, "-c", _CHILD, str(lake.root)]
-    assert subprocess.run(command, env=environment, check=False, timeout=120).returncode == -signal.SIGKILL
+    assert subprocess.run(command, env=environment, check=False, timeout=PATIENCE_SECONDS).returncode == -signal.SIGKILL
     assert late(settings) == {"sales": None, "by_shop": 3, "closed": 3}
     assert_correct(lake, "shop")

@@ -20,6 +20,7 @@ from jobs.session.interpreter import Interpreter
 from state_store.errors import LockLost, WriterBusy
 from state_store.layout import Lake
 from state_store.lock import writer_lock
+from tests.support.waiting import PATIENCE_SECONDS
 
 _KILLED_RUN = """
 import os, signal, sys
@@ -34,7 +35,7 @@ with sole_writer(Lake(Path(sys.argv[1])), "p", "run/1") as lock, noted(int(sys.a
 
 @pytest.fixture
 def jvm() -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     yield child
     child.kill()
     child.wait()
@@ -54,7 +55,7 @@ def _killed_run(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
 def test_the_jvm_of_a_killed_run_is_ended_by_the_next(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
     _killed_run(lake, jvm)
     with sole_writer(lake, "p", "run/2"):
-        assert jvm.wait(timeout=5) == -9
+        assert jvm.wait(timeout=PATIENCE_SECONDS) == -9
 
 
 @pytest.mark.kill

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from threading import Event
 
+import pytest
+
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from jobs.model.publish_errors import PublisherFenced, TopicTaken
 from jobs.model.settings import Settings
 from jobs.publish.publisher import Published
 from jobs.run.publishing import publishing
+from jobs.serve import looking
 from state_store.kernel.kernel import Kernel
 from tests.support.published_lake import PublishedLake
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def ignored(done: Published) -> None:
     """Nobody listens."""
 
 
-def test_each_commit_is_published_when_it_is_made(settings: Settings) -> None:
+def test_each_commit_is_published_when_it_is_made(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads look every five seconds by themselves; here they are told."""
+    monkeypatch.setattr(looking, "LOOK_SECONDS", 3600.0)
     made = PublishedLake(settings)
     told, versions = Event(), []
 
@@ -32,7 +37,7 @@ def test_each_commit_is_published_when_it_is_made(settings: Settings) -> None:
         for _ in range(2):
             told.clear()
             made.epoch(kernel)
-            assert told.wait(3)
+            assert told.wait(PATIENCE_SECONDS)
         made.epoch(kernel)
     assert (failures, versions) == ({}, [1, 2, 3])
 
@@ -60,7 +65,7 @@ def test_who_is_fenced_does_not_fence_back(settings: Settings) -> None:
         publishing(settings, [made.view("by_town")], lambda _: told.set(), drained=True) as failures,
     ):
         made.epoch(kernel)
-        assert told.wait(3)
+        assert told.wait(PATIENCE_SECONDS)
         log = LocalLog(made.lake)
         log.produce("by_town", [Record(b'"Rome"', None, 0, (("strandline.view", b"by_town"),))])
         made.epoch(kernel)

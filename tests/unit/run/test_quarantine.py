@@ -19,6 +19,7 @@ from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.invariants import assert_correct
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.session.statements import message
 
 FARE = "{expect_column_values_to_be_between: {column: fare, min_value: 0}, quarantine: true}"
@@ -134,7 +135,7 @@ def test_a_replacement_that_is_killed_keeps_the_same_rows_aside(rides: Rides, st
     rides.came((1, "a", 60), (2, "b", 5), (3, "c", 120))
     environment = os.environ | {"STRANDLINE_FAILPOINT": step}
     command = [sys.executable, "-c", _CHILD, str(rides.lake.root), STRICTER]
-    assert subprocess.run(command, env=environment, check=False, timeout=120).returncode == -signal.SIGKILL
+    assert subprocess.run(command, env=environment, check=False, timeout=PATIENCE_SECONDS).returncode == -signal.SIGKILL
     rides.came((4, "d", 1))
     assert rides.rows("totals", "city", "total") == {("b", 5), ("d", 1)}
     assert rides.letters("totals", "rows_city").keys() == {"a", "c"}

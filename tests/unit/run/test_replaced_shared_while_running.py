@@ -18,8 +18,9 @@ from state_store.layout import Lake
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import PIPELINE, events
-from tests.support.running import polled, running, until
+from tests.support.running import polled, running
 from tests.support.shared_lake import SELECTS, made, replace_view, rows, shared_by, shared_in, statement, vouch
+from tests.support.waiting import wait_until
 from tests.support.warm_process import exit_code
 
 KILLED = -9
@@ -71,7 +72,7 @@ def test_a_run_takes_it_and_what_shares_the_stages_sees_nothing(settings: Settin
         assert rows(lake, "c") == AFTER
         assert {name: rows(lake, name) for name in others} == others
         events(lake, [{"shop": "c", "item": "x", "qty": 9}], first=4, epoch=1)
-        until(lambda: rows(lake, "c") == LATER and rows(lake, "b") == [("x", 3), ("y", 1)])
+        wait_until(lambda: rows(lake, "c") == LATER and rows(lake, "b") == [("x", 3), ("y", 1)], "it does not come")
     assert [each for each in seen if each not in (BEFORE, AFTER, LATER)] == []
     assert [each for each in beside if each not in (others["b"], [("x", 3), ("y", 1)])] == []
     assert_tidy(lake)

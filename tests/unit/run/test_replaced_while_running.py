@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Thread
 
 import pyarrow as pa
@@ -16,7 +14,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.lock import locked
 from jobs.catalog.replacements import Replacement
 from jobs.model.definitions import View
-from jobs.model.settings import Settings, load_settings
+from jobs.model.settings import Settings
 from jobs.run.pipeline import drain
 from jobs.run.standby import next_to
 from jobs.serve.results import LiveRows, Tombstone
@@ -27,10 +25,12 @@ from jobs.sql.syntax import CreateView
 from state_store import changelog
 from state_store.delta import reader
 from state_store.layout import Lake
+from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import AFTER, BEFORE, NEXT, PIPELINE, Rows, events, made, replace_by_shop, rows
-from tests.support.running import polled, running, until
+from tests.support.running import polled, running
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.warm_process import exit_code
 
 KILLED = -9
@@ -55,17 +55,7 @@ AFTER_THE_SWAP = (
 NEXT_TO_THE_SWAP = ("after-standby-proof", "before-log-entry:2", "after-log-entry:2", "after-replacement-definition")
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("replaced") / "lake"
-    made(load_settings(lake=folder))
-    return folder
-
-
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Settings, lake: Lake) -> None:
@@ -82,8 +72,8 @@ def test_a_run_takes_the_next_definition_between_two_refreshes(settings: Setting
         list(Interpreter(settings, PIPELINE).run(NEXT))
         assert rows(lake, "by_shop") == AFTER
         events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
-        until(lambda: rows(lake, "by_shop") == later)
-        until(lambda: rows(lake, "large") == [("b", 2)])
+        wait_until(lambda: rows(lake, "by_shop") == later, "it does not come")
+        wait_until(lambda: rows(lake, "large") == [("b", 2)], "it does not come")
     assert sorted(subscriber.values()) == [row[:3] for row in later]
     states = [BEFORE, [row[:3] for row in AFTER], [row[:3] for row in later]]
     assert [each for each in seen if each not in states] == []
@@ -116,9 +106,9 @@ def test_a_run_that_cannot_take_it_goes_on_with_the_former_one(settings: Setting
     with running(settings, lake, PIPELINE):
         with locked(lake.catalog):
             replacements.put(Replacement(next_to(present, definition, catalog)), lake)
-        until(lambda: replacements.begun(lake) == [])
+        wait_until(lambda: replacements.begun(lake) == [], "it does not come")
         events(lake, [{"shop": "b", "item": "x", "qty": 9}], first=4, epoch=1)
-        until(lambda: rows(lake, "large") == [("a", 2), ("b", 2)])
+        wait_until(lambda: rows(lake, "large") == [("a", 2), ("b", 2)], "it does not come")
     refused = replacements.find("by_shop", lake)
     assert refused is not None
     assert "fails on some rows" in str(refused.refused)
@@ -162,7 +152,7 @@ def _subscribed(settings: Settings, query: str) -> Iterator[dict[object, tuple[o
 
     taking = Thread(target=take, daemon=True)
     taking.start()
-    until(lambda: sorted(held.values()) == BEFORE)
+    wait_until(lambda: sorted(held.values()) == BEFORE, "it does not come")
     yield held
-    taking.join(60)
+    taking.join(PATIENCE_SECONDS)
     assert not taking.is_alive(), "changes are missing"

@@ -15,6 +15,7 @@ from jobs.session.interpreter import Interpreter
 from state_store.delta import log
 from state_store.layout import Lake
 from tests.support.examples import examples
+from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
 
 DEFINITIONS = """
@@ -77,7 +78,7 @@ def test_a_version_that_is_gone_is_a_typed_error(served: ServedLake) -> None:
         served.refresh(kernel, ["by_town"])
     path = served.lake.table("by_town")
     for version in range(log.newest_version(path) or 0):
-        log.commit_file(path, version).unlink()
+        on_disk(log.commit_file(path, version)).unlink()
     with pytest.raises(NoConsistentCut, match="by_town"):
         rows(served, SUMS)
     assert newest_cut(["by_town"], served.lake).versions == {"by_town": log.newest_version(path)}

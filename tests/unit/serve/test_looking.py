@@ -7,8 +7,9 @@ from threading import Event
 
 import pytest
 
+from jobs.serve import looking
 from jobs.serve.looking import Looking
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
 class Counted(Looking):
@@ -31,12 +32,12 @@ class Counted(Looking):
 def told(counted: Counted) -> None:
     counted.looked.clear()
     counted.wake()
-    assert counted.looked.wait(10)
+    assert counted.looked.wait(PATIENCE_SECONDS)
 
 
 def test_a_fault_is_logged_and_the_next_news_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:
     counted = Counted()
-    assert counted.looked.wait(10)
+    assert counted.looked.wait(PATIENCE_SECONDS)
     told(counted)
     assert "'counted' stands still" in caplog.text
     told(counted)
@@ -58,13 +59,18 @@ class Paused(Looking):
         return True
 
 
-def test_news_of_a_pause_are_looked_at_once_when_it_is_over() -> None:
-    paused = Paused(0.5)
-    began = time.monotonic()
-    while time.monotonic() - began < 0.4:
+def test_news_of_a_pause_are_looked_at_once_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "LOOK_SECONDS", 600.0)
+    paused = Paused(600.0)
+    wait_until(lambda: paused.looks == 1, "it did not look")
+    for _ in range(20):
         paused.wake()
         time.sleep(0.01)
     assert paused.looks == 1
+    paused.close()
+    paused = Paused(0.5)
+    wait_until(lambda: paused.looks == 1, "it did not look")
+    paused.wake()
     wait_until(lambda: paused.looks == 2, "the news were lost")
     paused.close()
 

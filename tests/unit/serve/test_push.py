@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from itertools import islice
 
@@ -11,7 +9,9 @@ import pytest
 
 from jobs.model.errors import NotSupported
 from jobs.model.settings import Settings
+from jobs.serve import push
 from jobs.serve.results import LiveRows, Tombstone
+from jobs.serve.subscription import Subscription
 from jobs.session.interpreter import Interpreter
 from state_store.errors import TableMissing
 from state_store.layout import Lake
@@ -41,21 +41,37 @@ def subscribe(session: Interpreter, text: str) -> LiveRows:
     return result
 
 
-def take(session: Interpreter, text: str, count: int) -> list[object]:
-    """The first `count` changes; the test's own time limit is what ends it when they do not come."""
-    return list(islice(subscribe(session, text).rows, count))
+def take(
+    session: Interpreter, text: str, count: int, work: Callable[[], object] = lambda: None, after: int = 0
+) -> list[object]:
+    """The first `count` changes; the test's own time limit is what ends it when they do not come.
+
+    Args:
+        work: done when so many of them have come: those of the snapshot.
+    """
+    rows = subscribe(session, text).rows
+    found: list[object] = list(islice(rows, after))
+    work()
+    return [*found, *islice(rows, count - after)]
 
 
-def later(work: Callable[[], None]) -> threading.Thread:
-    """Do `work` once the subscriber has surely read its snapshot and is waiting."""
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Lets work be done once: when the subscriber has found nothing new, and is about to wait."""
+    newest = push._newest
 
-    def delayed() -> None:
-        time.sleep(0.5)
-        work()
+    def once(work: Callable[[], object]) -> None:
+        looks: list[int] = []
 
-    thread = threading.Thread(target=delayed)
-    thread.start()
-    return thread
+        def looked(made: Subscription) -> int:
+            looks.append(newest(made))
+            if len(looks) == 2:
+                work()
+            return looks[-1]
+
+        monkeypatch.setattr(push, "_newest", looked)
+
+    return once
 
 
 def test_the_snapshot_comes_first_then_the_changes_of_each_version(session: Interpreter, lake: Lake) -> None:
@@ -66,16 +82,15 @@ def test_the_snapshot_comes_first_then_the_changes_of_each_version(session: Inte
         append(lake, "places", [place(3, 1, "Bonn")], 2)
         delete(lake, "places", 3, "id = 2")
 
-    thread = later(change)
-    rows = take(session, "SELECT * FROM places EMIT CHANGES", 5)
-    thread.join()
+    rows = take(session, "SELECT * FROM places EMIT CHANGES", 5, change, after=2)
     assert rows == [(1, 1, "Rome"), (2, 1, "Paris"), (1, 2, "Oslo"), (3, 1, "Bonn"), Tombstone((2, None, None))]
 
 
-def test_a_view_without_a_table_is_waited_for(session: Interpreter, lake: Lake) -> None:
-    thread = later(lambda: append(lake, "places", [place(1, 1, "Rome")]))
+def test_a_view_without_a_table_is_waited_for(
+    session: Interpreter, lake: Lake, waits: Callable[[Callable[[], object]], None]
+) -> None:
+    waits(lambda: append(lake, "places", [place(1, 1, "Rome")]))
     assert take(session, "SELECT id FROM places EMIT CHANGES", 1) == [(1,)]
-    thread.join()
 
 
 def test_a_change_that_the_select_does_not_show_is_no_row(session: Interpreter, lake: Lake) -> None:
@@ -86,9 +101,8 @@ def test_a_change_that_the_select_does_not_show_is_no_row(session: Interpreter, 
         update(lake, "places", 1, "id = 1", n="2")
         update(lake, "places", 2, "id = 1", place="'Oslo'")
 
-    thread = later(change)
-    assert take(session, "SELECT id, place FROM places EMIT CHANGES", 2) == [(1, "Rome"), (1, "Oslo")]
-    thread.join()
+    found = take(session, "SELECT id, place FROM places EMIT CHANGES", 2, change, after=1)
+    assert found == [(1, "Rome"), (1, "Oslo")]
 
 
 def test_a_row_that_leaves_the_where_is_a_tombstone_and_one_that_enters_is_a_row(
@@ -100,17 +114,17 @@ def test_a_row_that_leaves_the_where_is_a_tombstone_and_one_that_enters_is_a_row
         update(lake, "places", 1, "id = 2", n="0")
         update(lake, "places", 2, "id = 1", n="7")
 
-    thread = later(change)
-    rows = take(session, "SELECT n, id FROM places WHERE n > 1 EMIT CHANGES", 3)
-    thread.join()
+    rows = take(session, "SELECT n, id FROM places WHERE n > 1 EMIT CHANGES", 3, change, after=1)
     assert rows == [(5, 2), Tombstone((None, 2)), (7, 1)]
 
 
 def test_a_stream_gives_its_events_in_their_order(session: Interpreter, lake: Lake) -> None:
     events(lake, "checkins", [{"id": 9, "place": "a"}, {"id": 1, "place": "b"}])
-    thread = later(lambda: events(lake, "checkins", [{"id": 5, "place": "c"}, {"id": 1, "place": "b"}], 2, 1))
-    rows = take(session, "SELECT rowoffset, id, place FROM checkins EMIT CHANGES", 4)
-    thread.join()
+
+    def more() -> None:
+        events(lake, "checkins", [{"id": 5, "place": "c"}, {"id": 1, "place": "b"}], 2, 1)
+
+    rows = take(session, "SELECT rowoffset, id, place FROM checkins EMIT CHANGES", 4, more, after=2)
     assert rows == [(0, 9, "a"), (1, 1, "b"), (2, 5, "c"), (3, 1, "b")]
 
 
@@ -121,19 +135,18 @@ def test_without_a_visible_key_a_tombstone_is_the_row_that_went(session: Interpr
         delete(lake, "counts", 1, "n = 4")
         update(lake, "counts", 2, "n = 1", n="2")
 
-    thread = later(change)
-    rows = take(session, "SELECT n FROM counts EMIT CHANGES", 4)
-    thread.join()
+    rows = take(session, "SELECT n FROM counts EMIT CHANGES", 4, change, after=2)
     assert sorted(rows[:2], key=str) == [(1,), (4,)]
     assert rows[2:] == [Tombstone((4,)), (2,)]
 
 
-def test_latest_leaves_the_snapshot_out(session: Interpreter, lake: Lake) -> None:
+def test_latest_leaves_the_snapshot_out(
+    session: Interpreter, lake: Lake, waits: Callable[[Callable[[], object]], None]
+) -> None:
     append(lake, "places", [place(1, 1, "Rome")])
-    thread = later(lambda: append(lake, "places", [place(2, 1, "Oslo")], 1))
+    waits(lambda: append(lake, "places", [place(2, 1, "Oslo")], 1))
     text = "SET 'auto.offset.reset' = 'latest'; SELECT id FROM places EMIT CHANGES"
     assert take(session, text, 1) == [(2,)]
-    thread.join()
 
 
 def test_limit_ends_the_query(session: Interpreter, lake: Lake) -> None:
@@ -148,10 +161,8 @@ def test_a_table_that_is_dropped_ends_the_subscription_with_an_error(session: In
     def drop() -> None:
         assert list(Interpreter(session.settings).run("DROP TABLE places"))
 
-    thread = later(drop)
     with pytest.raises(TableMissing, match="was dropped"):
-        take(session, "SELECT id FROM places EMIT CHANGES", 2)
-    thread.join()
+        take(session, "SELECT id FROM places EMIT CHANGES", 2, drop, after=1)
 
 
 @pytest.mark.parametrize(

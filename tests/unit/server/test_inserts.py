@@ -20,7 +20,7 @@ from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.inserts import Inserts
 from state_store.layout import Lake
 from tests.support.served_lake import ServedLake
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 STREAM = "CREATE STREAM orders (id BIGINT KEY, n BIGINT) WITH (KAFKA_TOPIC = 'orders');"
 ROWS = [{"id": number, "n": number * 2} for number in range(5)]
@@ -63,7 +63,9 @@ def test_what_cannot_be_inserted_says_why(client: TestClient, path: str, body: o
 def test_after_a_kill_the_same_request_adds_what_is_missing_and_no_more(tmp_path: Path, place: str) -> None:
     served = ServedLake(load_settings(lake=tmp_path / "lake"), STREAM)
     command = [sys.executable, "-m", "tests.unit.server.test_inserts", str(served.lake.root), str(tmp_path / "keys")]
-    ended = subprocess.run(command, env=os.environ | {"STRANDLINE_FAILPOINT": f"{place}:1"}, check=False, timeout=60)
+    ended = subprocess.run(
+        command, env=os.environ | {"STRANDLINE_FAILPOINT": f"{place}:1"}, check=False, timeout=PATIENCE_SECONDS
+    )
     assert ended.returncode == -signal.SIGKILL
     once = insert(served.lake.root, tmp_path / "keys")
     assert insert(served.lake.root, tmp_path / "keys") == once

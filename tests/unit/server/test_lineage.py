@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from fastapi.testclient import TestClient
@@ -11,6 +10,7 @@ from jobs.server.access.options import ServerOptions
 from jobs.server.access.tokens import make_token
 from jobs.server.app import application
 from tests.support.served_lake import ServedLake
+from tests.support.waiting import wait_until
 from tests.unit.server.conftest import LIMITS
 
 
@@ -26,10 +26,7 @@ def test_rows_go_from_topics_by_event_logs_to_views(client: TestClient) -> None:
 
 def test_a_reader_is_named_while_it_holds_a_lease(client: TestClient) -> None:
     assert client.get("/v1/views/by_id/rows?key=1").status_code == 200
-    end = time.monotonic() + 20
-    while "by_id" not in client.get("/v1/lineage").json()["readers"]:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: "by_id" in client.get("/v1/lineage").json()["readers"], "no reader is named")
 
 
 def test_a_token_sees_what_it_may_read(served: ServedLake, client: TestClient, tmp_path: Path) -> None:

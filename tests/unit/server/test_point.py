@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +16,9 @@ from jobs.server.app import application
 from jobs.server.http.answers import ARROW
 from jobs.server.routes.point import ROUTE, PointLookups
 from jobs.server.routes.rows import router
+from tests.support.examples import SLOWNESS
 from tests.support.served_lake import ServedLake
+from tests.support.waiting import wait_until
 
 DEFINITIONS = """
     CREATE TABLE things (
@@ -47,11 +48,13 @@ def pointed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         served.refresh(kernel)
     app = application(served.settings, ServerOptions(tmp_path_factory.mktemp("server"), queries=0))
     with TestClient(app, raise_server_exceptions=False) as client:
-        until = time.monotonic() + 30
-        while client.get("/ready").json()["live"] < len(VIEWS):
+
+        def live() -> bool:
             for view in VIEWS:
                 client.get(f"/v1/views/{view}/rows?limit=0")
-            assert time.monotonic() < until
+            return bool(client.get("/ready").json()["live"] == len(VIEWS))
+
+        wait_until(live, lambda: client.get("/ready").json())
         yield client
 
 
@@ -86,7 +89,7 @@ def test_the_answer_is_that_of_the_route(pointed: TestClient, view: str) -> None
         alike(pointed, f"/v1/views/{view}/rows/{key}")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, *SLOWNESS])
 @given(st.sampled_from(VIEWS), st.binary(max_size=12), st.sampled_from(["", "Bearer x", "Basic \xff"]))
 def test_whatever_the_path_says_the_answer_is_that_of_the_route(
     pointed: TestClient, view: str, key: bytes, authorization: str

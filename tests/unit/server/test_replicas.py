@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jobs.model.settings import load_settings
+from jobs.serve import looking
 from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.replicas import Followed, Replicas
 from jobs.session.interpreter import Interpreter
 from tests.support.served_lake import ServedLake
+from tests.support.waiting import wait_until
 
 DEFINITIONS = """
     CREATE STREAM visits (id BIGINT KEY, town VARCHAR, n BIGINT) WITH (KAFKA_TOPIC = 'visits');
@@ -40,13 +41,6 @@ def visit(served: ServedLake, town: str) -> None:
         served.refresh(kernel)
 
 
-def soon(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def of(served: ServedLake, replicas: Replicas) -> Followed | None:
     return replicas.of(Catalogued(served.lake).relation("by_town"))
 
@@ -60,47 +54,46 @@ def visits(followed: Followed | None, town: str) -> int | None:
         return None if row is None else int(row["visits"])
 
 
-def test_it_follows_when_it_is_told(served: ServedLake, replicas: Replicas) -> None:
+def test_it_follows_when_it_is_told(served: ServedLake, replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not look by itself here."""
+    monkeypatch.setattr(looking, "LOOK_SECONDS", 3600.0)
     followed = of(served, replicas)
-    soon(lambda: visits(followed, "Rome") == 1)
+    wait_until(lambda: visits(followed, "Rome") == 1, "the replica does not follow")
     visit(served, "Rome")
-    told = time.monotonic()
     replicas.told("by_town")
-    soon(lambda: visits(followed, "Rome") == 2)
-    # It looks by itself after five seconds.
-    assert time.monotonic() - told < 4
+    wait_until(lambda: visits(followed, "Rome") == 2, "the replica does not follow")
 
 
 def test_another_server_in_the_folder_goes_on_where_the_first_was(
     served: ServedLake, replicas: Replicas, tmp_path: Path
 ) -> None:
     first = of(served, replicas)
-    soon(lambda: visits(first, "Rome") == 1)
+    wait_until(lambda: visits(first, "Rome") == 1, "the replica does not follow")
     replicas.close()
     visit(served, "Rome")
     again = Replicas(served.lake, tmp_path / "replicas", lambda _: None)
     followed = of(served, again)
     # Until it has been at the head it says nothing, though it has rows.
-    soon(lambda: visits(followed, "Rome") is not None)
+    wait_until(lambda: visits(followed, "Rome") is not None, "the replica does not follow")
     assert visits(followed, "Rome") == 2
     again.close()
 
 
 def test_a_view_that_is_made_anew_gets_a_replica_of_its_new_columns(served: ServedLake, replicas: Replicas) -> None:
     first = of(served, replicas)
-    soon(lambda: visits(first, "Rome") == 1)
+    wait_until(lambda: visits(first, "Rome") == 1, "the replica does not follow")
     select = "SELECT town, SUM(n) AS n, COUNT(*) AS visits FROM visits GROUP BY town"
     assert list(Interpreter(served.settings).run(f"DROP TABLE by_town; CREATE TABLE by_town AS {select};"))
     visit(served, "Rome")
-    soon(lambda: visits(of(served, replicas), "Rome") == 2)
+    wait_until(lambda: visits(of(served, replicas), "Rome") == 2, "the replica does not follow")
     assert of(served, replicas) is not first
 
 
 def test_the_replica_of_a_view_that_is_replaced_has_its_new_columns(served: ServedLake, replicas: Replicas) -> None:
     first = of(served, replicas)
-    soon(lambda: visits(first, "Rome") == 1)
+    wait_until(lambda: visits(first, "Rome") == 1, "the replica does not follow")
     select = "SELECT town, COUNT(*) + 10 AS visits, SUM(n) AS n FROM visits GROUP BY town"
     assert list(Interpreter(served.settings).run(f"CREATE OR REPLACE TABLE by_town AS {select};"))
-    soon(lambda: visits(of(served, replicas), "Rome") == 11)
+    wait_until(lambda: visits(of(served, replicas), "Rome") == 11, "the replica does not follow")
     assert list(Interpreter(served.settings).run(f"CREATE OR REPLACE TABLE by_town AS {select.replace('10', '20')};"))
-    soon(lambda: visits(of(served, replicas), "Rome") == 21)
+    wait_until(lambda: visits(of(served, replicas), "Rome") == 21, "the replica does not follow")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
 from jobs.server.http.answers import ARROW
 from tests.support.served_lake import ServedLake
+from tests.support.waiting import wait_until
 
 ROME = {"town": "Rome", "visits": 2, "n": 5}
 
@@ -20,10 +19,8 @@ def by(request: pytest.FixtureRequest, client: TestClient) -> str:
     if request.param == "replica":
         for view in ("by_town", "by_id", "hourly", "places"):
             client.get(f"/v1/views/{view}/rows?limit=0")
-        until = time.monotonic() + 30
-        while client.get("/ready").json() != {"status": "ready", "live": 4, "replicas": 4}:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        ready = {"status": "ready", "live": 4, "replicas": 4}
+        wait_until(lambda: client.get("/ready").json() == ready, lambda: client.get("/ready").json())
     return str(request.param)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +46,7 @@ from tests.support.altered_lake import (
     run,
     take_in,
 )
+from tests.support.begun_lake import begins_with
 from tests.support.event_commits import commit_events
 from tests.support.invariants import assert_correct
 from tests.support.waiting import wait_until
@@ -54,17 +54,7 @@ from tests.support.waiting import wait_until
 VIEW_NAMES = ("by_shop", "named", "everything", "all_shops")
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("altered") / "lake"
-    made(load_settings(lake=folder))
-    return folder
-
-
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 def wrong(settings: Settings) -> list[str]:

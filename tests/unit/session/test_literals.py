@@ -11,7 +11,7 @@ from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import SqlType
 from jobs.session.literals import evaluate
-from jobs.sql.from_text import parse_expression
+from tests.support.parsed import parse_expression
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.ivm.refresh.context import RunContext
 from jobs.model.definitions import View
 from jobs.model.errors import InvalidQuery, NameInUse, NotSupported, RefreshFailed
-from jobs.model.settings import Settings, load_settings
+from jobs.model.settings import Settings
 from jobs.operate import replace as operate_replace
 from jobs.operate.verify.verify import verify
 from jobs.run.pipeline import drain
@@ -24,22 +23,12 @@ from state_store.delta import log, reader
 from state_store.delta.snapshot import read_snapshot
 from state_store.layout import Lake
 from tests.support import lake_tables
+from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import AFTER, BEFORE, BY_SHOP, NEXT, PIPELINE, READERS, events, made, rows
 from tests.unit.operate.verify.damage import head_of, planted, said
 
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("replaced") / "lake"
-    made(load_settings(lake=folder))
-    return folder
-
-
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import cast
 
 import pyarrow as pa
@@ -36,9 +35,7 @@ def test_a_broker_that_is_not_there_is_asked_once(lake: Lake) -> None:
     session = Interpreter(settings)
     for name in ("a", "b", "c"):
         session.catalog.add(source_of(cast(CreateSource, parse_one(f"CREATE STREAM {name} (id INT)")), "p"))
-    began = time.monotonic()
     rows = [tuple(row) for row in status(settings).rows]
-    assert time.monotonic() - began < 6
     assert [(row[6], row[9]) for row in rows] == [(None, "source.unavailable")] * 3
 
 

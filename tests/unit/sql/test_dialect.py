@@ -8,8 +8,8 @@ from sqlglot import exp
 from jobs.model import types as t
 from jobs.model.errors import SqlSyntaxError, TypeMismatch, UnknownName
 from jobs.sql.dialect import needs_quotes, position_of, quote, sql_of
-from jobs.sql.from_text import parse_expression, parse_select
 from jobs.sql.types_text import data_type, parse_type, type_of
+from tests.support.parsed import parse_expression, parse_select
 
 EXPRESSIONS = [
     "a + b * c - d / e % f",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from tests.support.killed_writer import lost_races, started
 from tests.support.s3_server import S3Server
 from tests.support.two_tables import TwoTables
 from tests.support.two_tables_hold import assert_hold, orphans, told_in
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[3]
 
@@ -64,7 +64,7 @@ def test_a_stopped_writer_keeps_the_lock_and_loses_the_race_when_it_is_taken_awa
         for _ in range(3):
             tables.epoch(5)
         os.kill(process.pid, signal.SIGCONT)
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
     assert process.exitcode == 1, "the one that was stopped ends with CommitConflict or LockLost"
     tables.epoch(5)
     assert_hold(tables, told_in(tmp_path / "told"), every_version=True)
@@ -83,10 +83,8 @@ def test_of_two_racing_writers_one_makes_each_version(tmp_path: Path) -> None:
 
 
 def _wait_for(tables: TwoTables, version: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    def has_come() -> bool:
         head = reader.head(tables.latest.path)
-        if head is not None and head.version >= version:
-            return
-        time.sleep(0.005)
-    raise TimeoutError
+        return head is not None and head.version >= version
+
+    wait_until(has_come, lambda: f"version {version} does not come: {reader.head(tables.latest.path)}", 0.005)

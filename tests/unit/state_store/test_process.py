@@ -13,7 +13,7 @@ from state_store.process import Process, process
 
 
 def test_a_process_is_itself_as_long_as_it_runs() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     found = process(child.pid)
     assert found is not None
     assert found.is_alive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from duckdb import DuckDBPyConnection
@@ -50,7 +51,7 @@ def same(one: float | None, other: float | None) -> bool:
     return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=1e-12)
 
 
-CASES = {
+CASES: dict[str, tuple[Any, float | None, int]] = {
     "a large value goes": ([[(1.0, 1), (5.0, 1), (1e17, 1)], [(1e17, -1), (1.0, 1)]], 7.0, 3),
     "it comes and goes at once": ([[(1.0, 1), (5.0, 1)], [(1e17, 1), (1e17, -1)]], 6.0, 2),
     "slowly, in many steps": (

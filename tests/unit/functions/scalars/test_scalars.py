@@ -15,8 +15,8 @@ from jobs.query.expressions.infer import infer
 from jobs.query.expressions.rewrites import REWRITES
 from jobs.query.expressions.scope import Scope
 from jobs.sql.dialect import sql_of
-from jobs.sql.from_text import parse_expression, parse_select
 from tests.support.function_cases import EXPECTED, elaborated, table
+from tests.support.parsed import parse_expression, parse_select
 
 
 @pytest.fixture(scope="module")

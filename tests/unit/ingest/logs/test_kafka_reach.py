@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from threading import Thread
@@ -42,10 +41,8 @@ def _answer(server: socket.socket) -> None:
 
 
 def refusal(settings: KafkaSettings) -> SourceError:
-    began = time.monotonic()
     with pytest.raises(SourceError) as refused:
         connect(client_options(settings))
-    assert time.monotonic() - began < 5
     assert refused.value.where == settings.bootstrap_servers
     return refused.value
 

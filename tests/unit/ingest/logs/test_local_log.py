@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from jobs.ingest.logs.topic_file import TopicFile
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
 from state_store.layout import Lake
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.warm_process import warm_processes
 
 WRITERS, APPENDS = 4, 200
@@ -112,7 +112,7 @@ def test_two_instances_see_each_others_records(lake: Lake) -> None:
         assert one.end_offsets("t") == {0: 4 * number + 4}
 
 
-def test_ten_thousand_small_files_read_in_seconds(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_thousand_small_files_are_read_by_those_of_the_range(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """An INSERT per event makes a file per event. Written without the syncs, to test reading: one partition's range
     opens no file of the other."""
     monkeypatch.setattr("os.fsync", lambda _: None)
@@ -123,10 +123,8 @@ def test_ten_thousand_small_files_read_in_seconds(lake: Lake, monkeypatch: pytes
     opened: list[int] = []
     header = Segments.header
     monkeypatch.setattr(Segments, "header", lambda self, number: (opened.append(number), header(self, number))[1])
-    began = time.monotonic()
     fresh = LocalLog(lake)
     assert len(list(fresh.read("t", 0, 0, 9_000))) == 1
-    assert time.monotonic() - began < 10
     opened.clear()
     assert _records(fresh, "t", 1, 0, 1000).timestamps == list(range(0, 10_000, 10))
     assert len(opened) < 1000 + 50
@@ -259,7 +257,11 @@ def test_an_insert_that_does_not_fit_the_disk_leaves_nothing(lake: Lake) -> None
     log = LocalLog(lake)
     log.ensure_topic("t")
     child = subprocess.run(
-        [sys.executable, "-c", _TOO_LARGE, str(lake.root)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", _TOO_LARGE, str(lake.root)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert child.stdout == "refused\n"
     assert [path.name for path in lake.topic("t").iterdir()] == ["topic.json"]

@@ -15,6 +15,7 @@ import pytest
 from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record
 from state_store.layout import Lake
+from tests.support.waiting import PATIENCE_SECONDS
 
 PARTITIONS = 3
 
@@ -69,7 +70,7 @@ def _same_in_all(lake: Lake) -> list[str]:
 def test_a_kill_at_any_step_leaves_whole_calls(log: LocalLog, lake: Lake, point: str, call: int) -> None:
     """The second pass of `before-link`, and so on, belongs to the second call."""
     killed = _producer(lake, "killed", 9, f"{point}:{call}")
-    said, _ = killed.communicate(timeout=60)
+    said, _ = killed.communicate(timeout=PATIENCE_SECONDS)
     assert killed.returncode == -signal.SIGKILL
     assert len(said.split()) == call - 1, "what was acknowledged"
     there = call if point == "after-segment" else call - 1
@@ -94,7 +95,7 @@ def test_producers_killed_at_random_lose_nothing_that_they_acknowledged(log: Loc
             process.kill()
             # Read as the first line was: `communicate` would pass over what that read ahead.
             said = process.stdout.read()
-            process.wait(60)
+            process.wait(PATIENCE_SECONDS)
             acknowledged[name] = int((["0", *said.split()])[-1])
     counted = Counter(_same_in_all(lake))
     assert max(counted.values()) == 1

@@ -17,6 +17,7 @@ from jobs.sql.statements import Drop, parse_one
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
 from tests.support.duck_lake import DuckLake
+from tests.support.on_disk import on_disk
 
 SOURCES = """
 CREATE STREAM visit (product VARCHAR KEY, person VARCHAR, length INT);
@@ -77,7 +78,7 @@ def test_a_shared_stage_is_refreshed_once_and_before_its_readers(catalog: Catalo
 def test_dropping_the_last_reader_drops_the_table(catalog: Catalog, lake: Lake) -> None:
     (table,) = view("a", f"SELECT category, MAX(length) AS m {JOIN} GROUP BY category", catalog)
     view("b", f"SELECT category, MIN(length) AS m {JOIN} GROUP BY category", catalog)
-    lake.table(table).mkdir(parents=True)
+    on_disk(lake.table(table)).mkdir(parents=True)
     for name, left in (("a", True), ("b", False)):
         statement = parse_one(f"DROP VIEW {name}")
         assert isinstance(statement, Drop)

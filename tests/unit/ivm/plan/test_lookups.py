@@ -10,7 +10,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
-from jobs.model.stage import inputs_of
+from jobs.model.stage import MapStage, inputs_of
 from jobs.model.stage_columns import storage_of
 from state_store.layout import Lake
 from tests.support.catalog_from_sql import catalog_of, run
@@ -108,6 +108,7 @@ def test_what_was_found_has_the_columns_that_are_read_and_no_more(catalog: Catal
     made = plan(view, catalog)
     found, last = made.stages
     assert storage_of(found) == "append"
+    assert isinstance(found, MapStage)
     assert [each.name for each in found.body[0].columns][:2] == ["j0_k", "j1_name"]
     assert len(found.body[0].columns) == 7, "and the meta columns of the event"
     assert [each.relation.name for each in inputs_of(last)] == [found.table]

@@ -18,6 +18,7 @@ from jobs.ivm.refresh.file_faults import file_fault
 from jobs.model.errors import RowFailed
 from state_store.errors import CorruptState, VersionGone
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 
 TABLES = ("visits", "page views", "totals")
 FILE = "/lake/tables/visits/epoch-3-0f/part-0.parquet"
@@ -151,7 +152,7 @@ def test_a_text_without_a_file_names_all_the_tables() -> None:
 
 
 def _written(lake: Lake, codec: str) -> Path:
-    file = lake.table("visits") / "epoch-1" / "part-0.parquet"
+    file = on_disk(lake.table("visits")) / "epoch-1" / "part-0.parquet"
     file.parent.mkdir(parents=True)
     table = pa.table({"k": list(range(2000)), "v": [f"x{number * 7919 % 1000}" for number in range(2000)]})
     pq.write_table(table, file, compression=codec, write_page_checksum=True)

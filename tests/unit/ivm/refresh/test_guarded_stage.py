@@ -8,7 +8,7 @@ from jobs.model.relation import Relation
 from jobs.model.stage import Core, Input, MapStage, Output
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
-from jobs.sql.from_text import parse_expression
+from tests.support.parsed import parse_expression
 
 T = Relation("t", (("id", t.INT), ("k", t.VARCHAR)), "keyed", ("id",))
 TOTAL = Relation("total", (("n", t.BIGINT),), "keyed")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.ivm.refresh import on_duckdb
+from jobs.ivm.rules import settled
 from jobs.model.settings import Settings
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
@@ -36,7 +37,7 @@ def test_equality_is_for_stored_keys_without_null(
 ) -> None:
     """A group whose key is NULL is found again by the epochs after the one that made it."""
     by_equality: list[bool] = []
-    plain = on_duckdb.without_null_keys
+    plain = settled.without_null_keys
 
     def noted(stage: Any, text: str, engine: Any) -> str:
         found = plain(stage, text, engine)

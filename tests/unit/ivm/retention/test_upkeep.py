@@ -17,6 +17,7 @@ from jobs.run.stream import PipelineStream
 from state_store.delta.snapshot import read_snapshot
 from state_store.kernel.kernel import Kernel
 from state_store.lock import writer_lock
+from tests.support.on_disk import on_disk
 from tests.support.retained_lake import FOLDS, PIPELINE, RetainedLake
 
 
@@ -50,7 +51,7 @@ def test_a_run_trims_its_logs_and_goes_on(made: RetainedLake, monkeypatch: pytes
                 stream.refresh()
             return self.looks == 3
 
-    with writer_lock(lake.lock(PIPELINE), "run/1") as lock, Kernel("256MB", 1) as kernel:
+    with writer_lock(on_disk(lake.lock(PIPELINE)), "run/1") as lock, Kernel("256MB", 1) as kernel:
         context = RunContext(None, lake, f"{PIPELINE}/1", kernel=kernel, engine="duckdb")
         session = Session(settings, lake, lock)
         stream = PipelineStream(
@@ -66,7 +67,7 @@ def test_a_run_trims_its_logs_and_goes_on(made: RetainedLake, monkeypatch: pytes
 def test_a_log_that_does_not_read_is_left_as_it_is(made: RetainedLake, caplog: pytest.LogCaptureFixture) -> None:
     path = made.lake.table("s")
     (file, *_) = read_snapshot(path, 2).files
-    (path / file).write_bytes(b"not Parquet")
+    on_disk(path / file).write_bytes(b"not Parquet")
     upkeep = TrimUpkeep()
     assert upkeep.due()
     upkeep.trim([each for each in made.catalog.definitions() if isinstance(each, Source)], made.settings)

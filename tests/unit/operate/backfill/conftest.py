@@ -23,6 +23,7 @@ from state_store.delta import reader
 from state_store.layout import Lake
 from tests.support.arrow_table import ArrowTable, Row
 from tests.support.event_commits import commit_events
+from tests.support.on_disk import on_disk
 
 NOON = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 HOUR_MS = 3_600_000
@@ -84,7 +85,7 @@ def hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def lake(hours: Path, lake: Lake) -> Lake:
-    shutil.copytree(hours, lake.root, dirs_exist_ok=True)
+    shutil.copytree(hours, on_disk(lake.root), dirs_exist_ok=True)
     return lake
 
 

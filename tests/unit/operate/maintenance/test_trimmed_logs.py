@@ -25,12 +25,14 @@ from state_store.delta.commit import Rows, commit
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import ForeignWrite
 from state_store.replicas.follow import Follower
-from state_store.replicas.layout import Layout, unique_key
+from state_store.replicas.layout import Layout
 from state_store.replicas.memory.store import MemoryStore
 from state_store.replicas.replica import Replica
 from state_store.trims.plan import Limits, plan_trim
 from state_store.trims.trim import trim
 from tests.support.arrow_table import ArrowTable
+from tests.support.on_disk import on_disk
+from tests.support.replicated import unique_key
 from tests.support.retained_lake import FOLDS, LOOK_BACK
 from tests.unit.operate.maintenance.rounds import checks, lake, wrong
 
@@ -77,7 +79,7 @@ def test_another_tool_that_removes_rows_is_noticed(tmp_path: Path) -> None:
     name, body = next(iter(read_snapshot(path, newest).files.items()))
     action = {"remove": {"path": name, "deletionTimestamp": log.now_ms(), "dataChange": True, "size": body["size"]}}
     entry = [{"commitInfo": {"operation": "DELETE", "timestamp": log.now_ms()}}, action]
-    log.commit_file(path, newest + 1).write_bytes("\n".join(map(json.dumps, entry)).encode())
+    on_disk(log.commit_file(path, newest + 1)).write_bytes("\n".join(map(json.dumps, entry)).encode())
     with pytest.raises(ForeignWrite, match="another tool's DELETE"):
         made.refresh()
 

@@ -16,6 +16,7 @@ from jobs.operate.quality.vital_signs import VitalSigns
 from jobs.session.interpreter import Interpreter
 from state_store.delta import log as delta_log
 from state_store.process import process
+from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
 
 HOUR = 3_600_000
@@ -36,7 +37,7 @@ def beat(made: MadeLake, refreshed: int, failures: dict[str, str] | None = None)
     """The heartbeat of a run that refreshed all views then."""
     me = process(os.getpid())
     assert me is not None
-    path = made.lake.run("shop")
+    path = on_disk(made.lake.run("shop"))
     path.parent.mkdir(exist_ok=True)
     moments = {"started": 0, "at": refreshed, "refreshed": refreshed, "busy_since": None, "micro_batches": 1}
     rest = {"pipeline": "shop", "mode": "drain", "lag": {}, "failures": failures or {}, "tables": []}

@@ -9,6 +9,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
+from jobs.model.definitions import View
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, UnknownName
 from jobs.session.define.view import check_rules
 from state_store.layout import Lake
@@ -51,6 +52,7 @@ def test_each_time_names_the_row_that_is_joined(catalog: Catalog, kind: str, tim
 def test_the_clause_comes_back_from_the_catalog(catalog: Catalog) -> None:
     run(f"CREATE MATERIALIZED VIEW v AS {JOINED.format('o.ROWTIME')};", catalog)
     view = catalog.get("v")
+    assert isinstance(view, View)
     assert view.inputs == ("orders", "rates")
     assert joins(block(f"CREATE MATERIALIZED VIEW w AS {view.query}", catalog)) == EVENT
     check_rules(plan(view, catalog))
@@ -59,7 +61,9 @@ def test_the_clause_comes_back_from_the_catalog(catalog: Catalog) -> None:
 def test_a_view_of_several_queries_looks_up_in_each(catalog: Catalog) -> None:
     text = JOINED.format("PROCTIME()")
     run(f"CREATE MATERIALIZED VIEW v AS {text} UNION ALL {text};", catalog)
-    assert catalog.get("v").storage == "append"
+    view = catalog.get("v")
+    assert isinstance(view, View)
+    assert view.storage == "append"
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------

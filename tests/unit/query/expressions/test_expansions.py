@@ -12,8 +12,8 @@ from jobs.model.relation import Relation
 from jobs.query.expressions.expansions import TABLE_FUNCTIONS, items_of
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope, Typed
-from jobs.sql.from_text import parse_expression
 from tests.support.function_cases import COLUMNS, table
+from tests.support.parsed import parse_expression
 
 
 def _items(text: str) -> Typed:

@@ -18,8 +18,8 @@ from jobs.model.relation import Relation
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope, Typed
 from jobs.sql.dialect import sql_of
-from jobs.sql.from_text import parse_expression
 from tests.support.function_cases import elaborated
+from tests.support.parsed import parse_expression
 
 _COLUMNS = (("items", t.array(t.BIGINT)), ("pairs", t.map_of(t.VARCHAR, t.BIGINT)), ("n", t.BIGINT))
 _SMALL = st.integers(-5, 5)

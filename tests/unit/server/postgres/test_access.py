@@ -17,6 +17,7 @@ from jobs.server.access.options import ServerOptions
 from jobs.server.access.tokens import make_token
 from tests.support.postgres_server import certificate_in, postgres_server
 from tests.support.served_lake import ServedLake
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.server.conftest import DEFINITIONS
 
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
@@ -95,7 +96,7 @@ def test_what_comes_before_the_handshake_is_no_part_of_the_session(guarded: Guar
 def test_another_protocol_is_told_so(guarded: Guarded, sent: bytes) -> None:
     with socket.create_connection(_host_and_port(guarded.address)) as client:
         client.sendall(sent)
-        client.settimeout(5)
+        client.settimeout(PATIENCE_SECONDS)
         assert client.recv(1000)[:1] == b"E"
 
 

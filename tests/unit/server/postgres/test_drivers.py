@@ -13,6 +13,7 @@ import pytest
 from psycopg import errors
 
 from jobs.server.postgres.substituted import spots, substituted
+from tests.support.waiting import PATIENCE_SECONDS
 
 Session = psycopg.Connection[Any]
 
@@ -87,7 +88,7 @@ def message(kind: bytes, *parts: bytes) -> bytes:
 def answer_to(session: Session, *messages: bytes) -> bytes:
     """All that the server says to a client that sends these messages and goes: libpq says less of it."""
     startup = struct.pack("!i", 196608) + b"user\0me\0\0"
-    with socket.create_connection(("127.0.0.1", session.info.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", session.info.port), timeout=PATIENCE_SECONDS) as client:
         client.sendall(struct.pack("!i", len(startup) + 4) + startup + b"".join(messages) + message(b"X"))
         answer = b""
         while piece := client.recv(65536):

@@ -40,6 +40,7 @@ from tests.support.arrow_table import ArrowTable
 from tests.support.keyed_table import SCHEMA, SPEC, made, rows
 from tests.support.lakes import below, delta_rs, overwrite, s3_folder
 from tests.support.s3_server import S3Server
+from tests.support.waiting import PATIENCE_SECONDS
 
 _ROOT = Path(__file__).parents[4]
 
@@ -140,7 +141,9 @@ def test_a_writer_that_is_killed_has_committed_all_or_nothing(
     table.apply(rows(range(3)))
     place = json.dumps([str(table.path), asdict(s3_server.options())])
     environment = os.environ | {"STRANDLINE_FAILPOINT": step}
-    done = subprocess.run([sys.executable, "-c", _CHILD, place], env=environment, cwd=_ROOT, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, place], env=environment, cwd=_ROOT, check=False, timeout=PATIENCE_SECONDS
+    )
     assert done.returncode == -signal.SIGKILL
     expected = [0, 2, 5, 6, 7, 8] if stands else [0, 1, 2]
     assert keys(table) == expected
@@ -231,7 +234,7 @@ def test_a_table_is_set_aside_whole_also_after_a_kill(s3_server: S3Server) -> No
     for step in ("inside-copy:2", "inside-removal:2"):
         environment = os.environ | {"STRANDLINE_FAILPOINT": step}
         done = subprocess.run(
-            [sys.executable, "-c", _ASIDE, place], env=environment, cwd=_ROOT, check=False, timeout=120
+            [sys.executable, "-c", _ASIDE, place], env=environment, cwd=_ROOT, check=False, timeout=PATIENCE_SECONDS
         )
         assert done.returncode == -signal.SIGKILL
         assert keys(table) == ([0, 1, 2] if "copy" in step else [0, 1])

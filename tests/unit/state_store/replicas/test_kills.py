@@ -18,6 +18,7 @@ from tests.support.examples import AT_LENGTH
 from tests.support.killed_follower import PIECE_ROWS, started
 from tests.support.replica_backends import Backend
 from tests.support.replicated import Replicated, assert_equal, rows_of
+from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[4]
 
@@ -77,12 +78,12 @@ def test_a_follower_killed_anywhere_goes_on(lasting: Backend, kind: str, tmp_pat
         made.epochs(3, seed=number + 1)
         # A second round begins anew, so that every failpoint is passed.
         process = started(tmp_path, kind, lasting, failpoint, rounds=3)
-        process.join(120)
+        process.join(PATIENCE_SECONDS)
         assert process.exitcode == -signal.SIGKILL, failpoint
         phases.add(check(made, lasting))
     assert phases == {Phase.REGISTERED, Phase.RESTORING, Phase.VERIFIED}
     process = started(tmp_path, kind, lasting)
-    process.join(120)
+    process.join(PATIENCE_SECONDS)
     assert process.exitcode == 0
     with closing(made.replica(lasting)) as replica:
         assert assert_equal(replica, made.table) == 3 + 3 * len(failpoints)
@@ -100,11 +101,11 @@ def test_a_follower_killed_at_random_goes_on(lasting: Backend, tmp_path: Path) -
         time.sleep(draw.uniform(0.0, 0.5))
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
-        process.join(60)
+        process.join(PATIENCE_SECONDS)
         assert process.exitcode == -signal.SIGKILL
         check(made, lasting)
     process = started(tmp_path, "counted", lasting)
-    process.join(120)
+    process.join(PATIENCE_SECONDS)
     with closing(made.replica(lasting)) as replica:
         assert assert_equal(replica, made.table) == 3 + 2 * kills
 
@@ -118,7 +119,7 @@ def test_a_restore_goes_on_where_it_was_killed(
     made = Replicated(tmp_path, "counted", per_epoch=40)
     made.epochs(3)
     process = started(tmp_path, "counted", lasting, "inside-replica-restore:4")
-    process.join(120)
+    process.join(PATIENCE_SECONDS)
     assert process.exitcode == -signal.SIGKILL
     made.epochs(1, seed=1)
     with closing(made.replica(lasting)) as replica:

@@ -21,7 +21,7 @@ from state_store.replicas.codec.keys import KeyRange
 from state_store.replicas.layout import Layout
 from state_store.replicas.replica import Replica
 from state_store.replicas.state import Phase
-from tests.support.examples import examples
+from tests.support.examples import SLOWNESS, examples
 from tests.support.replica_backends import Backend
 
 SCHEMA = pa.schema([("k", pa.int64()), ("town", pa.string()), ("v", pa.float64())])
@@ -209,7 +209,7 @@ def folders(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("layout", [KEYED, COUNTED], ids=["keyed", "counted"])
-@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture, *SLOWNESS])
 @given(history=HISTORIES, bounds=st.tuples(st.none() | ROWS, st.none() | ROWS))
 def test_any_history_is_that_of_a_dict(
     backend: Backend, layout: Layout, folders: Iterator[Path], history: list[Any], bounds: tuple[Row | None, Row | None]

@@ -28,8 +28,9 @@ from state_store.replicas.dynamodb.items import Item
 from state_store.replicas.dynamodb.store import DynamoStore
 from state_store.replicas.lmdb.store import LmdbStore
 from state_store.replicas.rocksdb.store import RocksStore
-from tests.support.examples import examples
+from tests.support.examples import SLOWNESS, examples
 from tests.support.replica_backends import Backend
+from tests.support.waiting import PATIENCE_SECONDS
 
 A, B, C, LONG = b"ra", b"ra\0", b"rb", b"r" + b"x" * (LONGEST_BYTES - 1)
 
@@ -108,7 +109,7 @@ def test_a_writer_waits_for_the_readers_of_memory(tmp_path: Path) -> None:
         writer.start()
         writer.join(0.05)
         assert before.get(A) == b"a1"
-    writer.join(30)
+    writer.join(PATIENCE_SECONDS)
     assert rows_in(store) == [(A, b"a2")]
 
 
@@ -176,7 +177,7 @@ KEYS = st.sampled_from([b"r" + bytes([n]) for n in (0, 1, 2, 127, 255)] + [b"r",
 WRITES = st.lists(st.dictionaries(KEYS, st.none() | st.binary(max_size=3), max_size=5) | st.none(), max_size=6)
 
 
-@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture, *SLOWNESS])
 @given(writes=WRITES, low=KEYS, high=KEYS)
 def test_a_store_is_a_dict_in_order(
     backend: Backend,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
 import pytest
 
@@ -153,7 +154,7 @@ _WRONG = [
 
 @pytest.mark.parametrize("key", [*_WRONG, "/".join(["k" * 200] * 5)])
 def test_a_key_that_is_not_the_same_everywhere_is_refused(storage: Storage, key: str) -> None:
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: storage.get(key),
         lambda: storage.get_range(key, 0, 1),
         lambda: storage.get_with_etag(key),

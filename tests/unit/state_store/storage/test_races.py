@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from state_store.storage_verbs import Storage
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.state_store.storage.places import Place
 
 _CREATE_AND_COUNT = """
@@ -51,7 +52,7 @@ def _together(place: Place, script: str, writers: int) -> list[str]:
         for child in children:
             assert child.stdout is not None
             said.append(child.stdout.readline())
-            assert child.wait(30) == 0
+            assert child.wait(PATIENCE_SECONDS) == 0
         return said
     finally:
         for child in children:

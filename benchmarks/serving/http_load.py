@@ -1,6 +1,6 @@
 """Load over HTTP from a process of its own: requests that are due at a fixed rate, and what each of them took.
 
-    python -m benchmarks.http_load PORT RATE SECONDS ROWS
+    python -m benchmarks.serving.http_load PORT RATE SECONDS ROWS
 
 The load is open-loop: a request is due at its time whether or not the one before was answered, and its latency is
 counted from when it was due. So a stall is seen by all that were due while it lasted. The connections are written by
@@ -153,7 +153,7 @@ async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
 
 def put_load(port: int, rate: int, seconds: int, rows: int) -> Load:
     """The same, by a process of its own, on the last core."""
-    command = [sys.executable, "-m", "benchmarks.http_load", *map(str, (port, rate, seconds, rows))]
+    command = [sys.executable, "-m", "benchmarks.serving.http_load", *map(str, (port, rate, seconds, rows))]
     return Load(**json.loads(subprocess.run(command, check=True, capture_output=True).stdout))
 
 

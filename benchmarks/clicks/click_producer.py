@@ -1,6 +1,6 @@
 """The producer of the benchmark of freshness, a process of its own: so many clicks a second, open-loop.
 
-    python -m benchmarks.click_producer SERVERS FIRST RATE SECONDS
+    python -m benchmarks.clicks.click_producer SERVERS FIRST RATE SECONDS
 
 A click is due at its time whether or not the brokers have taken those before it, and its record's timestamp is when it
 was due. So a stall, of the producer too, counts as latency of all that were due while it lasted.
@@ -15,7 +15,7 @@ from typing import Final
 import orjson
 from confluent_kafka import Producer
 
-from benchmarks.five_views import click
+from benchmarks.clicks.five_views import click
 
 TICKS: Final = 100
 """Times a second at which clicks are due: at 10,000 a second a hundred clicks each."""

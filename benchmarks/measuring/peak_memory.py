@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from benchmarks.process_tree import Looks, processes_below
+from benchmarks.measuring.process_tree import Looks, processes_below
 
 # Pages that processes share are counted once: each has its part of them (proportional set size).
 _PART: Final = "Pss:"
