@@ -34,6 +34,7 @@ class Stages:
         first: the number of the first inner stage.
         made: the inner stages, each after what it reads.
         notes: reasons, for EXPLAIN.
+        places: rows of tables keep time and place of their newest events, for a function that goes by these.
     """
 
     view: str
@@ -44,11 +45,16 @@ class Stages:
     first: int = 1
     made: list[Stage] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
+    places: bool = False
     _known: dict[str, Relation] = field(default_factory=dict)
 
     def stored(self, query: Query) -> Relation:
         """The table of an inner stage that maintains `query`."""
         return self.add(self.build(query, self))
+
+    def placed(self, needed: bool) -> Stages:
+        """The same builder, for inner stages whose rows keep places, or need none."""
+        return replace(self, places=needed)
 
     def marked(self, relation: Relation) -> Relation:
         """The relation with a column in its key that is never NULL."""

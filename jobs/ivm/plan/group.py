@@ -83,7 +83,8 @@ class _Columns:
 
 def _aggregate(block: Block, outputs: tuple[Output, ...], stages: Stages) -> AggregateStage:
     assert block.group is not None
-    branches = [in_window(rows, block) for rows in rows_of_block(block, stages)]
+    inner = stages.placed(bool(_ordered(block.calls)))
+    branches = [in_window(rows, block) for rows in rows_of_block(block, inner)]
     columns = _Columns()
     group = tuple(Output(g.name, columns.of("__g", g.expression, g.type), g.type) for g in block.group)
     calls = tuple(_call(each, columns) for each in block.calls)
@@ -154,7 +155,7 @@ def _late(branches: Sequence[Windowed], columns: _Columns) -> Body:
 
 def _order(rows: Rows, calls: Sequence[AggregateCall], there: set[str]) -> list[Output]:
     """The place of each row in the order of events, where a function needs it and the rows have one."""
-    ordered = [call for call in calls if (found := FUNCTIONS.get(call.function)) and found.ordered]
+    ordered = _ordered(calls)
     if not ordered:
         return []
     meta, types = rows.meta(), dict(META_COLUMNS)
@@ -168,3 +169,8 @@ def _order(rows: Rows, calls: Sequence[AggregateCall], there: set[str]) -> list[
             hint="aggregate streams or source tables by it, or use MIN, MAX, MIN_BY or MAX_BY over a column",
         )
     return [Output(name, meta[name], types[name]) for name in EVENT_ORDER if name not in there]
+
+
+def _ordered(calls: Sequence[AggregateCall]) -> list[AggregateCall]:
+    """The calls of functions that go by the order of events."""
+    return [call for call in calls if (found := FUNCTIONS.get(call.function)) and found.ordered]

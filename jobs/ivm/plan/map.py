@@ -19,7 +19,7 @@ from jobs.ivm.plan.key import KeyColumn
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
 from jobs.ivm.plan.trees import named, number
 from jobs.model import types as t
-from jobs.model.columns import META_COLUMNS, WINDOW_BOUNDS
+from jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, MapStage, Output
 from jobs.model.types import SqlType
@@ -32,11 +32,12 @@ _HERE = "__here"
 _EVENT = ("_timestamp", "_stream_time", "_partition", "_offset")
 
 
-def map_stage(parts: Sequence[Selected], *, with_events: bool = False) -> MapStage:
+def map_stage(parts: Sequence[Selected], *, with_events: bool = False, with_places: bool = False) -> MapStage:
     """The stage that stores those rows; each part is a branch of a UNION ALL.
 
     Args:
         with_events: keep time and place of events also where the rows are those of tables.
+        with_places: keep places there. Without its time, nobody takes such a row for an event.
 
     Raises:
         NotSupported: the rows of an input cannot be told apart.
@@ -46,11 +47,12 @@ def map_stage(parts: Sequence[Selected], *, with_events: bool = False) -> MapSta
     if all(part.rows.is_append for part in parts):
         body = tuple(part.rows.core((*part.outputs, *appended(part.rows))) for part in parts)
         return MapStage("", body, (*visible, *(name for name, _ in META_COLUMNS)))
-    with_events = with_events or all(part.rows.is_of_events() for part in parts)
+    events = with_events or all(part.rows.is_of_events() for part in parts)
+    names = _EVENT if events else EVENT_ORDER if with_places else ()
     if len(parts) == 1:
-        core = _keyed(parts[0], with_events=with_events)
+        core = _keyed(parts[0], names)
         return MapStage("", (core,), visible, core.key)
-    return _union(parts, visible, with_events=with_events)
+    return _union(parts, visible, names)
 
 
 def marked_stage(relation: Relation) -> MapStage:
@@ -87,23 +89,23 @@ def keyed_columns(rows: Rows, outputs: tuple[Output, ...]) -> tuple[tuple[str, .
     return tuple(names), tuple(hidden)
 
 
-def _keyed(part: Selected, *, with_events: bool) -> Core:
+def _keyed(part: Selected, names: Sequence[str]) -> Core:
     key, hidden = keyed_columns(part.rows, part.outputs)
-    return part.rows.core((*part.outputs, *hidden, *(_events([part.rows])[0] if with_events else ())), key)
+    return part.rows.core((*part.outputs, *hidden, *_events([part.rows], names)[0]), key)
 
 
-def _events(branches: Sequence[Rows]) -> list[tuple[Output, ...]]:
-    """Time and place of the events, as far as all branches have them."""
+def _events(branches: Sequence[Rows], names: Sequence[str]) -> list[tuple[Output, ...]]:
+    """Those of the columns of time and place of the events that all branches have."""
     types = dict(META_COLUMNS)
     known = [rows.meta() for rows in branches]
-    names = [name for name in _EVENT if all(name in meta for meta in known)]
-    return [tuple(Output(name, meta[name], types[name]) for name in names) for meta in known]
+    shared = [name for name in names if all(name in meta for meta in known)]
+    return [tuple(Output(name, meta[name], types[name]) for name in shared) for meta in known]
 
 
-def _union(parts: Sequence[Selected], visible: tuple[str, ...], *, with_events: bool) -> MapStage:
+def _union(parts: Sequence[Selected], visible: tuple[str, ...], names: Sequence[str]) -> MapStage:
     keys = [part.rows.key() for part in parts]
     slots = _slots(keys)
-    events = _events([part.rows for part in parts]) if with_events else [()] * len(parts)
+    events = _events([part.rows for part in parts], names)
     key = (BRANCH, *(f"__k{place}" for place in range(len(slots))))
     body = []
     for place, (part, own, event) in enumerate(zip(parts, keys, events, strict=True), 1):

@@ -36,13 +36,13 @@ def stage_of_query(query: Query, stages: Stages) -> Stage:
     """
     if isinstance(query, SetOperation):
         if query.operation == "union all":
-            return map_stage(selected(query, stages))
+            return map_stage(selected(query, stages), with_places=stages.places)
         return set_stage(query, stages)
     block = totals_apart(fused(query), stages)
     if block.distinct:
-        return distinct_stage(selected(replace(block, distinct=False), stages))
+        return distinct_stage(selected(replace(block, distinct=False), stages.placed(False)))
     if is_plain(block):
-        return map_stage(selected(block, stages))
+        return map_stage(selected(block, stages), with_places=stages.places)
     if block.group is None:
         return analytic_stage(rows_of_block(block, stages), block, stages)
     return _grouped(block, stages)

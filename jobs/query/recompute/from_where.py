@@ -60,13 +60,13 @@ def meta_column(block: Block, name: str) -> exp.Expression | None:
 
 
 def _has(source: Relation | Query, name: str) -> bool:
-    """True if a source has a meta column. Rows that stand for several, as those of DISTINCT, have none."""
+    """True if a source has a meta column. Rows that stand for several, as those of DISTINCT, have none, nor do those
+    that OVER numbers."""
     if isinstance(source, Relation):
         return name in dict((*source.columns, *source.hidden))
     if isinstance(source, SetOperation):
         return source.operation == "union all" and all(_has(branch, name) for branch in source.branches)
-    single = source.group is None and not source.calls and not source.distinct
-    return single and any(_has(part.source, name) for part in source.inputs)
+    return _is_single(source) and any(_has(part.source, name) for part in source.inputs)
 
 
 def _is_stream(source: Relation | Query) -> bool:
@@ -76,8 +76,13 @@ def _is_stream(source: Relation | Query) -> bool:
         places = bool(source.key) and hidden.issuperset((*source.key, "_timestamp", "_offset"))
         return source.storage == "append" or places
     if isinstance(source, SetOperation):
-        return all(_is_stream(branch) for branch in source.branches)
-    return any(_is_stream(part.source) for part in source.inputs if not part.frozen)
+        return source.operation == "union all" and all(_is_stream(branch) for branch in source.branches)
+    return _is_single(source) and any(_is_stream(part.source) for part in source.inputs if not part.frozen)
+
+
+def _is_single(block: Block) -> bool:
+    """True if each row of a block is one of its joined rows, and known by it."""
+    return block.group is None and not block.calls and not block.distinct and not block.analytic
 
 
 def _columns(expressions: Iterable[exp.Expression]) -> Iterable[tuple[str, str]]:

@@ -54,6 +54,23 @@ QUERIES = (
     " FROM t GROUP BY k",
     "SELECT k, FIRST_VALUE(v) AS a, LAST_VALUE(v) AS b, FIRST_VALUE(v ORDER BY x DESC) AS c,"
     " LAST_VALUE(v ORDER BY x) AS e FROM s GROUP BY k",
+    # lists and newest values in the order of events: rows of tables have the places of theirs, also in subqueries
+    "SELECT COUNT(*) AS c, COLLECT_SET(a.n) AS d FROM t AS a CROSS JOIN UNNEST(ARRAY[3, a.id, 1]) AS w (x)"
+    " LEFT JOIN u AS b ON w.x = b.id",
+    "SELECT a.k, LATEST_BY_OFFSET(b.n, 2) AS d, EARLIEST_BY_OFFSET(a.n) AS e"
+    " FROM t AS a CROSS JOIN UNNEST(ARRAY[3, a.id]) AS w (x) JOIN u AS b ON w.x = b.id GROUP BY a.k",
+    "SELECT COLLECT_LIST(q.x) AS d FROM (SELECT a.n, x FROM t AS a CROSS JOIN UNNEST(ARRAY[3, a.id, 1]) AS w (x)) AS q"
+    " RIGHT JOIN u AS b ON q.x = b.id",
+    "SELECT b.k, COLLECT_LIST(q.z) AS d FROM u AS b LEFT JOIN"
+    " (SELECT id, COALESCE(n, 5) AS z FROM t WHERE n <> 2) AS q ON q.id = b.id GROUP BY b.k",
+    "SELECT COLLECT_LIST(q.z) AS d FROM (SELECT id, n AS z FROM t UNION ALL SELECT id, n FROM u) AS q"
+    " JOIN t AS b ON q.id = b.id",
+    # rows that OVER numbers have none, nor have groups: their lists are in the order of the values
+    "SELECT COLLECT_LIST(q.z) AS d FROM (SELECT id, n AS z, ROW_NUMBER() OVER (PARTITION BY k ORDER BY id) AS r FROM t)"
+    " AS q JOIN u AS b ON q.id = b.id",
+    "SELECT COLLECT_LIST(q.z) AS d FROM (SELECT k, v AS z, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS r FROM s)"
+    " AS q",
+    "SELECT COLLECT_LIST(q.z) AS d FROM (SELECT k, COUNT(*) AS z FROM s GROUP BY k) AS q JOIN u AS b ON q.k = b.k",
     # the grouping set of a row
     "SELECT k, GROUPING(k) AS g, COUNT(*) AS c FROM t GROUP BY ROLLUP (k) ORDER BY GROUPING(k) DESC, k LIMIT 2",
     "SELECT k, v, GROUPING(k, v) AS g FROM s WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY CUBE (k, v)",
