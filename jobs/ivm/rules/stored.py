@@ -3,7 +3,7 @@
 | stage | storage | `__state` |
 | --- | --- | --- |
 | map, all inputs append | append | none |
-| map | keyed | the columns of the body that are not visible: key columns, an event's time and place |
+| map | keyed | the columns of the body that are not visible: key columns, an event's time and place, a row's place |
 | latest | keyed | time and place of the newest event: `EVENT_ORDER`, `_timestamp` |
 | aggregate | keyed | the group columns that are not visible, `__rows` (rows in the group), an accumulator per call |
 | aggregate by session | keyed | the group columns and bounds that are not visible, `__rows` |
@@ -13,9 +13,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from jobs.functions.aggregates.registry import function_of
-from jobs.model.stage import AggregateStage, Stage
+from jobs.model.columns import EVENT_ORDER
+from jobs.model.stage import AggregateStage, MapStage, Stage
 from jobs.model.stage_columns import Columns, hidden_columns, key_names, key_path, storage_of, visible_columns
 from jobs.model.types import BIGINT, SqlType, struct
 from state_store.columns import STATE
@@ -23,6 +25,8 @@ from state_store.tablespec import TableSpec
 
 ROWS = "__rows"
 _MARK = "."
+_PLACES_FORM: Final = 3
+"""Higher than those of accumulators: before it, lists over subqueries of tables were in another order."""
 
 
 def state_type(stage: Stage) -> SqlType | None:
@@ -42,14 +46,22 @@ def stored_columns(stage: Stage) -> Columns:
 
 
 def form_of(stages: Iterable[Stage]) -> int:
-    """The number of the form in which the stages store `__state`: that of their newest accumulator."""
-    forms = [
+    """The number of the form in which the stages store `__state`: that of their newest accumulator, or of places."""
+    stages = tuple(stages)
+    forms = [_PLACES_FORM] if any(map(_keeps_places, stages)) else []
+    forms += [
         function_of(call).form(call)
         for stage in stages
         if isinstance(stage, AggregateStage) and stage.session is None
         for call in stage.aggregates
     ]
     return max(forms, default=1)
+
+
+def _keeps_places(stage: Stage) -> bool:
+    """True if a stage keeps the places of rows that are no events."""
+    hidden = {name for name, _ in hidden_columns(stage)} if isinstance(stage, MapStage) else set()
+    return hidden.issuperset(EVENT_ORDER) and "_timestamp" not in hidden
 
 
 def marked(fingerprint: str, stages: Iterable[Stage]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.plan.rows import is_stream
+from jobs.ivm.rules.stored import form_of
 from jobs.model.errors import SqlError
 from jobs.model.stage import AggregateStage, MapStage, body_of
-from jobs.model.stage_columns import visible_columns
+from jobs.model.stage_columns import relation_of, visible_columns
 from jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
 from tests.unit.ivm.plan.planned import hidden, only, planned, texts
@@ -93,3 +95,15 @@ def test_distinct_is_an_aggregate_without_calls(catalog: Catalog) -> None:
     stage = only("CREATE MATERIALIZED VIEW v AS SELECT DISTINCT area, n + 1 AS m FROM readings", catalog)
     assert isinstance(stage, AggregateStage)
     assert (stage.key, stage.aggregates, stage.drop_empty) == (("area", "m"), (), True)
+
+
+def test_a_subquery_of_tables_keeps_places_for_a_function_that_goes_by_them(catalog: Catalog) -> None:
+    """Without the time of an event nobody takes them for events; a table of the former form has no such mark."""
+    exploded = "FROM users AS a CROSS JOIN UNNEST(ARRAY[a.id, 1]) AS w (x) JOIN users AS b ON w.x = b.id"
+    inner, last = planned(f"CREATE MATERIALIZED VIEW v AS SELECT COLLECT_LIST(a.age) AS l {exploded}", catalog).stages
+    assert hidden(inner)[-3:] == ["_stream_time", "_partition", "_offset"]
+    assert not is_stream(relation_of(inner))
+    assert form_of((inner, last)) == 3
+    inner, last = planned(f"CREATE MATERIALIZED VIEW w AS SELECT COUNT(a.age) AS l {exploded}", catalog).stages
+    assert "_offset" not in hidden(inner)
+    assert form_of((inner, last)) == 1
