@@ -24,8 +24,9 @@ from state_store.layout import Lake
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import EVENTS, PIPELINE, SALES, Rows, events, rows
-from tests.support.running import running, until
+from tests.support.running import running
 from tests.support.shared_lake import replace_view, vouch
+from tests.support.waiting import wait_until
 from tests.support.warm_process import exit_code
 
 SOLD = "CREATE STREAM sold AS SELECT shop, item, qty FROM sales WHERE qty > 1;"
@@ -218,7 +219,7 @@ def test_a_run_takes_it(settings: Settings, lake: Lake) -> None:
         list(Interpreter(settings, PIPELINE).run(MORE))
         assert rows(lake, "sold") == AFTER
         events(lake, [{"shop": "b", "item": "z", "qty": 1}], first=4, epoch=1)
-        until(lambda: ("z", 1, "b") in rows(lake, "by_item"))
+        wait_until(lambda: ("z", 1, "b") in rows(lake, "by_item"), "it does not come")
     vouch(lake)
     drain(settings, PIPELINE)
     assert_whole(settings, lake)
