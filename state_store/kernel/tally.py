@@ -65,12 +65,13 @@ class Tally:
         Raises:
             CorruptState: a column has a type that has no digest.
         """
-        for each in self._awaited:
-            self._digest += each.result()
-        self._awaited.clear()
-        if self._beside is not None:
-            self._beside.shutdown(wait=False)
-            self._beside = None
+        try:
+            self._digest = sum((each.result() for each in self._awaited), self._digest)
+            self._awaited.clear()
+        finally:
+            if self._beside is not None:
+                self._beside.shutdown(wait=False)
+                self._beside = None
         return self._digest
 
     def changes(self) -> pa.Table | None:

@@ -35,8 +35,9 @@ def test_rows_after_the_digest_was_asked_for_are_counted_too() -> None:
 def test_a_column_without_a_digest_is_an_error_of_the_digest() -> None:
     tally = Tally()
     tally.insert(pa.table({"k": pa.nulls(20_000, pa.uint8()).fill_null(1)}), ["k"])
-    with pytest.raises(CorruptState, match="has no digest"):
-        _ = tally.digest
+    for _ in range(2):
+        with pytest.raises(CorruptState, match="has no digest"):
+            _ = tally.digest
 
 
 def test_changes_are_kept_with_their_weights_until_they_are_many() -> None:
