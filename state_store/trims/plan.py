@@ -131,34 +131,42 @@ class TrimPlan:
         return sum(each.rows for each in self.due if each.held_by(keeper))
 
 
+def is_due(snapshot: Snapshot, limits: Limits) -> bool:
+    """True if the limits say a file, by the log's statistics alone: no file is opened."""
+    return bool(_due(snapshot, limits))
+
+
 def plan_trim(path: LakePath, snapshot: Snapshot, limits: Limits, keepers: Sequence[Keeper]) -> TrimPlan:
     """The plan for one version of an event log.
 
     Raises:
         VersionGone, CorruptState: a file that is due does not read.
     """
-    times = {name: _until(body) for name, body in snapshot.files.items()}
-    known = {name: time for name, time in times.items() if time is not None}
-    names = _due(snapshot, known, limits) if len(known) == len(times) else []
-    if not names or any(body.get("deletionVector") for body in snapshot.files.values()):
+    names = _due(snapshot, limits)
+    if not names:
         return TrimPlan(snapshot.version)
-    due = [_aged(path, name, snapshot.files[name], known[name]) for name in names]
+    due = [_aged(path, name, snapshot.files[name], until) for name, until in names.items()]
     holding = [keeper for keeper in keepers if any(each.held_by(keeper) for each in due)]
     free = [each for each in due if not any(each.held_by(keeper) for keeper in holding)]
     goes = _beginning(path, snapshot, due, free)
     return TrimPlan(snapshot.version, tuple(due), tuple(goes), tuple(holding), len(free) - len(goes))
 
 
-def _due(snapshot: Snapshot, times: Mapping[str, int], limits: Limits) -> list[str]:
-    """The files that the limits say, the oldest first."""
+def _due(snapshot: Snapshot, limits: Limits) -> dict[str, int]:
+    """The files that the limits say, with their largest event times, the oldest first; none where a file's statistics
+    do not tell, or a row was deleted: that is no event log as we write it."""
+    known = {name: _until(body) for name, body in snapshot.files.items()}
+    times = {name: time for name, time in known.items() if time is not None}
+    if len(times) < len(known) or any(body.get("deletionVector") for body in snapshot.files.values()):
+        return {}
     left = sum(int(body["size"]) for body in snapshot.files.values())
-    found = []
+    found: dict[str, int] = {}
     for name in sorted(times, key=lambda each: times[each]):
         left -= int(snapshot.files[name]["size"])
         old = limits.before is not None and times[name] < limits.before
         if not old and (limits.most_bytes is None or left < limits.most_bytes):
             break
-        found.append(name)
+        found[name] = times[name]
     return found
 
 

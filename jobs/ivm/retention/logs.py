@@ -21,7 +21,7 @@ from state_store.delta import log, reader
 from state_store.delta.cleanup_plan import DAY_MS
 from state_store.delta.snapshot import read_snapshot
 from state_store.layout import Lake
-from state_store.trims.plan import Limits, TrimPlan, plan_trim
+from state_store.trims.plan import Limits, TrimPlan, is_due, plan_trim
 from state_store.trims.trim import trim
 
 if TYPE_CHECKING:
@@ -86,11 +86,14 @@ def _counted(number: int, one: str) -> str:
     return f"{number:,} {one if number == 1 else f'{one}s'}"
 
 
-def plan_log_trim(source: Source, settings: Settings, catalog: Catalog, now: int | None = None) -> LogTrim | None:
+def plan_log_trim(
+    source: Source, settings: Settings, catalog: Catalog, now: int | None = None, *, held: bool = True
+) -> LogTrim | None:
     """The plan for the log of a source; None where it has no retention, or no table yet.
 
     Args:
         now: milliseconds since the epoch; default: the clock.
+        held: plan also where somebody keeps every event, to say who and how many. Otherwise None: no file is opened.
 
     Raises:
         CorruptState, VersionGone, ForeignWrite: a table does not read.
@@ -104,10 +107,10 @@ def plan_log_trim(source: Source, settings: Settings, catalog: Catalog, now: int
     now = log.now_ms() if now is None else now
     limits = Limits(None if retention.age_ms is None else now - retention.age_ms, retention.size)
     snapshot = read_snapshot(path, head.version)
-    plan = plan_trim(path, snapshot, limits, ())
-    if plan.due:
-        plan = plan_trim(path, snapshot, limits, keepers_of(source, lake, catalog, now))
-    return LogTrim(source, retention, plan)
+    keepers = keepers_of(source, lake, catalog, now) if is_due(snapshot, limits) else ()
+    if not held and any(keeper.upto is None for keeper in keepers):
+        return None
+    return LogTrim(source, retention, plan_trim(path, snapshot, limits, keepers))
 
 
 def trim_log(source: Source, settings: Settings, now: int | None = None) -> Head | None:
@@ -123,7 +126,7 @@ def trim_log(source: Source, settings: Settings, now: int | None = None) -> Head
     with locked(lake.catalog):
         catalog = Catalog(lake)
         found = catalog.find(source.name)
-        planned = plan_log_trim(found, settings, catalog, now) if isinstance(found, Source) else None
+        planned = plan_log_trim(found, settings, catalog, now, held=False) if isinstance(found, Source) else None
         if planned is None or not planned.plan.files:
             return None
         path = lake.table(planned.table)

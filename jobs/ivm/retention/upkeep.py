@@ -53,5 +53,5 @@ def _trimmed(name: str, settings: Settings) -> Head | None:
     source = catalog.find(name)
     if not isinstance(source, Source):
         return None
-    planned = plan_log_trim(source, settings, catalog)
+    planned = plan_log_trim(source, settings, catalog, held=False)
     return trim_log(source, settings) if planned is not None and planned.plan.files else None

@@ -8,6 +8,7 @@ from threading import Event
 import pytest
 
 from jobs.ivm.refresh.context import RunContext
+from jobs.ivm.retention.logs import plan_log_trim, trim_log
 from jobs.ivm.retention.upkeep import TrimUpkeep
 from jobs.model.definitions import Source
 from jobs.model.settings import load_settings
@@ -18,7 +19,7 @@ from state_store.delta.snapshot import read_snapshot
 from state_store.kernel.kernel import Kernel
 from state_store.lock import writer_lock
 from tests.support.on_disk import on_disk
-from tests.support.retained_lake import FOLDS, PIPELINE, RetainedLake
+from tests.support.retained_lake import FOLDS, LOOK_BACK, PIPELINE, RetainedLake
 
 
 @pytest.fixture
@@ -74,3 +75,18 @@ def test_a_log_that_does_not_read_is_left_as_it_is(made: RetainedLake, caplog: p
     assert not upkeep.due()
     assert "the event log of 's' was not trimmed" in caplog.text
     assert made.gone("s") == 0
+
+
+def test_a_log_that_somebody_keeps_whole_costs_a_run_no_reading_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = RetainedLake(load_settings(lake=tmp_path / "lake"), [FOLDS["counts"], LOOK_BACK["visits"]])
+    made.feed("s", [("a", 1), ("b", 2)])
+    made.refreshed()
+    monkeypatch.setattr("state_store.trims.plan._aged", lambda *_: pytest.fail("a file was opened"))
+    source = made.catalog.find("s")
+    assert isinstance(source, Source)
+    TrimUpkeep().trim([source], made.settings)
+    assert trim_log(source, made.settings) is None
+    with pytest.raises(pytest.fail.Exception, match="was opened"):
+        plan_log_trim(source, made.settings, made.catalog)
