@@ -191,7 +191,8 @@ def rebuild(
 
             proved = plan_from_topic(settings, stored)
             if dry_run:
-                show_json([proved.as_json()]) if json else print(called.with_legend(str(proved)))
+                note_stored(called, (stored,))
+                show_json([proved.as_json()]) if json else print(proved)
                 return
             found = execute_from_topic(settings, proved)
             if json:
@@ -204,7 +205,8 @@ def rebuild(
 
         plan = plan_rebuild(settings, stored)
         if dry_run:
-            show_json([plan.as_json()]) if json else print(called.with_legend(str(plan)))
+            note_stored(called, (stored, *(each.table for each in plan.computed), *plan.follow, *plan.elsewhere))
+            show_json([plan.as_json()]) if json else print(plan)
             return
         with shown_steps(called) as steps:
             done = execute_rebuild(settings, plan, steps=steps)
