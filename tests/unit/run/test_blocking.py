@@ -4,12 +4,9 @@ by itself."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from pathlib import Path
 from threading import Event, Thread
-
-import pytest
 
 from jobs.expect.approvals import read_approval
 from jobs.model.settings import Settings, load_settings
@@ -19,6 +16,7 @@ from jobs.session.interpreter import Interpreter
 from state_store.delta import reader
 from state_store.delta.log import now_ms
 from state_store.layout import Lake
+from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import PIPELINE, SALES, events, rows
 from tests.support.waiting import wait_until
@@ -34,10 +32,8 @@ BAD = {"shop": "a", "item": "x", "qty": 100}
 CORRECTION = {"shop": "a", "item": "x", "qty": -98}
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(settings: Settings) -> None:
     """A lake in which everything is approved: total 5."""
-    settings = load_settings(lake=tmp_path_factory.mktemp("blocking") / "lake")
     lake = Lake(settings.lake)
     list(Interpreter(settings, "sales").run(SALES))
     list(Interpreter(settings, PIPELINE).run(BY_SHOP.format("", 10) + MOST))
@@ -45,14 +41,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     events(lake, [GOOD])
     assert not drain(settings, PIPELINE).held
     drain(settings, "elsewhere")
-    assert isinstance(settings.lake, Path)
-    return settings.lake
 
 
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 def seen(lake: Lake) -> tuple[object, object, object]:

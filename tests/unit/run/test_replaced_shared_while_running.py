@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-import shutil
-from pathlib import Path
 
 import pytest
 
 from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import View
-from jobs.model.settings import Settings, load_settings
+from jobs.model.settings import Settings
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
+from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import PIPELINE, events
@@ -37,17 +36,7 @@ AFTER_THE_SWAP = ("after-replacement-swap", "after-replacement-definition", "aft
 NEXT_TO_THE_SWAP = ("after-adoption", "after-replacement-definition")
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shared") / "lake"
-    made(load_settings(lake=folder))
-    return folder
-
-
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 def assert_tidy(lake: Lake) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +33,7 @@ from state_store.replicas.memory.store import MemoryStore
 from state_store.replicas.replica import Replica
 from strandline.lake import Lake as OpenLake
 from tests.support.altered_lake import PIPELINE, SALES, SHOPS, VIEWS, made, rows, run, take_in
+from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.waiting import wait_until
@@ -58,17 +58,7 @@ CREATE MATERIALIZED VIEW all_shops AS SELECT * FROM stores;
 """
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("renamed") / "lake"
-    made(load_settings(lake=folder))
-    return folder
-
-
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 def wrong(settings: Settings) -> list[str]:

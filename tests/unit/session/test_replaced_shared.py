@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.refresh.context import RunContext
 from jobs.model.errors import NameInUse, RefreshFailed
-from jobs.model.settings import Settings, load_settings
+from jobs.model.settings import Settings
 from jobs.operate import replace as operate_replace
 from jobs.operate.verify.verify import verify
 from jobs.run import swap
@@ -29,24 +28,14 @@ from state_store.delta import reader
 from state_store.delta.snapshot import read_snapshot
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
+from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import BY_SHOP, PIPELINE, events
 from tests.support.shared_lake import made, rows, shared_by, shared_in, statement, vouch
 from tests.unit.operate.verify.damage import head_of, planted, said
 
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shared") / "lake"
-    made(load_settings(lake=folder))
-    return folder
-
-
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
 from jobs.model.errors import NotSupported, RefreshFailed
-from jobs.model.settings import Settings, load_settings
+from jobs.model.settings import Settings
 from jobs.operate.verify.verify import verify
 from jobs.run.pipeline import drain
 from jobs.session.apply import plan_apply
@@ -21,6 +20,7 @@ from jobs.session.interpreter import Interpreter
 from state_store.columns import WEIGHT
 from state_store.delta import log, reader
 from state_store.layout import Lake
+from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
 from tests.support.replaced_lake import EVENTS, PIPELINE, SALES, Rows, events, rows
@@ -48,22 +48,17 @@ BEFORE: Rows = [("a", "y", 5), ("b", "x", 2)]
 AFTER: Rows = [("a", "x", 1), ("a", "y", 5), ("b", "x", 2), ("c", "x", 1)]
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    settings = load_settings(lake=tmp_path_factory.mktemp("replaced") / "lake")
+def made(settings: Settings) -> None:
+    """The stream and what reads it, fresh."""
     lake = Lake(settings.lake)
     list(Interpreter(settings, "sales").run(SALES))
     list(Interpreter(settings, PIPELINE).run(SOLD + READERS))
     events(lake, EVENTS)
     vouch(lake)
     drain(settings, PIPELINE)
-    return Path(str(settings.lake))
 
 
-@pytest.fixture
-def lake(template: Path, lake: Lake) -> Lake:
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
-    return lake
+template, lake = begins_with(made)
 
 
 @pytest.fixture
