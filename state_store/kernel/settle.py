@@ -16,6 +16,7 @@ from pyroaring import BitMap64
 from state_store.columns import EXISTS, FILE, OLD, POSITION
 from state_store.errors import CorruptState
 from state_store.kernel.rows import quoted
+from state_store.kernel.streamed import streamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 _SETTLED: Final = "__settled"
 _SAME: Final = "__same"
 _HERE: Final = f"COALESCE({EXISTS}, FALSE)"
-BATCH_ROWS: Final = 122_880
-"""Rows that are taken from DuckDB at a time, and become a row group: DuckDB's own size of one."""
 
 
 class Settled:
@@ -66,7 +65,7 @@ class Settled:
         same = f"{_HERE} AND {self._equal(self._spec.visible)} AS {_SAME}"
         gone = f"{OLD} IS NOT NULL AND NOT ({self._unchanged})"
         unseen = 0
-        for batch in self._batches(f"SELECT {listed}, {same} FROM {_SETTLED} WHERE {gone}"):
+        for batch in streamed(self._connection, f"SELECT {listed}, {same} FROM {_SETTLED} WHERE {gone}"):
             for name, positions in stored.positions(batch[FILE], batch[POSITION]).items():
                 tally.retracted.setdefault(name, BitMap64()).update(positions)
             tally.retract(pa.Table.from_batches([conformed(batch, self._schema)]), self._spec.visible)
@@ -83,14 +82,10 @@ class Settled:
         """The rows to store, in batches, counted on the way."""
         listed = ", ".join(map(quoted, self._schema.names))
         new = f"{_HERE} AND ({OLD} IS NULL OR NOT ({self._unchanged}))"
-        for batch in self._batches(f"SELECT {listed} FROM {_SETTLED} WHERE {new}"):
+        for batch in streamed(self._connection, f"SELECT {listed} FROM {_SETTLED} WHERE {new}"):
             rows = pa.Table.from_batches([conformed(batch, self._schema)])
             tally.insert(rows, self._spec.visible)
             yield rows
-
-    def _batches(self, text: str) -> Iterator[pa.RecordBatch]:
-        found = self._connection.sql(text).to_arrow_reader(BATCH_ROWS)
-        return (batch for batch in found if batch.num_rows)
 
     def _equal(self, names: Sequence[str]) -> str:
         """The condition that these columns are as they were."""

@@ -18,7 +18,8 @@ from state_store.errors import CorruptState, NegativeWeight
 from state_store.hashing.digest import Digest
 from state_store.kernel.listed_changes import Counts, change_schema, listed_changes
 from state_store.kernel.rows import TableRows
-from state_store.kernel.settle import BATCH_ROWS, Settled, conformed
+from state_store.kernel.settle import Settled, conformed
+from state_store.kernel.streamed import BATCH_ROWS, streamed
 from state_store.kernel.tally import Tally
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class KernelTable(StoredTable):
         return self.commit(head, counted, Rows(staged, instead=instead))
 
     def _given(self, text: str, tally: Tally) -> Iterator[pa.Table]:
-        return self._counted(self._connection.sql(text).to_arrow_reader(BATCH_ROWS), tally)
+        return self._counted(streamed(self._connection, text), tally)
 
     def _counted(self, batches: Iterable[pa.RecordBatch], tally: Tally) -> Iterator[pa.Table]:
         for batch in batches:
@@ -174,8 +175,7 @@ class KernelTable(StoredTable):
     def _listed(self, changes: str, counts: Counts, record: CommitRecord) -> Staged:
         """Files that list the changes of a SELECT, counted on the way; one without rows where there are none."""
         feed = change_schema(self._schema)
-        batches = self._connection.sql(changes).to_arrow_reader(BATCH_ROWS)
-        files = _by_file(listed_changes(batch, feed, counts) for batch in batches)
+        files = _by_file(listed_changes(batch, feed, counts) for batch in streamed(self._connection, changes))
         first: Iterator[pa.Table] = next(files, iter(()))
         return stage_files(chain([first], files), feed, self.path, record.epoch)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,7 @@ from state_store.delta import reader
 from state_store.errors import NegativeWeight, VectorMismatch, VersionGone
 from state_store.kernel.kept import Kept
 from state_store.kernel.kernel import Kernel
+from state_store.kernel.streamed import BATCH_ROWS
 from state_store.kernel.table import KernelTable
 from state_store.paths import LakePath
 from tests.support.examples import examples
@@ -119,3 +121,15 @@ def test_random_epochs_equal_the_dictionary(kernel: Kernel, epochs: list[dict[Ke
             # After a compaction the head is its commit.
             model.head = model.table.head()
         model.check()
+
+
+def test_a_row_that_fails_after_others_were_written_is_no_fault_of_the_disk(kernel: Kernel, tmp_path: Path) -> None:
+    with kernel.connection() as connection:
+        table = KernelTable(connection, Kept.nothing(tmp_path / "copies"), tmp_path / "log", LOG, "log")
+        head = table.ensure(CommitRecord(epoch=0))
+        late = f"CASE WHEN n < {2 * BATCH_ROWS} THEN 1 ELSE CAST('one' AS BIGINT) END"
+        rows = f"SELECT {late} AS id, '' AS note, now() AS at FROM range({2 * BATCH_ROWS + 1}) AS r(n)"
+        with pytest.raises(duckdb.Error, match="Conversion Error"):
+            table.append_if_any(rows, CommitRecord(epoch=1))
+        assert table.head() == head
+        assert list((tmp_path / "log").glob("**/*.parquet")) == []
