@@ -54,7 +54,7 @@ class Workload:
 
 @dataclass
 class Measured:
-    """The events and seconds of each epoch, and the processor's seconds in all."""
+    """The events and seconds of each epoch, and the processor's seconds in all; 0: nobody has counted them yet."""
 
     events: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)

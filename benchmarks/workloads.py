@@ -9,7 +9,8 @@ what a careful user writes by hand on Spark (merge: foreachBatch and Delta's MER
 libraries once: python -m benchmarks.peers.flink
 
 Printed are events a second over all epochs and over the last seven (steady), and of this process with its children the
-processor's seconds and the most memory. Spark's JVM is among them from its first use on, whichever engine's turn it is.
+processor's seconds (of Flink those of one of its jobs) and the most memory. Spark's JVM is among them from its first
+use on, whichever engine's turn it is.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main() -> None:
                 before = processor_seconds(os.getpid())
                 with PeakMemory() as peak:
                     measured = _measured(both, workload, where, asked.epochs, Path(folder))
-                measured.processor = processor_seconds(os.getpid()) - before
+                measured.processor = measured.processor or processor_seconds(os.getpid()) - before
                 rates = f"{measured.rate(asked.epochs):>12,.0f} {measured.rate(STEADY):>12,.0f}"
                 cost = f"{measured.processor:>8.1f} {peak.megabytes:>7,.0f}"
                 print(f"{workload.name} {where:<9} {rates} {cost}", flush=True)

@@ -3,8 +3,9 @@
     python -m benchmarks.peers.flink     fetch its libraries from PyPI, 330 MB, once
 
 Its result goes nowhere (`blackhole`); another run of the same query prints the answer, which is checked. A job has no
-epochs: the first epochs alone and then all of them run as two jobs in one JVM, after a small one that warms it up, and
-steady is what the second takes longer than the first.
+epochs: the first epochs alone and all of them run as two jobs, five times in one JVM. Steady is what the second of them
+takes longer than the first. The first pair warms the JVM up, the medians of the others count: pairs differ by half, and
+a first job beside a later one would be slower by what the JVM has learned in between.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from statistics import median
 
 import pyarrow as pa
 import pyarrow.csv
@@ -24,6 +26,8 @@ from benchmarks.workload_data import STEADY, Measured, Workload
 
 WHEEL = "apache-flink-libraries==2.3.0"
 HOME = Path(sys.prefix) / "share" / "strandline" / "flink"
+_PAIRS = 5
+_TOOK = re.compile(r"^seconds ([0-9.]+) processor ([0-9.]+)$", re.MULTILINE)
 _PACKAGES = ("java.util", "java.lang", "java.nio", "sun.nio.ch", "java.util.concurrent", "java.time")
 _CONFIGURATION = {
     "parallelism.default": "2",
@@ -77,12 +81,15 @@ def run(workload: Workload, epochs: int, folder: Path) -> Measured:
     first = max(epochs - STEADY, 1)
     folder.mkdir(parents=True)
     counts = _write_epochs(workload, epochs, first, folder)
-    jobs = (("first", "blackhole"), ("first", "blackhole"), ("all", "blackhole"), ("all", "print"))
+    jobs = [("first", "blackhole"), ("all", "blackhole")] * _PAIRS + [("all", "print")]
     printed = _java(folder, [_job(workload, folder, part, sink, place) for place, (part, sink) in enumerate(jobs)])
-    _, short, whole, _ = (float(found) for found in re.findall(r"^seconds ([0-9.]+)$", printed, re.MULTILINE))
     workload.check(_answer(workload, printed), epochs)
-    rest = epochs - first
-    return Measured(counts, [short / first] * first + [(whole - short) / rest] * rest)
+    took = [(float(wall), float(work)) for wall, work in _TOOK.findall(printed)]
+    pairs = [(took[place][0], *took[place + 1]) for place in range(2, 2 * _PAIRS, 2)]
+    whole = median(seconds for _, seconds, _ in pairs)
+    rest = median(seconds - short for short, seconds, _ in pairs)
+    each = [(whole - rest) / first] * first + [rest / (epochs - first)] * (epochs - first)
+    return Measured(counts, each, median(processor for *_, processor in pairs))
 
 
 def _write_epochs(workload: Workload, epochs: int, first: int, folder: Path) -> list[int]:
