@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobs.functions.scalars import domains
 from jobs.functions.scalars.contract import Scalar, Types, common, count, takes, takes_common
+from jobs.functions.scalars.milliseconds import since_1970, since_last
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType
@@ -48,7 +49,7 @@ OTHER = (
     Scalar("GREATEST", takes_common(1, nested=False), "greatest({0}, {args})", "greatest", alike=True),
     Scalar("LEAST", takes_common(1, nested=False), "least({0}, {args})", "least", alike=True),
     # Milliseconds since 1970; ROWTIME is written with it.
-    Scalar("UNIX_TIMESTAMP", _milliseconds, "unix_millis({0})", "epoch_ms({0})"),
+    Scalar("UNIX_TIMESTAMP", _milliseconds, "unix_millis({0})", since_1970("{0}")),
     Scalar(
         "FROM_UNIXTIME",
         takes(t.TIMESTAMP, t.BIGINT),
@@ -71,6 +72,7 @@ _DOUBLE_TEXT = (
     " '^([0-9])', '\\1.') || 'E-4' END)[1] END"
 )
 _CLOCK = "date_format(timestamp_millis(CAST({{0}} AS BIGINT)), '{}')"
+_CLOCK_OF_TEXT = "TRY_CAST('1970-01-01 ' || {0} AS TIMESTAMP)"
 _CLOCK_DUCKDB = "strftime(make_timestamp(CAST({{0}} AS BIGINT) * 1000), '{}')"
 
 
@@ -144,14 +146,14 @@ CONVERSIONS = (
         "TEXT_TIME",
         takes(t.TIME, t.VARCHAR),
         "CAST(unix_millis(try_cast(concat('1970-01-01 ', {0}) AS TIMESTAMP)) AS INT)",
-        "CAST(epoch_ms(TRY_CAST('1970-01-01 ' || {0} AS TIMESTAMP)) AS INTEGER)",
+        f"CAST({since_1970(_CLOCK_OF_TEXT)} AS INTEGER)",
         hidden=True,
     ),
     Scalar(
         "TIME_OF_DAY",
         takes(t.TIME, t.TIMESTAMP),
         "CAST(pmod(unix_millis({0}), 86400000) AS INT)",
-        "CAST((epoch_ms({0}) % 86400000 + 86400000) % 86400000 AS INTEGER)",
+        f"CAST({since_last(86_400_000, '{0}')} AS INTEGER)",
         hidden=True,
     ),
     # A text inside of a text of JSON.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from jobs.functions.scalars.contract import Scalar, Written, takes
 from jobs.functions.scalars.literals import unquoted
+from jobs.functions.scalars.milliseconds import since_last
 from jobs.model import types as t
 
 PARTS: dict[str, tuple[str, str]] = {
@@ -22,7 +23,7 @@ PARTS: dict[str, tuple[str, str]] = {
     "ISODOW": ("(weekday({0}) + 1)", "isodow({0})"),
     "DOY": ("dayofyear({0})", "dayofyear({0})"),
     # Of the minute, seconds among them, as in PostgreSQL.
-    "MILLISECOND": ("pmod(unix_millis({0}), 60000)", "((epoch_ms({0}) % 60000 + 60000) % 60000)"),
+    "MILLISECOND": ("pmod(unix_millis({0}), 60000)", since_last(60_000, "{0}")),
 }
 """{part: its text in Spark and in DuckDB}."""
 

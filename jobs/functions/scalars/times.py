@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from jobs.functions.scalars import domains
 from jobs.functions.scalars.contract import Scalar, Written, takes
 from jobs.functions.scalars.literals import quoted, unquoted
+from jobs.functions.scalars.milliseconds import since_last
 from jobs.functions.scalars.time_patterns import check, for_spark, has_zone, length_of, read
 from jobs.functions.scalars.times_by_row import is_pattern_duckdb, is_pattern_spark, read_by_row
 from jobs.functions.scalars.times_duckdb import formatted
@@ -121,7 +122,7 @@ def _as_day(found: str, zoned: bool) -> str:
 
 
 def _as_time(found: str, zoned: bool) -> str:
-    return f"CAST((epoch_ms({found}) % {_DAY} + {_DAY}) % {_DAY} AS INTEGER)"
+    return f"CAST({since_last(_DAY, found)} AS INTEGER)"
 
 
 def _check(literals: Sequence[str | None]) -> None:
