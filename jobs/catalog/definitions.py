@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from jobs.catalog.broken import Broken
 from jobs.catalog.called import Called
 from jobs.catalog.files import Content
+from jobs.catalog.replacements import Replacement
 from jobs.functions.python.declared import calls
 from jobs.model import tables
 from jobs.model.definitions import Definition, Function, InsertQuery, Source, View
@@ -95,6 +96,11 @@ class Definitions:
         """The views and insert queries that call the function of that upper-case name. Raises as `readers`."""
         self._check_unmentioned(function)
         return tuple(d.name for d in _queries(self.definitions()) if calls(d.query, function))
+
+    @property
+    def begun(self) -> Mapping[str, Replacement]:
+        """The replacements of definitions that have not come to their end, by name; refused ones are not among them."""
+        return self._content.begun
 
     # --- broken files -----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from jobs.catalog import drops, replacements
 from jobs.catalog.as_json import Stored, from_json
 from jobs.catalog.broken import Broken
 from jobs.catalog.called import Called
+from jobs.catalog.replacements import Replacement
 from jobs.model.definitions import Definition, Function, Source
 from state_store.errors import CorruptState
 from state_store.layout import Lake, name_of
@@ -34,12 +35,14 @@ class Content:
         functions: by upper-case name, in the order of names.
         broken: definitions whose file does not read back, by name.
         broken_functions: the same of functions.
+        begun: replacements of definitions that have not come to their end, by name.
     """
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     functions: Mapping[str, Function] = field(default_factory=dict)
     broken: Mapping[str, Broken] = field(default_factory=dict)
     broken_functions: Mapping[str, Broken] = field(default_factory=dict)
+    begun: Mapping[str, Replacement] = field(default_factory=dict)
 
     @cached_property
     def called(self) -> Called:
@@ -67,7 +70,8 @@ def read(lake: Lake) -> Content:
     entries, broken = _read_folder(lake.catalog)
     functions, broken_functions = _read_folder(lake.catalog / "functions", functions=True)
     gone = {name for drop in drops.begun(lake) for name in drop.removed}
-    after = {each.name: each.definition for each in replacements.begun(lake) if each.done(lake)}
+    begun = {each.name: each for each in replacements.begun(lake)}
+    after = {name: each.definition for name, each in begun.items() if each.done(lake)}
     whole = (
         Entry(each.sequence, after.get(each.definition.name, each.definition), each.called)
         for each in entries
@@ -78,6 +82,7 @@ def read(lake: Lake) -> Content:
         {each.definition.name: each.definition for each in functions if isinstance(each.definition, Function)},
         {name: each for name, each in broken.items() if name not in gone},
         broken_functions,
+        begun,
     )
 
 

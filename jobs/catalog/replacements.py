@@ -44,6 +44,7 @@ class Replacement:
         refused: why it was given up; None as long as it may come.
         table: the table that decides; empty: that of the definition's name.
         shared: the shared tables of the definition in whose place it comes.
+        unproved: why the rows of a view were not compared with its SQL; None: they were, or there are none.
     """
 
     definition: Source | View
@@ -51,6 +52,7 @@ class Replacement:
     refused: str | None = None
     table: str = ""
     shared: tuple[str, ...] = ()
+    unproved: str | None = None
 
     @property
     def name(self) -> str:
@@ -80,7 +82,8 @@ def put(replacement: Replacement, lake: Lake) -> None:
     make_folder(folder)
     body = json.loads(to_json(0, replacement.definition))
     decided = {"epoch": replacement.epoch, "table": replacement.table, "refused": replacement.refused}
-    document = {"format": FORMAT, **decided, "shared": replacement.shared, "next": body}
+    stays = {"shared": replacement.shared, "unproved": replacement.unproved}
+    document = {"format": FORMAT, **decided, **stays, "next": body}
     failpoint("before-replacement-intent")
     replace_file(_file(replacement.name, lake), json.dumps(document, ensure_ascii=False).encode())
     sync_folder(lake.catalog)
@@ -143,7 +146,7 @@ def _read(path: LakePath) -> Replacement | None:
         if document["format"] != FORMAT or not isinstance(definition, Source | View):
             return None
         table, shared = document.get("table", ""), tuple(document.get("shared", ()))
-        return Replacement(definition, document["epoch"], document["refused"], table, shared)
+        return Replacement(definition, document["epoch"], document["refused"], table, shared, document.get("unproved"))
     except (ValueError, KeyError, TypeError, StrandlineError):
         return None
 

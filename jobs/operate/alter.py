@@ -8,7 +8,6 @@ so does the same statement, said again.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog import replacements
@@ -17,7 +16,7 @@ from jobs.catalog.lock import locked
 from jobs.catalog.replacements import Replacement
 from jobs.model.definitions import Source, View
 from jobs.model.errors import RefreshFailed
-from jobs.operate.hand_over import changing, hand_over
+from jobs.operate.hand_over import changing, hand_over, stands
 from state_store.errors import WriterBusy
 from state_store.layout import Lake
 
@@ -39,19 +38,13 @@ def alter_source(settings: Settings, present: Source, definition: Source) -> Non
         StrandlineError: a fault after the columns were given; what is left, the next run does.
     """
     lake = Lake(settings.lake)
-    with changing(settings, definition) as lock:
-        if _is_done(definition, lake):
+    with changing(settings, definition) as (lock, _):
+        if stands(definition, lake):
             return
         with locked(lake.catalog):
             _check(present, lake)
             replacements.put(Replacement(definition), lake)
         hand_over(settings, Replacement(definition), lock)
-
-
-def _is_done(definition: Source, lake: Lake) -> bool:
-    """True if the source has the definition: what a killed process left of the same change has been ended."""
-    found = Catalog(lake).find(definition.name)
-    return isinstance(found, Source) and replace(found, sql=definition.sql) == definition
 
 
 def _check(present: Source, lake: Lake) -> None:

@@ -19,6 +19,7 @@ from jobs.ivm.refresh.spark_sessions import SparkSessions
 from jobs.model import tables
 from jobs.model.definitions import View
 from jobs.model.errors import RefreshFailed
+from jobs.model.same_meaning import same
 from jobs.run.end_replacements import end_replacements
 from jobs.run.orphans import sole_writer
 from jobs.run.pipeline import kernel_for
@@ -41,19 +42,33 @@ _PATIENCE_SECONDS: Final = 600.0
 
 
 @contextmanager
-def changing(settings: Settings, definition: Source | View) -> Iterator[HeldLock]:
-    """The lock of a change of this name, under which no other process changes it; what a killed one left is ended.
+def changing(settings: Settings, definition: Source | View) -> Iterator[tuple[HeldLock, Replacement | None]]:
+    """The lock of a change of this name, under which no other process changes it; and what a killed one had begun,
+    which is ended first. None: there was nothing, or another definition that was given up, so all is as it was.
 
     Raises:
         WriterBusy: another process is changing it, or a run has not taken what was left for minutes.
-        RefreshFailed: what was left was given up.
+        RefreshFailed: what was left is this definition, and was given up.
     """
     lake = Lake(settings.lake)
     with sole_writer(lake, tables.standby(definition.name), f"{definition.name}/{os.getpid()}") as lock:
         left = replacements.find(definition.name, lake)
-        if left is not None and left.refused is None:
-            hand_over(settings, left, lock)
-        yield lock
+        if left is not None and left.refused is not None:
+            left = None
+        if left is not None:
+            try:
+                hand_over(settings, left, lock)
+            except RefreshFailed:
+                if same(left.definition, definition):
+                    raise
+                left = None
+        yield lock, left
+
+
+def stands(definition: Source | View, lake: Lake) -> bool:
+    """True if the definition stands: what a killed process had begun, and was ended, has led to the same one."""
+    found = Catalog(lake).find(definition.name)
+    return found is not None and same(found, definition)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
     build ──> prove ──> intent ──> hand over to whoever holds the pipeline's lock: a run at its next micro-batch, or us
 
-A kill before the intent leaves the view as it was; after it, the run that is at work, or the next one, ends the work.
+A kill before the intent leaves the view as it was; after it, the run that is at work, or the next one, ends the work;
+so does the same statement, said again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from jobs.ivm.refresh.begun_logs import check_stage
 from jobs.ivm.refresh.context import Heads, Owner
 from jobs.model.definitions import Source, View
 from jobs.model.errors import RefreshFailed
-from jobs.operate.hand_over import changing, engines, hand_over
+from jobs.operate.hand_over import changing, engines, hand_over, stands
 from jobs.operate.verify.opened import opened
 from jobs.operate.verify.recompute import check_recompute
 from jobs.operate.verify.rows import check_digest
@@ -68,7 +69,9 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
         StrandlineError: as of a refresh. The view is as it was.
     """
     lake = Lake(settings.lake)
-    with changing(settings, definition) as lock:
+    with changing(settings, definition) as (lock, left):
+        if stands(definition, lake):
+            return None if left is None else left.unproved
         catalog = _unchanged(present, lake)
         made = next_to(present, definition, catalog)
         discard_standby(made, lake)
@@ -80,7 +83,8 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
                 _check_events(present, catalog, lake)  # a run may have trimmed a log before the build read it
             with locked(lake.catalog):
                 _check_inputs(made, catalog, _unchanged(present, lake), lake)  # the build may have taken long
-                intent = Replacement(made, shared=tuple(sorted(shared_tables(present, catalog))))
+                shared = tuple(sorted(shared_tables(present, catalog)))
+                intent = Replacement(made, shared=shared, unproved=unproved)
                 replacements.put(intent, lake)
         except BaseException:
             discard_standby(made, lake)

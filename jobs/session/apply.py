@@ -14,6 +14,7 @@ from jobs.catalog.called import Called
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Source
 from jobs.model.errors import SqlError, SqlSyntaxError
+from jobs.model.same_meaning import same
 from jobs.session import catalog_changes
 from jobs.session.apply_plan import ApplyPlan, plan_of
 from jobs.session.define.source import check_name
@@ -154,6 +155,9 @@ def _rehearse(
         copy = Lake(Path(scratch))
         copy_to_disk(interpreter.lake.catalog, Path(scratch) / "catalog")
         catalog = Catalog(copy)
+        for each in catalog.begun.values():
+            if each.name in catalog.names() and each.done(interpreter.lake):  # the copy has no tables that say so
+                catalog.replace(each.definition)
         for function in functions:
             register_function(function, catalog, interpreter.settings.functions.modules)
         for statement in statements:
@@ -172,12 +176,18 @@ def _rehearse_replacement(
     """Put a definition in the copy of the catalog; why the rows that are to be computed will not be proved."""
     from jobs.operate.verify.recompute import unprovable
 
-    if isinstance(present, Source):
+    if present == definition:
+        return None  # the end of its own replacement is left, and nothing else
+    if isinstance(present, Source) or isinstance(definition, Source):
         catalog.keep_seen(present.name)
-    catalog.replace(definition)
-    if isinstance(definition, Source) or reader.head(lake.table(present.name)) is None:
+        catalog.replace(definition)
         return None
-    return unprovable(definition, catalog)
+    begun = catalog.begun.get(present.name)
+    if begun is not None and same(begun.definition, definition):
+        catalog.replace(definition)
+        return begun.unproved  # it was checked, and proved or not, when it was begun
+    catalog.replace(definition)
+    return None if reader.head(lake.table(present.name)) is None else unprovable(definition, catalog)
 
 
 def _first_words(statement: Statement) -> str:

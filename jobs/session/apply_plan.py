@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog.called import Called
 from jobs.model import tables
 from jobs.model.definitions import InsertQuery, Source, View
+from jobs.model.same_meaning import gives_the_same_rows
 from jobs.run.shared.reading import shared_tables
-from jobs.session.catalog_changes import described
+from jobs.session.catalog_changes import OTHER_BEGUN, described
 from jobs.session.define.replaced import ColumnDiff
 from state_store.delta import reader
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _OUTCOMES = {"created": "create", "replaced": "replace", "altered": "alter", "repaired": "repair"}
+_ENDS = "what has been begun of it comes to its end"
+_COMES_FIRST = "another definition of it has been begun, and comes first: then say this one again"
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Step:
         untouched: what reads a source that is altered, and keeps the columns that it knows.
         shared_with: the views that have some of the stages of a view that is replaced.
         only_adds: of a view that is replaced, rows are only ever added to it.
+        begun: what was found begun of its name, in words.
     """
 
     outcome: str
@@ -50,6 +54,7 @@ class Step:
     untouched: tuple[str, ...] = ()
     shared_with: tuple[str, ...] = ()
     only_adds: bool = False
+    begun: str | None = None
 
     def __str__(self) -> str:
         parts = [f"{self.outcome:<9} {self.what}"]
@@ -66,6 +71,8 @@ class Step:
         if self.untouched:
             stays = "stays as it is" if len(self.untouched) == 1 else "stay as they are"
             parts.append(f"{', '.join(repr(name) for name in self.untouched)} {stays}")
+        if self.begun is not None:
+            parts.append(self.begun)
         return "; ".join(parts)
 
 
@@ -110,28 +117,30 @@ def plan_of(
 def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
     definition, what = change.definition, described(change.definition)
     outcome = _OUTCOMES.get(change.outcome, change.outcome)
+    bare = Step(outcome, what, begun=_ENDS if change.begun == "this" else _COMES_FIRST if change.begun else None)
     if outcome == "alter":
         source = catalog.get(definition.name)
         assert isinstance(source, Source)
         assert isinstance(definition, Source)
-        return Step(outcome, what, str(ColumnDiff.of(source, definition)), untouched=catalog.readers(source.name))
-    if outcome == "unchanged" or isinstance(definition, Source):
-        return Step(outcome, what)
-    reads = tuple((name, _rows(name, catalog, lake)) for name in definition.inputs)
+        return replace(bare, columns=str(ColumnDiff.of(source, definition)), untouched=catalog.readers(source.name))
     present = catalog.find(definition.name) if outcome == "replace" else None
+    stays = present is not None and gives_the_same_rows(present, definition)
+    if outcome == "unchanged" or stays:
+        return replace(bare, begun=OTHER_BEGUN) if change.begun == "other" else bare
+    if isinstance(definition, Source):
+        return bare
+    if change.begun != "this":
+        reads = tuple((name, _rows(name, catalog, lake)) for name in definition.inputs)
+        bare = replace(bare, reads=reads)
     if not isinstance(present, View) or not isinstance(definition, View):
-        return Step(outcome, what, reads=reads)
-    columns = str(ColumnDiff.of(present, definition))
-    only_adds = present.storage == "append" and reader.head(lake.table(present.name)) is not None
-    return Step(
-        outcome,
-        what,
-        columns,
-        reads,
+        return bare
+    return replace(
+        bare,
+        columns=str(ColumnDiff.of(present, definition)),
         followers=catalog.readers(definition.name),
         unproved=change.unproved,
         shared_with=_sharing(definition, catalog),
-        only_adds=only_adds,
+        only_adds=present.storage == "append" and reader.head(lake.table(present.name)) is not None,
     )
 
 

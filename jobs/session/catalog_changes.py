@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Literal
 from jobs.catalog.drops import table_paths
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import NotSupported, OptionRefused
+from jobs.model.same_meaning import gives_the_same_rows, same
 from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
+from state_store.errors import WriterBusy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +29,11 @@ Defining = CreateSource | CreateView | InsertSelect | AlterSource
 Replace = Callable[[Source | View, Source | View], str | None]
 """Why the rows of a view's next definition are not proved; None: they are, or it is of a source."""
 Outcome = Literal["created", "replaced", "altered", "unchanged", "repaired"]
+Begun = Literal["this", "other"]
+"""The definition that a process which was killed had begun to put in the place of one: what is said now, or another."""
+
+OTHER_BEGUN = "another definition of it has been begun, and the next run puts that in its place"
+_ENDED = "what had been begun of it is complete now"
 
 
 @dataclass(frozen=True)
@@ -35,15 +42,19 @@ class Change:
 
     Attributes:
         unproved: of a view that was replaced, why its rows were not compared with its SQL; None: they were.
+        begun: what was found begun of its name; None: nothing.
     """
 
     outcome: Outcome
     definition: Definition
     unproved: str | None = None
+    begun: Begun | None = None
 
     def __str__(self) -> str:
-        text = f"{described(self.definition)} {self.outcome} (pipeline '{self.definition.pipeline}')"
-        return text if self.unproved is None else f"{text}; its rows are not proved: {self.unproved}"
+        parts = [f"{described(self.definition)} {self.outcome} (pipeline '{self.definition.pipeline}')"]
+        parts += [_ENDED if self.begun == "this" else OTHER_BEGUN] if self.begun is not None else []
+        parts += [f"its rows are not proved: {self.unproved}"] if self.unproved is not None else []
+        return "; ".join(parts)
 
 
 def described(definition: Definition) -> str:
@@ -70,7 +81,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
         StrandlineError: as of `replacing`; nothing is changed.
         CorruptState: the file of a definition that it needs is broken.
     """
-    from jobs.session.define.analyze import define, gives_the_same_rows
+    from jobs.session.define.analyze import define
 
     definition = define(statement, catalog, pipeline)
     if isinstance(definition, Source):
@@ -83,15 +94,10 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
     if existing is None:
         catalog.add(definition)
         return Change("created", definition)
-    if existing == definition:
-        return Change("unchanged", existing)
     if gives_the_same_rows(existing, definition):
-        # Beside a running stream, which has read all that it needs.
-        catalog.replace(definition)
-        return Change("replaced", definition)
-    live = _replaced_live(existing, definition, lake, replacing)
+        return _kept(existing, definition, catalog, replacing)
+    live = _replaced_live(existing, definition, catalog, lake, replacing)
     if live is not None:
-        catalog.reload()
         return live
     with stopped(definition.name, catalog, lake):
         definition = define(statement, catalog, pipeline)  # again: what it replaces may be another one by now
@@ -102,18 +108,49 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
     return Change("replaced", definition)
 
 
-def _replaced_live(existing: Definition, definition: Definition, lake: Lake, replacing: Replace) -> Change | None:
+def _kept(existing: Definition, definition: Definition, catalog: Catalog, replacing: Replace) -> Change:
+    """The change of what gives the same rows as before: none, or of its stewardship. Where it stands by a replacement
+    of which a killed process has left the end, that comes first."""
+    begun, unproved = _begun(existing, catalog), None
+    if begun == "this" and isinstance(existing, Source | View):
+        try:
+            unproved = replacing(existing, existing)
+            catalog.reload()
+        except WriterBusy:
+            if existing != definition:
+                raise  # its end would bring the former stewardship back
+            begun = None  # it was not killed, and ends it itself
+    if existing == definition:
+        return Change("unchanged", existing, unproved, begun)
+    # Beside a running stream, which has read all that it needs.
+    catalog.replace(definition)
+    return Change("replaced", definition, unproved, begun)
+
+
+def _begun(definition: Definition, catalog: Catalog) -> Begun | None:
+    left = catalog.begun.get(definition.name)
+    return None if left is None else "this" if same(left.definition, definition) else "other"
+
+
+def _replaced_live(
+    existing: Definition, definition: Definition, catalog: Catalog, lake: Lake, replacing: Replace
+) -> Change | None:
     """The change of what others go on reading meanwhile: a view, a source that gets columns. None: it is neither."""
     from jobs.session.define.altered import extends
     from jobs.session.define.former_columns import check_added_columns
 
+    begun = _begun(definition, catalog)
     if isinstance(existing, View) and isinstance(definition, View):
         definition = replace(definition, pipeline=existing.pipeline)
         check_added_columns(existing, definition, lake.table(definition.name))
-        return Change("replaced", definition, replacing(existing, definition))
+        unproved = replacing(existing, definition)
+        catalog.reload()
+        # Another one that had been begun has been given up, unless this is a rehearsal.
+        return Change("replaced", definition, unproved, begun if begun == "this" else _begun(definition, catalog))
     if isinstance(existing, Source) and isinstance(definition, Source) and extends(existing, definition):
         replacing(existing, definition)
-        return Change("altered", definition)
+        catalog.reload()
+        return Change("altered", definition, begun=begun)
     return None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jobs.catalog.catalog import Catalog
-from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.definitions import Definition, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError
-from jobs.model.stewardship import without_stewardship
+from jobs.model.same_meaning import gives_the_same_rows, same
 from jobs.session.define.altered import SourceDiff, altered, broken_by, extended, extends
 from jobs.session.define.constants import check_constants
 from jobs.session.define.insert import insert_query_of
@@ -38,30 +38,6 @@ def define(statement: Defining, catalog: Catalog, pipeline: str) -> Definition:
         raise
     except RecursionError as error:
         raise too_deep(statement.line, statement.column) from error
-
-
-def same(left: Definition, right: Definition) -> bool:
-    """True if two definitions have the same meaning; their text and pipeline do not count."""
-    return _meaning(left) == _meaning(right)
-
-
-def gives_the_same_rows(left: Definition, right: Definition) -> bool:
-    """True if two definitions differ at most in their stewardship, on which no row depends."""
-    return same(_unowned(left), _unowned(right))
-
-
-def _unowned(definition: Definition) -> Definition:
-    if isinstance(definition, InsertQuery):
-        return definition
-    return replace(definition, options=without_stewardship(definition.options))
-
-
-def _meaning(definition: Definition) -> Definition:
-    if isinstance(definition, Source):
-        return replace(definition, sql="", pipeline="", added=Source.added)
-    if isinstance(definition, View):
-        definition = replace(definition, first_stage=View.first_stage)
-    return replace(definition, sql="", pipeline="", query="", columns_seen={})  # the fingerprint stands for its meaning
 
 
 def _means_the_same(existing: Definition, made: Source | View, catalog: Catalog) -> bool:

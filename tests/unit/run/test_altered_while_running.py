@@ -140,16 +140,6 @@ def test_a_kill_leaves_the_former_columns_or_all(place: str, settings: Settings,
     assert [each for each in verify(settings, [], deep=True) if each.ok is False] == []
 
 
-@pytest.mark.kill
-@pytest.mark.parametrize("place", ["after-replacement-intent:1", "after-log-entry:1"])
-def test_said_again_after_a_kill_it_is_done(place: str, settings: Settings, lake: Lake) -> None:
-    assert exit_code(alter, lake.root, failpoint=place) == KILLED
-    alter(lake.root)
-    assert rows(lake, "shops") == NEW
-    assert replacements.find("shops", lake) is None
-    assert_correct(lake, PIPELINE)
-
-
 def test_a_fault_after_the_first_table_is_ended_by_the_next_run(
     settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

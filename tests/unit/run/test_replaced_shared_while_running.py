@@ -83,6 +83,14 @@ def test_a_kill_leaves_the_former_or_the_next_definition_whole(place: str, setti
     assert_tidy(lake)
 
 
+@pytest.mark.kill
+def test_said_again_after_a_kill_it_goes_on(settings: Settings, lake: Lake) -> None:
+    assert exit_code(replace_view, lake.root, NEXT, failpoint="after-adoption") == KILLED
+    list(Interpreter(settings, PIPELINE).run(NEXT))
+    assert rows(lake, "c") == AFTER
+    assert_tidy(lake)
+
+
 @pytest.mark.parametrize("seed", range(40 if AT_LENGTH else 2))
 def test_random_replacements_of_views_that_share(seed: int, settings: Settings, lake: Lake) -> None:
     """After each step every view is what its SQL gives, and no table is there that nobody reads."""

@@ -12,6 +12,7 @@ from jobs.ingest.logs.log import Record
 from jobs.ingest.logs.open import open_log
 from jobs.model.definitions import Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NameTaken, NotSupported, SqlError, UnknownName
+from jobs.model.same_meaning import gives_the_same_rows
 from jobs.model.settings import Settings, load_settings
 from jobs.operate.backup.execute import execute_backup
 from jobs.operate.backup.plan import plan_backup
@@ -23,7 +24,6 @@ from jobs.serve.results import LiveRows
 from jobs.serve.results import Rows as Answered
 from jobs.server.state.catalogued import Catalogued
 from jobs.session.apply import apply, plan_apply
-from jobs.session.define.analyze import gives_the_same_rows
 from jobs.session.interpreter import Interpreter
 from state_store.delta import reader
 from state_store.layout import Lake

@@ -221,6 +221,14 @@ def test_a_run_takes_it(settings: Settings, lake: Lake) -> None:
 
 
 @pytest.mark.kill
+def test_said_again_after_a_kill_it_goes_on(settings: Settings, lake: Lake) -> None:
+    assert exit_code(replace_view, lake.root, MORE, failpoint="before-log-entry:2") == KILLED
+    list(Interpreter(settings, PIPELINE).run(MORE))
+    assert rows(lake, "sold") == AFTER
+    assert_whole(settings, lake)
+
+
+@pytest.mark.kill
 @pytest.mark.parametrize(
     ("place", "stands"),
     [("before-replacement-swap", BEFORE), ("before-log-entry:2", BEFORE), ("after-log-entry:2", AFTER)]
