@@ -76,11 +76,11 @@ def replace_view(settings: Settings, present: View, definition: View) -> str | N
         made = next_to(present, definition, catalog)
         discard_standby(made, lake)
         unproved = None
-        _check_events(present, catalog, lake)
+        check_events(present, catalog, lake)
         try:
             if reader.head(lake.table(made.name)) is not None:
                 unproved = _make_ready(settings, made, catalog, lock)
-                _check_events(present, catalog, lake)  # a run may have trimmed a log before the build read it
+                check_events(present, catalog, lake)  # a run may have trimmed a log before the build read it
             with locked(lake.catalog):
                 _check_inputs(made, catalog, _unchanged(present, lake), lake)  # the build may have taken long
                 shared = tuple(sorted(shared_tables(present, catalog)))
@@ -103,7 +103,7 @@ def _unchanged(present: View, lake: Lake) -> Catalog:
     return catalog
 
 
-def _check_events(present: View, catalog: Catalog, lake: Lake) -> None:
+def check_events(present: View, catalog: Catalog, lake: Lake) -> None:
     """Check that nothing is lost that only the present rows hold: the next ones are computed from what is left of the
     event logs. Raises EventsGone."""
     heads = Heads(lake)

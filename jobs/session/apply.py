@@ -92,6 +92,8 @@ def apply(path: Path, settings: Settings) -> Applied:
 
     Raises:
         SqlError: a statement cannot be parsed or is refused; nothing was changed.
+        EventsGone: retention has taken events that the rows of a view were computed from which it would replace;
+            nothing was changed.
         SourceUnavailable: the broker does not answer; the definitions are registered, some topics perhaps not created.
     """
     with in_file(path):
@@ -99,7 +101,12 @@ def apply(path: Path, settings: Settings) -> Applied:
 
 
 def plan_apply(path: Path, settings: Settings) -> ApplyPlan:
-    """What applying a file would change; nothing is changed. Raises SqlError: a statement is refused."""
+    """What applying a file would change; nothing is changed.
+
+    Raises:
+        SqlError: a statement is refused.
+        EventsGone: retention has taken events that the rows of a view were computed from which it would replace.
+    """
     with in_file(path):
         interpreter = Interpreter(settings, pipeline_of(path))
         _, functions, _, defining = _read(path, interpreter)
@@ -174,6 +181,7 @@ def _rehearse_replacement(
     catalog: Catalog, lake: Lake, present: Source | View, definition: Source | View
 ) -> str | None:
     """Put a definition in the copy of the catalog; why the rows that are to be computed will not be proved."""
+    from jobs.operate.replace import check_events
     from jobs.operate.verify.recompute import unprovable
 
     if present == definition:
@@ -186,6 +194,7 @@ def _rehearse_replacement(
     if begun is not None and same(begun.definition, definition):
         catalog.replace(definition)
         return begun.unproved  # it was checked, and proved or not, when it was begun
+    check_events(present, catalog, lake)
     catalog.replace(definition)
     return None if reader.head(lake.table(present.name)) is None else unprovable(definition, catalog)
 

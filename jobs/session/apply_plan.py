@@ -42,6 +42,7 @@ class Step:
         untouched: what reads a source that is altered, and keeps the columns that it knows.
         shared_with: the views that have some of the stages of a view that is replaced.
         only_adds: of a view that is replaced, rows are only ever added to it.
+        late: of what is computed from history, the logs that begin late, in words.
         begun: what was found begun of its name, in words.
     """
 
@@ -54,12 +55,14 @@ class Step:
     untouched: tuple[str, ...] = ()
     shared_with: tuple[str, ...] = ()
     only_adds: bool = False
+    late: tuple[str, ...] = ()
     begun: str | None = None
 
     def __str__(self) -> str:
         parts = [f"{self.outcome:<9} {self.what}"]
         parts += [] if self.columns is None else [self.columns]
         parts += [f"reads {rows:,} rows of '{name}'" for name, rows in self.reads]
+        parts += self.late
         if self.only_adds:
             parts.append("rows are added, and it stays as it is if one would go")
         if self.shared_with:
@@ -131,7 +134,7 @@ def _step(change: Change, catalog: Catalog, lake: Lake) -> Step:
         return bare
     if change.begun != "this":
         reads = tuple((name, _rows(name, catalog, lake)) for name in definition.inputs)
-        bare = replace(bare, reads=reads)
+        bare = replace(bare, reads=reads, late=change.late)
     if not isinstance(present, View) or not isinstance(definition, View):
         return bare
     return replace(

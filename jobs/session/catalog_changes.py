@@ -43,15 +43,17 @@ class Change:
     Attributes:
         unproved: of a view that was replaced, why its rows were not compared with its SQL; None: they were.
         begun: what was found begun of its name; None: nothing.
+        late: of what is computed from history, the logs that begin late, in words.
     """
 
     outcome: Outcome
     definition: Definition
     unproved: str | None = None
     begun: Begun | None = None
+    late: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        parts = [f"{described(self.definition)} {self.outcome} (pipeline '{self.definition.pipeline}')"]
+        parts = [f"{described(self.definition)} {self.outcome} (pipeline '{self.definition.pipeline}')", *self.late]
         parts += [_ENDED if self.begun == "this" else OTHER_BEGUN] if self.begun is not None else []
         parts += [f"its rows are not proved: {self.unproved}"] if self.unproved is not None else []
         return "; ".join(parts)
@@ -78,6 +80,7 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
         WriterBusy: the pipeline of what it replaces is running.
         SqlError: the definition is refused, or its formats cannot hold it; the catalog is unchanged.
+        EventsGone: retention has taken events that the rows of what it replaces were computed from.
         StrandlineError: as of `replacing`; nothing is changed.
         CorruptState: the file of a definition that it needs is broken.
     """
@@ -92,8 +95,9 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
         return _repair(definition, lambda read: define(statement, read, pipeline), catalog, lake)
     existing = catalog.find(definition.name)
     if existing is None:
+        late = _late(definition, catalog, lake)
         catalog.add(definition)
-        return Change("created", definition)
+        return Change("created", definition, late=late)
     if gives_the_same_rows(existing, definition):
         return _kept(existing, definition, catalog, replacing)
     live = _replaced_live(existing, definition, catalog, lake, replacing)
@@ -143,15 +147,22 @@ def _replaced_live(
     if isinstance(existing, View) and isinstance(definition, View):
         definition = replace(definition, pipeline=existing.pipeline)
         check_added_columns(existing, definition, lake.table(definition.name))
+        late = () if begun == "this" else _late(definition, catalog, lake)
         unproved = replacing(existing, definition)
         catalog.reload()
         # Another one that had been begun has been given up, unless this is a rehearsal.
-        return Change("replaced", definition, unproved, begun if begun == "this" else _begun(definition, catalog))
+        return Change("replaced", definition, unproved, begun if begun == "this" else _begun(definition, catalog), late)
     if isinstance(existing, Source) and isinstance(definition, Source) and extends(existing, definition):
         replacing(existing, definition)
         catalog.reload()
         return Change("altered", definition, begun=begun)
     return None
+
+
+def _late(definition: Definition, catalog: Catalog, lake: Lake) -> tuple[str, ...]:
+    from jobs.ivm.retention.newcomers import begins_late
+
+    return () if isinstance(definition, Source) else begins_late(definition, catalog, lake)
 
 
 def _repair(definition: Definition, again: Callable[[Catalog], Definition], catalog: Catalog, lake: Lake) -> Change:

@@ -43,11 +43,12 @@ def since(lake: Lake, record: CommitRecord, spans: Sequence[Span]) -> dict[str, 
 def said(spans: Iterable[Span]) -> str:
     """Where the history of a first refresh begins, for the reason of its commit; empty: with the first events."""
     logs = ((span.relation.name, span.head.record.trimmed) for span in spans)
-    return "".join(
-        f"; '{name}' begins after {moment(trimmed.until)}: retention has taken {trimmed.rows:,} events"
-        for name, trimmed in logs
-        if trimmed is not None
-    )
+    return "".join(f"; {begins(name, trimmed)}" for name, trimmed in logs if trimmed is not None)
+
+
+def begins(log: str, trimmed: Trimmed) -> str:
+    """Where the history of a trimmed log begins, in words."""
+    return f"'{log}' begins after {moment(trimmed.until)}: retention has taken {trimmed.rows:,} events"
 
 
 def shortened(record: CommitRecord, spans: Iterable[Span]) -> list[Span]:

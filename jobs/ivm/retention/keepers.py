@@ -11,7 +11,7 @@ what it has not taken in. Whatever cannot be told (a definition that does not pl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.refresh.context import Heads, Owner
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from jobs.model.stage import Stage
     from state_store.layout import Lake
 
+_PARTIAL: Final = "STATE = 'partial': a key that is asked for is computed from every event"
+
 
 def keepers_of(source: Source, lake: Lake, catalog: Catalog, now: int) -> list[Keeper]:
     """Who keeps events of a source's log.
@@ -50,10 +52,7 @@ def keepers_of(source: Source, lake: Lake, catalog: Catalog, now: int) -> list[K
         Keeper(f"'{query.name}'", "it inserts into the stream, and its rows are compared with its SQL")
         for query in catalog.whole_queries(source.name)
     ]
-    found += [
-        Keeper(f"'{view.name}'", "STATE = 'partial': a key that is asked for is computed from every event")
-        for view in _partial_over(source.name, catalog)
-    ]
+    found += [Keeper(f"'{view.name}'", _PARTIAL) for view in _partial_over(source.name, catalog)]
     heads = Heads(lake)
     for definition in (each for each in catalog.definitions() if _is_maintained(each)):
         try:
@@ -62,12 +61,12 @@ def keepers_of(source: Source, lake: Lake, catalog: Catalog, now: int) -> list[K
             found.append(Keeper(f"'{definition.name}'", f"it has no plan: {error.message}"))
             continue
         read = [each for each in stages if log in {one.relation.name for one in inputs_of(each)}]
-        found += [_of_stage(_Owned(definition, each, each is stages[-1]), source, heads, lake) for each in read]
+        found += [_of_stage(OwnedStage(definition, each, each is stages[-1]), source, heads, lake) for each in read]
     return [*found, *_of_leases(log, source, lake, now)]
 
 
 @dataclass(frozen=True)
-class _Owned:
+class OwnedStage:
     """A stage over the log, and the definition that it belongs to.
 
     Attributes:
@@ -100,10 +99,10 @@ def _is_maintained(definition: Definition) -> bool:
     return isinstance(definition, InsertQuery) or definition.kind == "table"
 
 
-def _of_stage(owned: _Owned, source: Source, heads: Heads, lake: Lake) -> Keeper:
+def _of_stage(owned: OwnedStage, source: Source, heads: Heads, lake: Lake) -> Keeper:
     """What a stage over the log keeps of it."""
     who, log = f"'{owned.definition.name}'", tables.event_log(source)
-    why = _reads_again(owned, log, heads)
+    why = keeps_all(owned, log, heads)
     if why:
         return Keeper(who, why)
     head = heads.find(owned.stage.table)
@@ -111,9 +110,11 @@ def _of_stage(owned: _Owned, source: Source, heads: Heads, lake: Lake) -> Keeper
     return Keeper(who, "it was not computed yet") if at is None else _upto(who, at.version, source, lake)
 
 
-def _reads_again(owned: _Owned, log: str, heads: Heads) -> str:
+def keeps_all(owned: OwnedStage, log: str, heads: Heads) -> str:
     """Why a stage may read every event of the log again; empty when it never does."""
     stage = owned.stage
+    if owned.options.state == "partial":
+        return _PARTIAL
     if owned.options.refresh == "full":
         return "REFRESH = 'full': all its rows are computed from every event"
     decision = decide(stage, owned.options.errors, owned.letters, heads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -29,7 +30,7 @@ def invoke(*arguments: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_retention_from_the_statement_to_the_refusals(made: RetainedLake) -> None:
+def test_retention_from_the_statement_to_the_refusals(made: RetainedLake, tmp_path: Path) -> None:
     before = made.rows("counts")
     out = invoke("compact", "s", "--dry-run")[1]
     assert "  trim 12 events up to 2024-05-01 00:12:00 UTC: 3 files; it begins with offset 6 of partition 0" in out
@@ -49,10 +50,15 @@ def test_retention_from_the_statement_to_the_refusals(made: RetainedLake) -> Non
     code, out, _ = invoke("verify", "counts", "--deep", "--json")
     checks = {each["check"]: each for each in map(json.loads, out.splitlines())}
     assert (checks["recompute"]["ok"], checks["feed"]["ok"], checks["digest"]["ok"]) == (None, True, True)
+    replacing = "CREATE OR REPLACE TABLE counts AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"
+    file = tmp_path / "shop.sql"
+    file.write_text(replacing)
     for refused in (
         ("rebuild", "counts"),
         ("backfill", "hours", "--from", "2024-05-01"),
-        ("sql", "-e", "CREATE OR REPLACE TABLE counts AS SELECT k, COUNT(*) AS n FROM s GROUP BY k;"),
+        ("sql", "-e", replacing),
+        ("apply", str(file)),
+        ("apply", str(file), "--dry-run"),
     ):
         code, _, err = invoke(*refused)
         assert (code, "[pipeline.events_gone]" in err) == (2, True), (refused, err)
