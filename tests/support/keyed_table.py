@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
+
 import pyarrow as pa
 
 from state_store.commits import CommitRecord, Head, TableVersion
@@ -24,6 +26,11 @@ def made(folder: LakePath, schema: pa.Schema = SCHEMA, spec: TableSpec = SPEC) -
 def rows(keys: range, v: str = "x") -> list[Row]:
     """A row for each key."""
     return [{"k": k, "v": v, "__state": {"__n": k}} for k in keys]
+
+
+def having(keys: Container[int]) -> Callable[[Row], bool]:
+    """True of a row with one of these keys: what goes, for `ArrowTable.apply`."""
+    return lambda row: row["k"] in keys
 
 
 def head_of(table: ArrowTable) -> Head:

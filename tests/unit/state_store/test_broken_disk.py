@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def test_every_write_of_an_epoch_may_fail(tmp_path: Path, code: int, first: int)
     for at in count(first, 2):
         root = tmp_path / str(at)
         told: Told = {}
-        lake = TwoTables(root, lambda table, head, told=told: told.setdefault(table, {}).update(_one(head)))
+        lake = TwoTables(root, partial(_tell, told))
         disk = BrokenDisk(tmp_path, at, code)
         with suppress(DiskFailed), disk.broken():
             lake.ensure()
@@ -43,6 +44,10 @@ def test_every_write_of_an_epoch_may_fail(tmp_path: Path, code: int, first: int)
         assert max(told["events"]) > before
     assert {"open", "fsync"} < set(reached) <= {"mkdir", "open", "write", "fsync", "link"}
     assert len(reached) > 20
+
+
+def _tell(told: Told, table: str, head: Head) -> None:
+    told.setdefault(table, {}).update(_one(head))
 
 
 def test_a_checkpoint_that_fails_is_no_failed_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

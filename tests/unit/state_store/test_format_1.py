@@ -14,6 +14,7 @@ from state_store.delta import log, reader
 from state_store.delta.commit import Rows, commit
 from state_store.delta.snapshot import read_snapshot
 from state_store.hashing.digest import digest_of_table
+from state_store.paths import LakePath
 from tests.support.format_1 import unpacked
 
 
@@ -46,6 +47,6 @@ def test_its_next_commit_has_the_new_format(tmp_path: Path) -> None:
     assert b'\\"crc\\":' in log.commit_file(path, after.version).read_bytes()
 
 
-def _deleted(path: Path) -> int:
+def _deleted(path: LakePath) -> int:
     commits = (log.read_commit(path, version).record for version in (1, 2))
     return sum(record.deleted for record in commits if record is not None)

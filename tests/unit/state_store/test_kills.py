@@ -13,6 +13,7 @@ from state_store.errors import WriterBusy
 from state_store.lock import writer_lock
 from tests.campaigns.kills import FAILPOINTS, RANDOM, campaign
 from tests.support.killed_writer import lost_races, started
+from tests.support.on_disk import on_disk
 from tests.support.s3_server import S3Server
 from tests.support.two_tables import TwoTables
 from tests.support.two_tables_hold import assert_hold, orphans, told_in
@@ -56,7 +57,7 @@ def test_a_stopped_writer_keeps_the_lock_and_loses_the_race_when_it_is_taken_awa
     _wait_for(tables, 3)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGSTOP)
-    lock = tables.lake.lock("two")
+    lock = on_disk(tables.lake.lock("two"))
     with pytest.raises(WriterBusy, match=f"process {process.pid}"), writer_lock(lock, "another"):
         pass
     lock.unlink()
@@ -78,7 +79,9 @@ def test_of_two_racing_writers_one_makes_each_version(tmp_path: Path) -> None:
     lost = lost_races(tmp_path, 2, events=3, epochs=15)
     assert lost > 0, "they never met"
     assert_hold(tables, {})
-    assert reader.head(tables.events.path).record.offsets == {"source": {"0": 2 * 15 * 3}}
+    head = reader.head(tables.events.path)
+    assert head is not None
+    assert head.record.offsets == {"source": {"0": 2 * 15 * 3}}
     assert orphans(tables.events) == orphans(tables.latest) == []
 
 

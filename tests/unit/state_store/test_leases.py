@@ -14,6 +14,7 @@ from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
 from state_store.errors import CorruptState, VersionGone
 from state_store.leases import FOLDER, LEASE_DAYS, RENEW_SECONDS, ReaderLease, living
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
+from tests.support.on_disk import on_disk
 from tests.unit.state_store.delta.test_cleanup import Clock, lived
 
 
@@ -109,7 +110,7 @@ def test_a_broken_lease_stops_the_clean_up(tmp_path: Path, clock: Clock) -> None
     table = lived(tmp_path, clock, 3)
     lease = ReaderLease(table.path, "one")
     lease.publish(1)
-    (file,) = (table.path / FOLDER).iterdir()
+    (file,) = on_disk(table.path / FOLDER).iterdir()
     for broken in (b"{", b'{"format": 9}', b'{"format": 1}', b"[]"):
         file.write_bytes(broken)
         with pytest.raises(CorruptState, match="a lease does not read back"):

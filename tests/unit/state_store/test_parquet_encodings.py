@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from state_store.delta.staging import stage_rows
 from state_store.parquet_encodings import encodings
+from tests.support.on_disk import on_disk
 
 DIFFERENCES = "DELTA_BINARY_PACKED"
 SCHEMA = pa.schema(
@@ -66,7 +67,7 @@ def test_a_column_whose_name_is_another_ones_path_is_stored_as_that_one() -> Non
 def test_extremes_and_nulls_are_read_as_they_were_written(tmp_path: Path) -> None:
     """By Arrow and by DuckDB; what Spark and delta-rs read, the tests of tables say."""
     rows = pa.Table.from_pylist([ROW, EMPTY, ROW | {"id": 2**63 - 1}, EMPTY, ROW], SCHEMA)
-    [file] = stage_rows(rows, tmp_path, 1).folder.glob("*.parquet")
+    [file] = on_disk(stage_rows(rows, tmp_path, 1).folder).glob("*.parquet")
     assert pq.read_table(file).cast(SCHEMA).equals(rows)
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")

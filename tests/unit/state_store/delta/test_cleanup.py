@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from state_store.columns import WEIGHT
 from state_store.delta import log, reader
@@ -19,9 +18,12 @@ from state_store.delta.feed import changes_of
 from state_store.delta.file_upkeep import maintain_files
 from state_store.delta.staging import stage_rows
 from state_store.errors import TableMissing, VersionGone
+from state_store.paths import LakePath
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
-from tests.support.keyed_table import SCHEMA, SPEC, made, rows
+from tests.support.keyed_table import SCHEMA, SPEC, having, made, rows
+from tests.support.lakes import delta_rs
+from tests.support.on_disk import on_disk
 from tests.support.warm_process import exit_code
 
 START = 1_000 * DAY_MS
@@ -34,13 +36,14 @@ class Clock:
         self.now = START
         monkeypatch.setattr(log, "now_ms", lambda: self.now)
 
-    def pass_days(self, days: float, folder: Path) -> None:
+    def pass_days(self, days: float, folder: LakePath) -> None:
         """Time passes; files that were written since the last time are of the moment before."""
         self._date(folder)
         self.now += int(days * DAY_MS)
 
-    def _date(self, folder: Path) -> None:
-        for each in [folder, *folder.rglob("*")]:
+    def _date(self, folder: LakePath) -> None:
+        top = on_disk(folder)
+        for each in [top, *top.rglob("*")]:
             if each.stat().st_mtime_ns > self.now * 1_000_000:
                 os.utime(each, ns=(self.now * 1_000_000,) * 2)
 
@@ -54,14 +57,15 @@ def lived(tmp_path: Path, clock: Clock, commits: int = 70, days: float = 2) -> A
     """A table with a commit every other day, each of which takes a row away, compacted as it goes."""
     table = made(tmp_path)
     for number in range(commits):
-        head = table.apply(rows(range(number * 3, number * 3 + 3)), lambda row, n=number: row["k"] == n * 3 - 2)
+        head = table.apply(rows(range(number * 3, number * 3 + 3)), having([number * 3 - 2]))
         maintain_files(table.path, SPEC, head)
         clock.pass_days(days, table.path)
     return table
 
 
 def files(table: ArrowTable) -> set[str]:
-    return {each.relative_to(table.path).as_posix() for each in table.path.rglob("*") if each.is_file()}
+    folder = on_disk(table.path)
+    return {each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file()}
 
 
 def check(table: ArrowTable, plan: CleanupPlan, *, theirs: bool = True) -> None:
@@ -101,8 +105,8 @@ def test_what_is_past_the_horizon_goes_and_the_rest_can_be_read(tmp_path: Path, 
     horizon = clock.now - RECOVERY_HORIZON_DAYS * DAY_MS
     times = {n: log.read_commit(table.path, n).timestamp for n in log.versions(table.path)}
     assert plan.first == max(n for n, time in times.items() if time <= horizon)
-    sizes = sum((table.path / name).stat().st_size for name in files(table))
-    assert clean(plan) == sizes - sum((table.path / name).stat().st_size for name in files(table))
+    sizes = sum(on_disk(table.path / name).stat().st_size for name in files(table))
+    assert clean(plan) == sizes - sum(on_disk(table.path / name).stat().st_size for name in files(table))
     kept = log.versions(table.path)
     assert kept[0] == max(n for n in range(0, plan.first + 1, 50))
     assert kept == list(range(kept[0], plan.version + 1))
@@ -115,8 +119,8 @@ def test_what_is_past_the_horizon_goes_and_the_rest_can_be_read(tmp_path: Path, 
         reader.read_changes(table.path, 0)
     assert plan_cleanup(table.path, clock.now).files == ()
     # The folders of files that went are gone with them.
-    assert all(any(each.iterdir()) for each in table.path.iterdir() if each.is_dir())
-    assert DeltaTable(table.path).version() == plan.version
+    assert all(any(each.iterdir()) for each in on_disk(table.path).iterdir() if each.is_dir())
+    assert delta_rs(table.path).version() == plan.version
 
 
 def test_an_idle_table_keeps_its_last_rows_for_ever(tmp_path: Path, clock: Clock) -> None:
@@ -136,11 +140,11 @@ def test_files_of_a_running_epoch_stay_and_what_a_dead_one_left_goes(tmp_path: P
     table = made(tmp_path)
     table.apply(rows(range(3)))
     dead = stage_rows(pa.Table.from_pylist(rows(range(9)), SCHEMA), table.path, 2)
-    (dead.folder / ".part-0.parquet.crc").write_bytes(b"crc")
-    (table.path / "epoch-000000002-0bad0bad").mkdir()
-    (table.path / "deletion_vector_0.bin").write_bytes(b"")
-    (table.path / "_delta_log" / ".5.json.x.tmp").write_bytes(b"{}")
-    (live,) = {each for each in table.path.rglob("*.parquet") if each.parent != dead.folder}
+    on_disk(dead.folder / ".part-0.parquet.crc").write_bytes(b"crc")
+    on_disk(table.path / "epoch-000000002-0bad0bad").mkdir()
+    on_disk(table.path / "deletion_vector_0.bin").write_bytes(b"")
+    on_disk(table.path / "_delta_log" / ".5.json.x.tmp").write_bytes(b"{}")
+    (live,) = {each for each in on_disk(table.path).rglob("*.parquet") if each.parent != dead.folder}
     (live.parent / f".{live.name}.crc").write_bytes(b"crc")
     clock.pass_days(ORPHAN_DAYS - 0.5, table.path)
     running = stage_rows(pa.Table.from_pylist(rows(range(9)), SCHEMA), table.path, 2)
@@ -151,11 +155,12 @@ def test_files_of_a_running_epoch_stay_and_what_a_dead_one_left_goes(tmp_path: P
     assert len(plan.files) == 5
     assert files(table) == {
         *(f"_delta_log/{n:020d}.json" for n in (0, 1)),
-        live.relative_to(table.path).as_posix(),
+        live.relative_to(on_disk(table.path)).as_posix(),
         f"{live.parent.name}/.{live.name}.crc",
         f"{running.folder.name}/part-0.parquet",
     }
-    assert {each.name for each in table.path.iterdir()} == {"_delta_log", live.parent.name, running.folder.name}
+    left = {each.name for each in on_disk(table.path).iterdir()}
+    assert left == {"_delta_log", live.parent.name, running.folder.name}
 
 
 def test_a_file_that_was_committed_after_the_plan_is_spared(tmp_path: Path, clock: Clock) -> None:
@@ -179,7 +184,7 @@ def test_a_broken_checkpoint_is_none(tmp_path: Path, clock: Clock) -> None:
     table = lived(tmp_path, clock, 116)
     first = plan_cleanup(table.path, clock.now).first
     assert first > 100
-    broken = log.checkpoint_file(table.path, 100)
+    broken = on_disk(log.checkpoint_file(table.path, 100))
     broken.write_bytes(broken.read_bytes()[:-9])
     plan = plan_cleanup(table.path, clock.now)
     clean(plan)
@@ -193,15 +198,15 @@ def test_the_record_that_the_kept_log_goes_by_is_kept(tmp_path: Path, clock: Clo
     table = made(tmp_path)
     for number in range(49):
         table.apply(rows(range(number, number + 1)))
-    DeltaTable(table.path).optimize.compact()
+    delta_rs(table.path).optimize.compact()
     from state_store.delta.log_upkeep import make_checkpoint
 
     make_checkpoint(table.path, 50)
     clock.pass_days(40, table.path)
     # Another tool's commit has the time of the real clock, which is later.
-    text = log.commit_file(table.path, 50).read_text()
+    text = on_disk(log.commit_file(table.path, 50)).read_text()
     stamp = text.split('"timestamp":')[1].split(",")[0].rstrip("}")
-    log.commit_file(table.path, 50).write_text(text.replace(f'"timestamp":{stamp}', f'"timestamp":{START}'))
+    on_disk(log.commit_file(table.path, 50)).write_text(text.replace(f'"timestamp":{stamp}', f'"timestamp":{START}'))
     clean(plan_cleanup(table.path, clock.now))
     assert log.versions(table.path) == [49, 50]
     head = reader.head(table.path)
@@ -224,4 +229,4 @@ def test_a_clean_up_that_is_killed_is_harmless(tmp_path: Path, clock: Clock) -> 
     # Folders that a kill left empty are young again, and go another time.
     assert not [each for each in plan_cleanup(table.path, clock.now).files if each.name.endswith("parquet")]
     assert expected.files
-    assert not any((table.path / each.name).is_file() for each in expected.files)
+    assert not any(on_disk(table.path / each.name).is_file() for each in expected.files)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from random import Random
 
 import pyarrow as pa
 import pytest
 from deltalake import QueryBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyroaring import BitMap64
 
 from state_store import changelog
 from state_store.commits import CommitRecord, Head
@@ -24,18 +26,18 @@ from state_store.errors import CommitConflict, CorruptState
 from state_store.folders import remove_file
 from state_store.hashing.digest import digest_of_table
 from state_store.paths import LakePath
-from tests.support.arrow_table import ArrowTable
+from tests.support.arrow_table import ArrowTable, Row
 from tests.support.examples import examples
-from tests.support.keyed_table import SCHEMA, made, rows
+from tests.support.keyed_table import SCHEMA, having, made, rows
 from tests.support.lakes import below, delta_rs, s3_folder
 from tests.support.s3_server import S3Server
 
 
-def visible(found: Any) -> Counter[tuple[Any, ...]]:
+def visible(found: Iterable[Row]) -> Counter[tuple[int, str]]:
     return Counter((row["k"], row["v"]) for row in found)
 
 
-def check(table: ArrowTable, history: dict[int, Counter[tuple[Any, ...]]]) -> None:
+def check(table: ArrowTable, history: dict[int, Counter[tuple[int, str]]]) -> None:
     """Every version is the model's for both readers, the digest is that of the rows, and the feed folds to them."""
     feed = reader.read_changes(table.path)
     for version, expected in history.items():
@@ -58,18 +60,20 @@ OPERATIONS = st.lists(
 
 @given(operations=OPERATIONS, seed=st.randoms(use_true_random=False))
 @settings(max_examples=examples(10))
-def test_any_history_is_read_alike(tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Any) -> None:
+def test_any_history_is_read_alike(
+    tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Random
+) -> None:
     live(made(tmp_path_factory.mktemp("history")), operations, seed)
 
 
 @given(operations=OPERATIONS, seed=st.randoms(use_true_random=False))
 @settings(max_examples=6)
-def test_any_history_on_an_object_store_is_read_alike(s3_server: S3Server, operations: list[str], seed: Any) -> None:
+def test_any_history_on_an_object_store_is_read_alike(s3_server: S3Server, operations: list[str], seed: Random) -> None:
     """Few examples: the code is the same but for where bytes come from and go to."""
     live(made(s3_folder(s3_server)), operations, seed)
 
 
-def live(table: ArrowTable, operations: list[str], seed: Any) -> None:
+def live(table: ArrowTable, operations: list[str], seed: Random) -> None:
     head = Head(0, CommitRecord(epoch=0))
     model: dict[int, str] = {}
     history = {0: visible([])}
@@ -84,13 +88,13 @@ def live(table: ArrowTable, operations: list[str], seed: Any) -> None:
             case "update":
                 new = [{"k": k, "v": str(seed.random()), "__state": None} for k in sorted(keys)]
                 model |= {row["k"]: row["v"] for row in new}
-                head = table.apply(new, lambda row, keys=keys: row["k"] in keys)
+                head = table.apply(new, having(keys))
             case "delete some" | "empty" | "delete a file":
                 keys = (
                     _of_one_file(table) if operation == "delete a file" else keys if "some" in operation else set(model)
                 )
                 model = {k: v for k, v in model.items() if k not in keys}
-                head = table.apply((), lambda row, keys=keys: row["k"] in keys)
+                head = table.apply((), having(keys))
             case "advance":
                 head = table.apply()
             case "checkpoint":
@@ -171,9 +175,7 @@ def test_a_commit_names_its_table_and_itself(folder: LakePath) -> None:
     assert delta_rs(table.path).transaction_version("strandline/t") == 2
 
 
-def _places(*positions: int) -> Any:
-    from pyroaring import BitMap64
-
+def _places(*positions: int) -> BitMap64:
     return BitMap64(positions)
 
 
@@ -194,7 +196,7 @@ def test_a_log_is_opened_from_its_newest_checkpoint(tmp_path: Path) -> None:
     table = made(tmp_path)
     table.apply(rows(range(50)))
     for k in range(49):
-        table.apply(gone=lambda row, k=k: row["k"] == k)
+        table.apply(gone=having([k]))
     head = reader.head(table.path)
     assert head is not None
     assert head.version == 50

@@ -28,7 +28,7 @@ from state_store.hashing.digest import digest_of_table
 from state_store.paths import LakePath
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
-from tests.support.keyed_table import SCHEMA, SPEC, head_of, made, rows
+from tests.support.keyed_table import SCHEMA, SPEC, having, head_of, made, rows
 from tests.support.lakes import below, delta_rs, overwrite
 from tests.support.warm_process import exit_code
 
@@ -118,8 +118,8 @@ def test_the_rows_and_the_record_stay_and_the_feed_is_empty(folder: LakePath) ->
     # All but the three new rows, too few for the level that was full, are in one file, by key.
     found = table.stored(after.version)
     assert found == sorted(stored, key=lambda row: int(row["k"]))
-    kept = {"mode": "compact", "reason": after.record.reason, "inserted": 0, "deleted": 0, "nonce": after.record.nonce}
-    assert after.record == replace(before.record, **kept)
+    reason, nonce = after.record.reason, after.record.nonce
+    assert after.record == replace(before.record, mode="compact", reason=reason, inserted=0, deleted=0, nonce=nonce)
     assert after.record.nonce != before.record.nonce
     assert reader.version_at(table.path, before.version) == before.at
     assert str(digest_of_table(reader.scan(table.path))) == after.record.digest
@@ -234,15 +234,17 @@ def test_the_writer_looks_every_so_many_versions_and_goes_on_when_it_fails(
     assert head_of(table) == head
 
 
-def _maintain(path: Path) -> None:
-    maintain_files(path, SPEC, reader.head(path))
+def _maintain(path: LakePath) -> None:
+    head = reader.head(path)
+    assert head is not None
+    maintain_files(path, SPEC, head)
 
 
 @pytest.mark.parametrize("step", ["after-compaction-staged", "before-log-entry", "before-link", "after-log-entry"])
 def test_a_compaction_that_is_killed_is_there_whole_or_not_at_all(tmp_path: Path, step: str) -> None:
     table = made(tmp_path)
     for first in range(EVERY):
-        before = table.apply(rows(range(first, first + 2)), lambda row, first=first: row["k"] == first)
+        before = table.apply(rows(range(first, first + 2)), having([first]))
     assert exit_code(_maintain, table.path, failpoint=step) == -signal.SIGKILL
     after = head_of(table)
     assert (after.version - before.version, after.record.mode) == (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import QueryBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,12 +19,14 @@ from state_store.delta.cleanup import clean
 from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
 from state_store.delta.compaction import compact
 from state_store.delta.compaction_plan import FANOUT, plan_compaction
+from state_store.delta.entry import Action
 from state_store.delta.file_upkeep import EVERY
 from state_store.delta.log_upkeep import make_checkpoint
 from state_store.delta.snapshot import read_snapshot
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import AT_LENGTH, examples
-from tests.support.keyed_table import head_of, made, rows
+from tests.support.keyed_table import having, head_of, made, rows
+from tests.support.lakes import delta_rs
 from tests.support.long_life import LongLife
 
 # Enough for files that are merged of merged ones, twice.
@@ -51,7 +54,7 @@ def test_a_checkpoint_keeps_one_removal_for_each_file(tmp_path: Path) -> None:
         table.apply(rows(range(first, first + 20)))
     make_checkpoint(table.path, 10)
     for last in range(5):
-        table.apply(gone=lambda row, last=last: row["k"] % 20 == last)
+        table.apply(gone=having(range(last, 200, 20)))
     make_checkpoint(table.path, 15)
     kept = removed_actions(log.checkpoint_file(table.path, 15), 0)["remove"].to_pylist()
     removals = [a["remove"] for n in range(11, 16) for a in log.read_actions(table.path, n) if "remove" in a]
@@ -61,7 +64,7 @@ def test_a_checkpoint_keeps_one_removal_for_each_file(tmp_path: Path) -> None:
     assert _vectors(kept) == _vectors(removals)
 
 
-def _vectors(removals: Any) -> set[str]:
+def _vectors(removals: Iterable[Action]) -> set[str]:
     return {each["deletionVector"]["pathOrInlineDv"] for each in removals if each.get("deletionVector")}
 
 
@@ -75,7 +78,7 @@ OPERATIONS = st.lists(
 @given(operations=OPERATIONS, seed=st.randoms(use_true_random=False))
 @settings(max_examples=examples(4))
 def test_any_history_with_upkeep_is_read_alike(
-    tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Any
+    tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: random.Random
 ) -> None:
     table = made(tmp_path_factory.mktemp("history"))
     model: dict[int, str] = {}
@@ -92,14 +95,14 @@ def test_any_history_with_upkeep_is_read_alike(
             case "update":
                 new = [{"k": k, "v": str(seed.random()), "__state": None} for k in sorted(keys)]
                 model |= {row["k"]: row["v"] for row in new}
-                table.apply(new, lambda row, keys=keys: row["k"] in keys)
+                table.apply(new, having(keys))
             case "delete":
                 model = {k: v for k, v in model.items() if k not in keys}
-                table.apply(gone=lambda row, keys=keys: row["k"] in keys)
+                table.apply(gone=having(keys))
             case "compact":
                 _compact(table)
             case "their compact":
-                DeltaTable(table.path).optimize.compact()
+                delta_rs(table.path).optimize.compact()
             case "checkpoint":
                 make_checkpoint(table.path, head_of(table).version)
             case "clean":
@@ -119,11 +122,12 @@ def _compact(table: ArrowTable) -> None:
         assert compact(table.path, table.spec, head, snapshot, plan).record.epoch == head.record.epoch
 
 
-def _check(table: ArrowTable, history: dict[int, Counter[Any]]) -> None:
+def _check(table: ArrowTable, history: dict[int, Counter[tuple[int, str]]]) -> None:
     first = min(history)
     for version, expected in history.items():
         assert Counter((row["k"], row["v"]) for row in table.stored(version)) == expected
-        theirs = QueryBuilder().register("t", DeltaTable(table.path, version=version)).execute("SELECT k, v FROM t")
+        at_version = delta_rs(table.path, version=version)
+        theirs = QueryBuilder().register("t", at_version).execute("SELECT k, v FROM t")
         assert Counter((row["k"], row["v"]) for row in pa.table(theirs.read_all()).to_pylist()) == expected
         changes = reader.read_changes(table.path, first, version)
         folded = Counter(history[first])

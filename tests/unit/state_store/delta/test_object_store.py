@@ -37,7 +37,7 @@ from state_store.location import Location
 from state_store.storage.open import open_storage
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.arrow_table import ArrowTable
-from tests.support.keyed_table import SCHEMA, SPEC, made, rows
+from tests.support.keyed_table import SCHEMA, SPEC, having, made, rows
 from tests.support.lakes import below, delta_rs, overwrite, s3_folder
 from tests.support.s3_server import S3Server
 from tests.support.waiting import PATIENCE_SECONDS
@@ -175,7 +175,7 @@ def test_damage_is_found_in_every_kind_of_object(table: ArrowTable) -> None:
 
 def test_what_is_nobodys_and_past_the_horizon_is_removed(table: ArrowTable) -> None:
     for first in range(4):
-        head = table.apply(rows(range(first, first + 1)), lambda row, first=first: row["k"] == first - 1)
+        head = table.apply(rows(range(first, first + 1)), having([first - 1]))
     make_checkpoint(table.path, head.version)
     overwrite(table.path / "epoch-9" / "part-0.parquet", b"of an epoch that came to nothing")
     now = log.now_ms()
@@ -244,7 +244,8 @@ def test_a_table_is_set_aside_whole_also_after_a_kill(s3_server: S3Server) -> No
     with pytest.raises(TableMissing):
         keys(table)
     # The one that was killed while it removed had copied everything.
-    assert [0, 1, 2] in [_keys_of(each) for each in lake.aside.folders()]  # type: ignore[union-attr]
+    assert isinstance(lake.aside, Location)
+    assert [0, 1, 2] in [_keys_of(each) for each in lake.aside.folders()]
 
 
 def _keys_of(path: Location) -> list[int] | None:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, Schema, write_deltalake
 
 from state_store.commits import CommitRecord, Head, TableVersion
 from state_store.delta import log, reader
+from state_store.delta.entry import Action
 from state_store.delta.log_upkeep import make_checkpoint
 from state_store.delta.schema_commits import create_table
 from state_store.errors import CorruptState, ForeignWrite, TableMissing, VersionGone
@@ -222,7 +223,9 @@ def test_a_gap_in_the_log_is_an_error_not_a_shorter_changelog(table: Path) -> No
 
 def test_the_log_may_not_name_files_outside_the_table(table: Path) -> None:
     for name in ("../other/x.parquet", "/etc/passwd", "file:///etc/passwd", "a/%2E%2E/%2E%2E/x"):
-        action = {"add": {"path": name, "dataChange": True, "size": 1, "partitionValues": {}, "modificationTime": 0}}
+        action: Action = {
+            "add": {"path": name, "dataChange": True, "size": 1, "partitionValues": {}, "modificationTime": 0}
+        }
         (table / "_delta_log" / f"{2:020d}.json").write_text(json.dumps(action))
         with pytest.raises(CorruptState, match="outside the table"):
             log.read_commit(table, 2)

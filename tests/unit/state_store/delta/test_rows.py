@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from state_store.errors import CorruptState, StoreError
 from state_store.hashing.digest import Digest
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
+from tests.support.on_disk import on_disk
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string()), ("n", pa.int32())])
 SPEC = TableSpec("t", (("k", "BIGINT"), ("v", "STRING"), ("n", "INT")), "keyed", ("k",))
@@ -38,7 +40,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArrowTable:
 
 
 def data_file(table: ArrowTable) -> Path:
-    return min(table.path.glob("epoch-*/*.parquet"))
+    return min(on_disk(table.path).glob("epoch-*/*.parquet"))
 
 
 def flip(file: Path, bit: int) -> None:
@@ -80,11 +82,12 @@ def test_any_flipped_bit_of_a_data_file_is_found_before_it_is_opened(table: Arro
     file = data_file(table)
     for bit in range(3, file.stat().st_size * 8, 997):
         flip(file, bit)
-        for read in (
+        reads: Sequence[Callable[[], pa.Table]] = (
             lambda: reader.read_rows(table.path, columns=["k"]),
             lambda: reader.read_rows(table.path, predicate={"k": [1]}),
             lambda: reader.read_changes(table.path),
-        ):
+        )
+        for read in reads:
             with pytest.raises(CorruptState, match="fails its checksum"):
                 read()
         flip(file, bit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
@@ -29,6 +29,8 @@ from state_store.errors import TableMissing, VersionGone
 from tests.support.arrow_table import ArrowTable
 from tests.support.examples import examples
 from tests.support.keyed_table import head_of, made, rows
+from tests.support.lakes import delta_rs
+from tests.support.on_disk import on_disk
 
 
 def same(one: Snapshot, other: Snapshot) -> bool:
@@ -72,7 +74,7 @@ OPERATIONS = st.lists(
 @given(operations=OPERATIONS, seed=st.randoms(use_true_random=False), skipping=st.booleans())
 @settings(max_examples=examples(25))
 def test_any_history_gives_the_snapshots_that_are_read(
-    tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: Any, skipping: bool
+    tmp_path_factory: pytest.TempPathFactory, operations: list[str], seed: random.Random, skipping: bool
 ) -> None:
     table, cache = made(tmp_path_factory.mktemp("history")), Snapshots()
     for operation in ["insert"] * (FANOUT - 1) + operations:
@@ -86,7 +88,7 @@ def test_any_history_gives_the_snapshots_that_are_read(
                 assert same(cache.at(table.path, version), read_snapshot(table.path, version))
 
 
-def _written(operation: str, table: ArrowTable, seed: Any) -> None:
+def _written(operation: str, table: ArrowTable, seed: random.Random) -> None:
     match operation:
         case "insert":
             start = seed.randrange(10**6)
@@ -106,30 +108,31 @@ def _kept_up(operation: str, table: ArrowTable) -> None:
             if plan.merges:
                 compact(table.path, table.spec, head, snapshot, plan)
         case "their compact":
-            DeltaTable(table.path).optimize.compact()
+            delta_rs(table.path).optimize.compact()
         case "checkpoint":
             make_checkpoint(table.path, head_of(table).version)
         case "clean":
             clean(plan_cleanup(table.path, log.now_ms() + 40 * DAY_MS))
 
 
-def _replaced(operation: str, table: ArrowTable, seed: Any) -> None:
-    copy = table.path.with_name("copy")
+def _replaced(operation: str, table: ArrowTable, seed: random.Random) -> None:
+    path = on_disk(table.path)
+    copy = path.with_name("copy")
     match operation:
         case "copy":
             shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(table.path, copy)
+            shutil.copytree(path, copy)
         case "restore" if copy.exists():
-            shutil.rmtree(table.path)
-            shutil.copytree(copy, table.path)
+            shutil.rmtree(path)
+            shutil.copytree(copy, path)
         case "make anew":
             versions = head_of(table).version
-            shutil.rmtree(table.path)
-            made(table.path.parent)
+            shutil.rmtree(path)
+            made(path.parent)
             for _ in range(seed.randrange(versions + 1)):
                 table.apply(rows(range(seed.randrange(1, 9))))
         case "touch":
-            for file in table.path.glob("_delta_log/*.json"):
+            for file in path.glob("_delta_log/*.json"):
                 os.utime(file)
 
 
@@ -140,7 +143,12 @@ def test_only_what_came_after_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(snapshots, "read_snapshot", None)
     read: list[int] = []
     entry = snapshots._read_entry
-    monkeypatch.setattr(snapshots, "_read_entry", lambda file: (read.append(int(file.stem)), entry(file))[1])
+
+    def told(file: Path) -> tuple[object, bytes]:
+        read.append(int(file.stem))
+        return entry(file)
+
+    monkeypatch.setattr(snapshots, "_read_entry", told)
     for number in (2, 3):
         table.apply(rows(range(number, number + 1)))
     before = cache.at(table.path, 1)
@@ -154,12 +162,13 @@ def test_a_history_that_was_rolled_back_and_went_on_is_read_anew(tmp_path: Path)
     """The version is the same number again, and the file of its entry may have the same time."""
     table, cache = made(tmp_path), Snapshots()
     table.apply(rows(range(3)))
-    shutil.copytree(table.path, tmp_path / "copy")
+    path = on_disk(table.path)
+    shutil.copytree(path, tmp_path / "copy")
     head = table.apply(rows(range(3, 6)))
-    entry = log.commit_file(table.path, 2)
+    entry = on_disk(log.commit_file(table.path, 2))
     times, lost = entry.stat(), cache.at(table.path, 2)
-    shutil.rmtree(table.path)
-    shutil.copytree(tmp_path / "copy", table.path)
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "copy", path)
     with pytest.raises(VersionGone):
         cache.at(table.path, 2)
     again = table.apply(rows(range(6, 9)))
@@ -186,7 +195,7 @@ def test_a_commit_takes_rows_away_by_the_snapshots_that_its_process_keeps(
 def test_a_table_that_is_gone_is_missing(tmp_path: Path) -> None:
     table, cache = made(tmp_path), Snapshots()
     cache.at(table.path, 0)
-    shutil.rmtree(table.path)
+    shutil.rmtree(on_disk(table.path))
     with pytest.raises(TableMissing):
         cache.at(table.path, 0)
 

@@ -13,6 +13,7 @@ import pytest
 
 from state_store.replicas import restore
 from state_store.replicas.base.backup import check_backup
+from state_store.replicas.progress import Progress
 from state_store.replicas.state import Phase
 from tests.support.examples import AT_LENGTH
 from tests.support.killed_follower import PIECE_ROWS, started
@@ -126,7 +127,7 @@ def test_a_restore_goes_on_where_it_was_killed(
         before = replica.state
         assert before.phase is Phase.RESTORING
         assert 0 < before.rows <= 4 * PIECE_ROWS
-        reports = []  # type: ignore[var-annotated]
+        reports: list[Progress] = []
         made.follower(replica, reports).catch_up()
         assert reports[0].version == 3
         assert reports[0].rows == before.rows

@@ -240,7 +240,9 @@ def test_any_history_is_that_of_a_dict(
         inside = [keyed(layout, row) for row in rows.elements() if between(low, keyed(layout, row), high)]
         assert found == sorted(inside, key=order)
         for row in rows:
-            assert tuple(now.get(keyed(layout, row)).values()) == row
+            kept = now.get(keyed(layout, row))
+            assert kept is not None
+            assert tuple(kept.values()) == row
             assert now.count_of(keyed(layout, row)) == rows[row]
     replica.close()
 

@@ -45,7 +45,8 @@ def test_a_new_store_is_empty(backend: Backend, tmp_path: Path) -> None:
         assert now.state() is None
         assert now.get(A) is None
         assert now.multi_get([A, B]) == [None, None]
-        assert list(now.range(ROWS, ROWS_END)) == list(now.values()) == []
+        assert list(now.range(ROWS, ROWS_END)) == []
+        assert list(now.values()) == []
 
 
 def test_rows_are_put_replaced_and_removed_with_the_state(backend: Backend, tmp_path: Path) -> None:

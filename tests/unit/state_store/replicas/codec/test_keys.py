@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -41,22 +43,22 @@ def test_the_key_of_a_row_is_the_key_of_its_values(rows: list[tuple[str | None, 
 )
 def test_a_range_has_what_lies_between_its_bounds(
     rows: list[tuple[str | None, int | None]],
-    low: tuple[str | None, int | None] | None,
-    high: tuple[str | None, int | None] | None,
+    lowest: tuple[str | None, int | None] | None,
+    highest: tuple[str | None, int | None] | None,
     low_columns: int,
     high_columns: int,
     after_low: bool,
     with_high: bool,
 ) -> None:
-    low, high = low and low[:low_columns], high and high[:high_columns]
+    low, high = lowest and lowest[:low_columns], highest and highest[:high_columns]
     wanted = KeyRange(low, high, after_low=after_low, with_high=with_high)
-    if any(len(bound[0] or "") > KEPT_BYTES - 20 for bound in (low, high) if bound):
+    if any(len(str(bound[0] or "")) > KEPT_BYTES - 20 for bound in (low, high) if bound):
         with pytest.raises(KeyRefused, match="the bound of a range"):
             CODEC.bounds(wanted)
         return
     first, end = CODEC.bounds(wanted)
 
-    def order(row: tuple[str | None, int | None]) -> list[tuple[bool, object]]:
+    def order(row: Sequence[str | int | None]) -> list[tuple[bool, object]]:
         return [(value is not None, value if value is not None else 0) for value in row]
 
     for row, key in zip(rows, keys_of(rows), strict=True):

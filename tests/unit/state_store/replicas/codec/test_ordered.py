@@ -6,6 +6,7 @@ import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cmp_to_key
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -79,7 +80,7 @@ def compared(arrow_type: pa.DataType, one: Any, other: Any) -> int:
     if isinstance(one, float):
         keys = [(math.isnan(value), 0.0 if math.isnan(value) else value) for value in (one, other)]
         return (keys[0] > keys[1]) - (keys[0] < keys[1])
-    return (one > other) - (one < other)
+    return int(one > other) - int(one < other)
 
 
 def same(arrow_type: pa.DataType, one: Any, other: Any) -> bool:
@@ -133,7 +134,7 @@ def test_columns_have_the_bytes_of_their_values_and_give_them_back(name: str, da
 
 
 @given(st.lists(_maybe(st.dictionaries(_TEXT, _maybe(_whole(64)), max_size=4)), max_size=5), st.randoms())
-def test_equal_maps_have_equal_bytes(maps: list[dict[str, int | None] | None], random: Any) -> None:
+def test_equal_maps_have_equal_bytes(maps: list[dict[str, int | None] | None], random: Random) -> None:
     arrow_type = pa.map_(pa.string(), pa.int64())
     turned = []
     for each in maps:
