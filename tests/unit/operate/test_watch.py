@@ -18,6 +18,7 @@ from state_store.files import make_folder
 from state_store.files import replace as write
 from state_store.leases import LEASE_DAYS, ReaderLease
 from state_store.process import process
+from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
 
 NOW = 10_000_000_000_000
@@ -94,5 +95,5 @@ def test_a_lease_that_nobody_renews_is_an_alert_before_and_after_its_end(made: M
 
 
 def test_a_definition_that_does_not_read_is_an_alert(made: MadeLake) -> None:
-    (made.lake.catalog / "spread.json").write_text("{")  # type: ignore[union-attr]
+    on_disk(made.lake.catalog / "spread.json").write_text("{")
     assert found(made)["broken"].subject == "spread"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.ivm.refresh import backfill_stage
+from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.errors import RefreshFailed
 from jobs.model.operating_errors import RangeInseparable
 from jobs.model.settings import Settings, load_settings
@@ -26,6 +27,7 @@ from state_store.errors import WriterBusy
 from state_store.layout import Lake
 from tests.support.arrow_table import Row
 from tests.support.invariants import assert_correct
+from tests.support.on_disk import on_disk
 from tests.support.told_steps import ToldSteps
 from tests.support.warm_process import exit_code
 from tests.unit.operate.backfill.conftest import HOUR_MS, NOON, PIPELINE, clicks, plant
@@ -57,7 +59,7 @@ def proved(settings: Settings, view: str) -> list[str]:
     return [f"{each.check}: {each.what}" for each in verify(settings, [view], deep=True) if each.ok is False]
 
 
-def in_hour(column: str, at: int) -> Any:
+def in_hour(column: str, at: int) -> Callable[[Row], Row | None]:
     return lambda row: more(row) if row[column] == at else None
 
 
@@ -169,9 +171,12 @@ def test_rows_that_do_not_prove_right_are_not_stored(
     """The rule is what is wrong, and the proof does not use it."""
     head = reader.head(lake.table("hourly"))
     wrong = plan_backfill(settings, "hourly", period_of("2026-11-01T15:00", None))
-    rule = backfill_stage.maintenance
+
+    def wrongly(*given: Any) -> str:
+        return f"SELECT * REPLACE (n + 1 AS n) FROM ({maintenance(*given)})"
+
     with monkeypatch.context() as patch:
-        patch.setattr(backfill_stage, "maintenance", lambda *a: f"SELECT * REPLACE (n + 1 AS n) FROM ({rule(*a)})")
+        patch.setattr(backfill_stage, "maintenance", wrongly)
         with pytest.raises(RefreshFailed, match="do not prove right"):
             execute_backfill(settings, wrong, ToldSteps())
     assert reader.head(lake.table("hourly")) == head
@@ -196,7 +201,7 @@ def _backfilled(folder: Path) -> None:
 def test_one_that_is_killed_leaves_the_view_as_it_was_and_is_said_again(lake: Lake) -> None:
     plant(lake, "hourly", in_hour("windowstart", THREE))
     before = table(lake, "hourly")
-    folder = Path(os.fspath(lake.root))  # type: ignore[arg-type]
+    folder = on_disk(lake.root)
     assert exit_code(_backfilled, folder, failpoint="before-log-entry:1") == -signal.SIGKILL
     assert table(lake, "hourly") == before
     assert exit_code(_backfilled, folder) == 0

@@ -19,6 +19,7 @@ from state_store.delta import log, reader
 from state_store.errors import BackupBroken, CorruptState, InputReplaced, LakeNotEmpty
 from state_store.layout import Lake
 from state_store.paths import LakePath
+from tests.support.on_disk import on_disk
 from tests.support.operated_lake import epoch
 from tests.support.warm_process import exit_code
 from tests.unit.operate.verify.damage import flip, head_of
@@ -66,8 +67,8 @@ def test_only_what_is_new_is_copied(shop: MadeLake, tmp_path: Path) -> None:
 
 def test_an_input_that_has_lost_its_newest_commit_is_refused(shop: MadeLake, tmp_path: Path) -> None:
     """What was computed from that commit could not go on from the backup."""
-    table = shop.lake.table("totals")
-    log.commit_file(table, head_of(table)).unlink()
+    table = on_disk(shop.lake.table("totals"))
+    on_disk(log.commit_file(table, head_of(table))).unlink()
     with pytest.raises(InputReplaced, match="'totals' ends at version 3"):
         plan_backup(shop.settings, tmp_path / "backup")
     shutil.rmtree(table)

@@ -13,13 +13,14 @@ from deltalake import write_deltalake
 from state_store.delta import log
 from state_store.delta.log_upkeep import make_checkpoint
 from state_store.paths import files_in
+from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import data_file, flip, head_of, planted, record_of, said
 from tests.unit.operate.verify.lakes import MadeLake
 
 
 def skipped_version(made: MadeLake) -> None:
     path = made.lake.table("owned")
-    log.commit_file(path, head_of(path) - 1).unlink()
+    on_disk(log.commit_file(path, head_of(path) - 1)).unlink()
 
 
 def skipped_below_a_checkpoint(made: MadeLake) -> None:
@@ -34,12 +35,12 @@ def first_versions_gone(made: MadeLake) -> None:
     path = made.lake.table("owned")
     make_checkpoint(path, 1)
     for version in range(2):
-        log.commit_file(path, version).unlink()
+        on_disk(log.commit_file(path, version)).unlink()
 
 
 def newest_version_gone(made: MadeLake) -> None:
     path = made.lake.table("owned")
-    log.commit_file(path, head_of(path)).unlink()
+    on_disk(log.commit_file(path, head_of(path))).unlink()
 
 
 def corrupted_commit(made: MadeLake) -> None:
@@ -61,7 +62,7 @@ def row_in_a_file(made: MadeLake) -> None:
 
 def row_of_another_tool(made: MadeLake) -> None:
     rows = pa.table({"owner": ["Eve"], "n": pa.array([1], pa.int64())})
-    write_deltalake(made.lake.table("owned"), rows, mode="append", schema_mode="merge")
+    write_deltalake(on_disk(made.lake.table("owned")), rows, mode="append", schema_mode="merge")
 
 
 def row_committed(made: MadeLake) -> None:
@@ -77,12 +78,12 @@ def other_digest(made: MadeLake) -> None:
 
 def input_skipped_version(made: MadeLake) -> None:
     path = made.lake.table("totals")
-    log.commit_file(path, head_of(path) - 1).unlink()
+    on_disk(log.commit_file(path, head_of(path) - 1)).unlink()
 
 
 def input_went_back(made: MadeLake) -> None:
     path = made.lake.table("totals")
-    log.commit_file(path, head_of(path)).unlink()
+    on_disk(log.commit_file(path, head_of(path))).unlink()
 
 
 def input_corrupted_files(made: MadeLake) -> None:
@@ -117,7 +118,7 @@ def event_missing(made: MadeLake) -> None:
 
 
 def topic_without_its_tail(made: MadeLake) -> None:
-    max(files_in(made.lake.topic("clicks"), ".log")).unlink()
+    on_disk(files_in(made.lake.topic("clicks"), ".log")[-1]).unlink()
 
 
 def backup_without_its_last_file(backup: Path) -> None:

@@ -15,6 +15,7 @@ from jobs.operate.drills.run import DrillResult, run_drill
 from jobs.operate.drills.scenarios import SCENARIOS
 from state_store.commits import CommitRecord
 from state_store.errors import CorruptState
+from tests.support.on_disk import on_disk
 from tests.support.warm_process import exit_code
 from tests.unit.operate.verify.lakes import MadeLake
 
@@ -88,7 +89,7 @@ def test_the_history_keeps_every_run(shop: MadeLake) -> None:
     record(shop.lake, results[1:])
     record(shop.lake, [])
     assert history(shop.lake) == results
-    (first, _) = sorted(Path(shop.settings.lake, "drills").iterdir())  # type: ignore[arg-type]
+    (first, _) = sorted(on_disk(shop.lake.drills).iterdir())
     first.write_text("{")
     with pytest.raises(CorruptState):
         history(shop.lake)

@@ -26,6 +26,7 @@ from state_store.delta.log_upkeep import make_checkpoint
 from state_store.errors import CorruptState, VersionGone
 from state_store.layout import Lake
 from state_store.tablespec import RECOVERY_HORIZON_MS
+from tests.support.on_disk import on_disk
 from tests.support.replaced_lake import NEXT, PIPELINE, events, made
 from tests.unit.operate.verify.damage import flip, rewritten
 
@@ -47,7 +48,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def replaced(template: Path, lake: Lake) -> int:
     """The version of the swap, in a copy of the lake."""
-    shutil.copytree(template, lake.root, dirs_exist_ok=True)
+    shutil.copytree(template, on_disk(lake.root), dirs_exist_ok=True)
     newest = log.newest_version(lake.table("by_shop"))
     assert newest is not None
     return newest - 2
@@ -67,7 +68,7 @@ def test_a_history_that_begins_before_the_swap_is_played_from_the_swap(
     path = lake.table("by_shop")
     make_checkpoint(path, replaced - 1)
     for version in range(replaced - 1):
-        log.commit_file(path, version).unlink()  # type: ignore[union-attr]
+        on_disk(log.commit_file(path, version)).unlink()
     result = run_drill(settings, Drill("changelog", "by_shop", 60.0), scratch=tmp_path)
     assert result.passed, result.why
 
@@ -78,7 +79,7 @@ def test_listed_changes_that_were_cleaned_up_end_the_history(
 ) -> None:
     path = lake.table("by_shop")
     [file] = log.read_commit(path, replaced).change_files
-    file.path.unlink()  # type: ignore[union-attr]
+    on_disk(file.path).unlink()
     made_at = log.now_ms() - (RECOVERY_HORIZON_MS + 1000 if old else 0)
 
     def dated(actions: list[dict[str, dict[str, object]]]) -> None:

@@ -15,30 +15,32 @@ from state_store.delta import log
 from state_store.delta.entry import Action, decode, encode
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import CHECKSUM_TAG, checksum
+from state_store.paths import LakePath
+from tests.support.on_disk import on_disk
 
 
-def flip(file: Path, at: int | None = None) -> None:
+def flip(file: LakePath, at: int | None = None) -> None:
     """Another byte at one place; without it in the middle."""
     data = bytearray(file.read_bytes())
     data[len(data) // 2 if at is None else at] ^= 1
-    file.write_bytes(bytes(data))
+    on_disk(file).write_bytes(data)
 
 
-def head_of(path: Path) -> int:
+def head_of(path: LakePath) -> int:
     version = log.newest_version(path)
     assert version is not None
     return version
 
 
-def rewritten(path: Path, version: int, change: Callable[[list[Action]], None]) -> None:
+def rewritten(path: LakePath, version: int, change: Callable[[list[Action]], None]) -> None:
     """Another commit in the place of one, with a checksum of its own: what a fault in the writer would leave."""
-    file = Path(str(log.commit_file(path, version)))
+    file = on_disk(log.commit_file(path, version))
     actions, _ = decode(file.read_bytes(), file)
     change(actions)
     file.write_bytes(encode(actions))
 
 
-def said(path: Path, version: int | None = None, **changes: Any) -> None:
+def said(path: LakePath, version: int | None = None, **changes: Any) -> None:
     """Another word in the record of a commit, by default of the newest."""
 
     def change(actions: list[Action]) -> None:
@@ -50,20 +52,20 @@ def said(path: Path, version: int | None = None, **changes: Any) -> None:
     rewritten(path, head_of(path) if version is None else version, change)
 
 
-def record_of(path: Path) -> dict[str, Any]:
+def record_of(path: LakePath) -> dict[str, Any]:
     """The newest record, as it stands in the log."""
     actions = log.read_actions(path, head_of(path))
     record: dict[str, Any] = json.loads(actions[0]["commitInfo"]["userMetadata"])["strandline"]
     return record
 
 
-def data_file(path: Path, version: int | None = None) -> Path:
+def data_file(path: LakePath, version: int | None = None) -> Path:
     """A data file of a version, by default of the newest."""
     files = read_snapshot(path, head_of(path) if version is None else version).files
-    return path / unquote(next(iter(files)))
+    return on_disk(path / unquote(next(iter(files))))
 
 
-def planted(path: Path, column: str, value: Any) -> None:
+def planted(path: LakePath, column: str, value: Any) -> None:
     """Another value in each row of a data file of the head, with a size and a checksum that fit: nothing but the digest
     of the rows tells it."""
     file = data_file(path)

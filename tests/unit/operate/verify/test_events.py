@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+from jobs.ingest.logs.local_log import LocalLog
 from jobs.model.definitions import Source
 from jobs.model.errors import SourceUnavailable
 from jobs.operate.verify.events import check_offsets, check_topic
@@ -52,8 +55,8 @@ def test_rows_of_queries_into_the_stream_are_no_records_of_its_topic(made: MadeL
 
 
 def test_a_topic_without_an_id_and_a_broker_that_is_down_are_said(made: MadeLake) -> None:
-    class Down(type(made.log)):  # type: ignore[misc]
-        def identity(self, topic: str) -> None:
+    class Down(LocalLog):
+        def identity(self, topic: str) -> NoReturn:
             raise SourceUnavailable(f"no answer for '{topic}'")
 
     table, source = _opened(made, "visits")

@@ -16,6 +16,7 @@ from state_store.delta.commit import Rows, commit
 from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import CHECKSUM_TAG
 from state_store.hashing.digest import Digest, digest_of_table
+from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import record_of, rewritten, said
 from tests.unit.operate.verify.lakes import MadeLake
 
@@ -36,7 +37,7 @@ def test_a_row_that_goes_and_never_came_is_found(made: MadeLake) -> None:
 
 def test_what_was_before_a_rebuild_is_forgiven(made: MadeLake) -> None:
     """Rows of another tool, and records that do not speak of them, stay in the log: the rebuild set them right."""
-    path = made.lake.table("totals")
+    path = on_disk(made.lake.table("totals"))
     said(path, 1, digest=str(Digest()))
     rows = pa.table({"page": ["x"], "n": pa.array([1], pa.int64()), "seconds": [1.0]})
     write_deltalake(path, rows, mode="append", schema_mode="merge")

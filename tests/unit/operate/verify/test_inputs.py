@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from jobs.operate.verify import inputs
 from jobs.operate.verify.inputs import InputUnreadable, input_rows
 from state_store.delta import reader
-from state_store.hashing.digest import digest_of_table
+from state_store.hashing.digest import Digest, digest_of_table
 from state_store.layout import Lake
 from tests.support.format_1 import unpacked
 from tests.support.keyed_table import made, rows
+from tests.support.on_disk import on_disk
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of rows that were hashed, call by call."""
     counts: list[int] = []
 
-    def counting(batches: Any) -> Any:
+    def counting(batches: Iterable[pa.RecordBatch]) -> Digest:
         found = list(batches)
         counts.append(sum(batch.num_rows for batch in found))
         return digest_of_table(found)
@@ -44,7 +46,7 @@ def test_a_record_without_a_checksum_is_compared_here(tmp_path: Path, hashed: li
     lake = unpacked(tmp_path)
     assert input_rows("visits", 2, lake, state=False).num_rows == 4
     assert len(hashed) > 1
-    commit = lake.table("visits") / "_delta_log" / f"{2:020d}.json"
+    commit = on_disk(lake.table("visits") / "_delta_log" / f"{2:020d}.json")
     text = commit.read_text()
     at = text.index("digest") + len('digest\\":\\"')
     commit.write_text(f"{text[:at]}{(int(text[at], 16) + 1) % 16:x}{text[at + 1 :]}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from deltalake import DeltaTable
-
 from jobs.operate.verify.findings import Check
 from jobs.operate.verify.verify import verify
 from state_store.delta import log
 from state_store.delta.log_upkeep import make_checkpoint
+from state_store.paths import LakePath
+from tests.support.lakes import delta_rs
+from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import data_file, rewritten
 from tests.unit.operate.verify.lakes import MadeLake
 
@@ -18,7 +17,7 @@ def checked(made: MadeLake, table: str) -> dict[str, Check]:
     return {check.check: check for check in verify(made.settings, [table], deep=True) if check.table == table}
 
 
-def _removed_long_ago(path: Path, version: int) -> None:
+def _removed_long_ago(path: LakePath, version: int) -> None:
     def change(actions: list[dict[str, dict[str, object]]]) -> None:
         for action in actions:
             if "remove" in action:
@@ -38,7 +37,7 @@ def test_files_removed_long_ago_may_be_gone(made: MadeLake) -> None:
 
 def test_compaction_by_another_tool_breaks_nothing(made: MadeLake) -> None:
     table = made.tables["visits"]
-    DeltaTable(table.path).optimize.compact()
+    delta_rs(table.path).optimize.compact()
     found = checked(made, "visits")
     assert {name for name, check in found.items() if check.ok is not True} == {"files"}
     assert (found["files"].ok, found["feed"].what) == (None, "6 changes since version 0")
@@ -48,7 +47,7 @@ def test_compaction_by_another_tool_breaks_nothing(made: MadeLake) -> None:
 def test_a_log_cleaned_up_below_a_checkpoint_is_whole(made: MadeLake) -> None:
     path = made.lake.table("totals")
     make_checkpoint(path, 1)
-    log.commit_file(path, 0).unlink()
+    on_disk(log.commit_file(path, 0)).unlink()
     found = checked(made, "totals")
     assert [check.check for check in found.values() if check.ok is False] == []
     assert found["feed"].what == "7 changes since version 1, the oldest that is readable in full"

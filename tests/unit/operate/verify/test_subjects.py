@@ -6,6 +6,7 @@ from jobs.model.settings import Settings
 from jobs.operate.verify.findings import Check
 from jobs.operate.verify.verify import verify
 from jobs.session.interpreter import Interpreter
+from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import flip
 from tests.unit.operate.verify.lakes import MadeLake
 
@@ -34,7 +35,7 @@ def test_a_pipeline_that_has_not_run_has_nothing_to_verify_and_says_so(settings:
 
 
 def test_a_table_whose_log_is_gone_is_broken_and_not_new(made: MadeLake) -> None:
-    for file in (made.lake.table("spread") / "_delta_log").iterdir():
+    for file in on_disk(made.lake.table("spread") / "_delta_log").iterdir():
         file.unlink()
     assert list(failed(verify(made.settings))) == [("spread", "log")]
 
@@ -49,14 +50,14 @@ def test_the_tables_of_a_broken_definition_are_verified_too(made: MadeLake) -> N
 
 
 def test_a_table_that_no_definition_owns_is_found(made: MadeLake) -> None:
-    (made.lake.catalog / "owned.json").unlink()
+    on_disk(made.lake.catalog / "owned.json").unlink()
     found = failed(verify(made.settings))
     assert set(found) == {("owned", "definition")}
     assert found["owned", "definition"].what == "no definition in the catalog owns it"
 
 
 def test_tables_that_are_being_dropped_are_left_alone(made: MadeLake) -> None:
-    folder = made.lake.catalog / "dropping"
+    folder = on_disk(made.lake.catalog / "dropping")
     folder.mkdir(exist_ok=True)
     (folder / "owned.json").write_text("torn")
     assert "owned" not in {check.table for check in verify(made.settings)}

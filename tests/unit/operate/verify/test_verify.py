@@ -16,6 +16,7 @@ from state_store.delta import log
 from state_store.delta.checkpoint import as_rows, write_checkpoint
 from state_store.delta.log_upkeep import make_checkpoint
 from state_store.delta.snapshot import read_snapshot
+from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import data_file, flip, head_of, record_of, rewritten, said
 from tests.unit.operate.verify.lakes import TABLES, MadeLake
 
@@ -57,16 +58,16 @@ def _flipped_commit(made: MadeLake) -> None:
 
 
 def _lost_commit(made: MadeLake) -> None:
-    log.commit_file(made.lake.table("totals"), 1).unlink()
+    on_disk(log.commit_file(made.lake.table("totals"), 1)).unlink()
 
 
 def _lost_first_commits(made: MadeLake) -> None:
-    log.commit_file(made.lake.table("owned"), 0).unlink()
+    on_disk(log.commit_file(made.lake.table("owned"), 0)).unlink()
 
 
 def _foreign_rows(made: MadeLake) -> None:
     rows = pa.table({"owner": ["Eve"], "n": pa.array([1], pa.int64())})
-    write_deltalake(made.lake.table("owned"), rows, mode="append", schema_mode="merge")
+    write_deltalake(on_disk(made.lake.table("owned")), rows, mode="append", schema_mode="merge")
 
 
 def _commit_of_another_table(made: MadeLake) -> None:
@@ -99,12 +100,12 @@ def _short_file(made: MadeLake) -> None:
 
 
 def _flipped_vector(made: MadeLake) -> None:
-    (file,) = made.lake.table("pages").glob("deletion_vector_*.bin")
+    (file,) = on_disk(made.lake.table("pages")).glob("deletion_vector_*.bin")
     flip(file, 20)
 
 
 def _lost_vector(made: MadeLake) -> None:
-    (file,) = made.lake.table("pages").glob("deletion_vector_*.bin")
+    (file,) = on_disk(made.lake.table("pages")).glob("deletion_vector_*.bin")
     file.unlink()
 
 
@@ -151,7 +152,7 @@ def _first_event_missing(made: MadeLake) -> None:
 
 
 def _dead_letter_missing(made: MadeLake) -> None:
-    shutil.rmtree(made.lake.table("visits__dead_letters"))
+    shutil.rmtree(on_disk(made.lake.table("visits__dead_letters")))
 
 
 def _other_topic(made: MadeLake) -> None:
