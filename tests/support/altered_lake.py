@@ -5,7 +5,6 @@ Its events are taken in and its views refreshed by the kernel, as a run of the p
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from jobs.catalog.catalog import Catalog
@@ -17,6 +16,7 @@ from jobs.session.interpreter import Interpreter
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
+from state_store.paths import LakePath
 from tests.support.example_lakes import drained
 
 PIPELINE = "shop"
@@ -64,7 +64,7 @@ def take_in(settings: Settings) -> None:
     drain(settings, PIPELINE)
 
 
-def alter(folder: Path) -> None:
+def alter(folder: LakePath) -> None:
     """ALTER, as a process makes it."""
     run(load_settings(lake=folder), "ALTER TABLE shops ADD town VARCHAR, ADD COLUMN size INT;")
 

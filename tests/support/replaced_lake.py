@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import View
@@ -29,7 +30,7 @@ NEXT = """CREATE OR REPLACE TABLE by_shop AS
 EVENTS = [{"shop": s, "item": i, "qty": q} for s, i, q in (("a", "x", 1), ("a", "y", 5), ("b", "x", 2), ("c", "x", 1))]
 PIPELINE = "views"
 
-Rows = list[tuple[object, ...]]
+Rows = list[tuple[Any, ...]]
 
 BEFORE: Rows = [("a", 2, 6), ("b", 1, 2), ("c", 1, 1)]
 AFTER: Rows = [("a", 1, 5, 5), ("b", 1, 2, 2)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
+from typing import Any
 
 from jobs.model.settings import Settings
 from jobs.run.pipeline import follow
@@ -14,7 +15,7 @@ from state_store.errors import Action, StrandlineError
 from state_store.layout import Lake
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-Rows = list[tuple[object, ...]]
+Rows = list[tuple[Any, ...]]
 
 
 @contextmanager

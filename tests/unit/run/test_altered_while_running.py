@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -29,9 +28,12 @@ from jobs.session.define.analyze import define
 from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
 from jobs.sql.syntax import CreateView
+from state_store.commits import CommitRecord, Head
 from state_store.delta import log, reader
+from state_store.delta.schema_commits import widen
 from state_store.errors import DiskFailed, WriterBusy
 from state_store.layout import Lake
+from state_store.paths import LakePath
 from tests.support.altered_lake import PIPELINE, alter, columns, made, rows, run, take_in
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
@@ -97,8 +99,8 @@ def test_a_run_takes_the_columns_between_two_micro_batches(
 ) -> None:
     """Records have the field from the beginning; those before the change are read without it, those after it with."""
     topics = open_log(settings, lake)
-    sent = [{"shop": "a", "qty": n, "coupon": f"c{n}"} for n in range(10, 16)]
-    topics.produce("sales", [Record(None, json.dumps(row).encode(), 1_714_564_900_000 + row["qty"]) for row in sent])
+    sent = {n: json.dumps({"shop": "a", "qty": n, "coupon": f"c{n}"}).encode() for n in range(10, 16)}
+    topics.produce("sales", [Record(None, body, 1_714_564_900_000 + n) for n, body in sent.items()])
     monkeypatch.setattr(PipelineStream, "_start", lambda stream, available_now: Query(stream))
     threads: list[Thread] = []
 
@@ -144,12 +146,11 @@ def test_a_fault_after_the_first_table_is_ended_by_the_next_run(
     settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event log has the columns, the rows of the keyed table do not yet: it cannot be given up any more."""
-    widen = widen_source.widen
 
-    def failing(path: Path, *given: object) -> object:
+    def failing(path: LakePath, head: Head, schema: str, record: CommitRecord) -> Head:
         if path.name == "shops":
             raise DiskFailed("the disk is full")
-        return widen(path, *given)  # type: ignore[arg-type]
+        return widen(path, head, schema, record)
 
     with monkeypatch.context() as patched:
         patched.setattr(widen_source, "widen", failing)
@@ -167,7 +168,7 @@ def test_a_fault_before_it_leaves_the_source(settings: Settings, lake: Lake, mon
 
     heads = [reader.head(lake.table(name)) for name in ("shops", "shops__log")]
     with monkeypatch.context() as patched:
-        patched.setattr(widen_source.replacements, "plan_epoch", failing)
+        patched.setattr(replacements, "plan_epoch", failing)
         with pytest.raises(RefreshFailed, match="'shops' keeps its definition: the disk is full"):
             alter(lake.root)
     assert columns(lake, "shops") == ["id", "name"]

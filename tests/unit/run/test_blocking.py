@@ -3,7 +3,6 @@ by itself."""
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from threading import Event, Thread
@@ -18,6 +17,7 @@ from state_store.delta.log import now_ms
 from state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
+from tests.support.on_disk import on_disk
 from tests.support.replaced_lake import PIPELINE, SALES, events, rows
 from tests.support.waiting import wait_until
 from tests.support.warm_process import exit_code
@@ -111,7 +111,7 @@ def _drained(folder: Path, pipeline: str) -> None:
 
 
 def test_a_kill_before_the_approval_lets_nobody_read_what_was_not_validated(settings: Settings, lake: Lake) -> None:
-    folder = Path(os.fspath(lake.root))  # type: ignore[arg-type]
+    folder = on_disk(lake.root)
     events(lake, [BAD], first=1, epoch=1)
     assert exit_code(_drained, folder, PIPELINE, failpoint="before-approval:1") == -signal.SIGKILL
     drain(settings, "elsewhere")

@@ -11,6 +11,7 @@ import pytest
 from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.lock import locked
+from jobs.ivm.refresh.context import RunContext
 from jobs.model.definitions import View
 from jobs.model.errors import RefreshFailed
 from jobs.model.settings import Settings
@@ -18,13 +19,16 @@ from jobs.operate import replace as operate_replace
 from jobs.operate.verify.verify import verify
 from jobs.run import end_replacements, swap
 from jobs.run.pipeline import drain
+from jobs.run.standby import Standby, catch_up
 from jobs.session.interpreter import Interpreter
 from state_store.columns import WEIGHT
+from state_store.commits import Head
 from state_store.delta import log, reader
 from state_store.errors import CorruptState, DiskFailed, StorageUnavailable
 from state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
+from tests.support.on_disk import on_disk
 from tests.support.replaced_lake import AFTER, BEFORE, BY_SHOP, NEXT, PIPELINE, events, made, rows
 from tests.unit.operate.verify.damage import flip
 
@@ -67,19 +71,17 @@ def test_a_swap_that_duckdb_cannot_compute_leaves_the_view(
             list(session.run(NEXT))
     drain(settings, PIPELINE)
     assert rows(lake, "by_shop") == BEFORE
-    assert sorted(path.name for path in lake.tables.iterdir()) == ["by_shop", "large", "most", "sales"]
+    assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["by_shop", "large", "most", "sales"]
     assert_correct(lake, PIPELINE)
 
 
 def test_an_intent_that_is_taken_back_at_the_last_moment_is_not_put_again(
     session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ready = end_replacements.catch_up
-
-    def taken_back(*given: Any, **named: Any) -> Any:
+    def taken_back(context: RunContext, standby: Standby, **options: bool) -> Head:
         with locked(lake.catalog):
             replacements.end("by_shop", lake)
-        return ready(*given, **named)
+        return catch_up(context, standby, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(end_replacements, "catch_up", taken_back)
@@ -101,7 +103,7 @@ def test_a_view_that_is_dropped_while_its_next_definition_is_made_ready_stays_dr
     with pytest.raises(RefreshFailed, match="was dropped"):
         list(session.run(NEXT))
     assert replacements.begun(lake) == []
-    assert sorted(path.name for path in lake.tables.iterdir()) == ["sales"]
+    assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["sales"]
     list(Interpreter(settings, PIPELINE).run(BY_SHOP))
     drain(settings, PIPELINE)
     assert rows(lake, "by_shop") == BEFORE
@@ -133,7 +135,7 @@ def test_a_definition_with_the_same_rows_has_a_feed_that_says_nothing(session: I
     commit = log.read_commit(lake.table("by_shop"), head.version + 1)
     assert commit.removed
     [file] = commit.change_files
-    assert duckdb.sql(f"SELECT * FROM read_parquet('{file.path}')").fetchall() == []
+    assert duckdb.execute(f"SELECT * FROM read_parquet('{file.path}')").fetchall() == []
     assert reader.read_changes(lake.table("by_shop"), after=head.version).num_rows == 0
     assert rows(lake, "by_shop") == BEFORE
 

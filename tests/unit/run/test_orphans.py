@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
 from state_store.errors import LockLost, WriterBusy
 from state_store.layout import Lake
-from state_store.lock import writer_lock
+from state_store.lock import WriterLock, writer_lock
+from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 
 _KILLED_RUN = """
@@ -42,13 +44,21 @@ def jvm() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _note(lake: Lake) -> Path:
-    return lake.lock("p").with_suffix(".jvm")
+    return on_disk(lake.lock("p")).with_suffix(".jvm")
 
 
 def _killed_run(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
     done = subprocess.run([sys.executable, "-c", _KILLED_RUN, str(lake.root), str(jvm.pid)], check=False)
     assert done.returncode == -9
     assert _note(lake).exists()
+
+
+@contextmanager
+def _file_lock(lake: Lake, owner: str) -> Iterator[WriterLock]:
+    """The writer's lock of a lake on a disk: only beside a file is there a note."""
+    with sole_writer(lake, "p", owner) as lock:
+        assert isinstance(lock, WriterLock)
+        yield lock
 
 
 @pytest.mark.kill
@@ -78,8 +88,8 @@ def test_the_jvm_of_a_run_whose_lock_was_taken_away_is_not_ended(
 ) -> None:
     """The second run gets a lock on a new file; it stops, and the first one notices its loss."""
     list(Interpreter(settings, "p").run("CREATE STREAM s (id INT);"))
-    with sole_writer(lake, "p", "run/1") as first, noted(jvm.pid, first):
-        lake.lock("p").unlink()
+    with _file_lock(lake, "run/1") as first, noted(jvm.pid, first):
+        on_disk(lake.lock("p")).unlink()
         with pytest.raises(WriterBusy, match=f"the JVM {jvm.pid} .* still alive"):
             drain(settings, "p")
         assert jvm.poll() is None
@@ -89,11 +99,11 @@ def test_the_jvm_of_a_run_whose_lock_was_taken_away_is_not_ended(
 
 
 def test_a_run_that_lost_its_lock_leaves_the_note_of_the_next_alone(lake: Lake, jvm: subprocess.Popen[bytes]) -> None:
-    with sole_writer(lake, "p", "run/1") as first:
+    with _file_lock(lake, "run/1") as first:
         with noted(jvm.pid, first):
-            lake.lock("p").unlink()
+            on_disk(lake.lock("p")).unlink()
             _note(lake).unlink()
-            with sole_writer(lake, "p", "run/2") as second:
+            with _file_lock(lake, "run/2") as second:
                 inner = noted(jvm.pid, second)
                 inner.__enter__()
         assert _note(lake).exists()
@@ -103,11 +113,11 @@ def test_a_run_that_lost_its_lock_leaves_the_note_of_the_next_alone(lake: Lake, 
 
 @pytest.mark.parametrize("text", ["", "not a note", "999999999 5", "[]", '{"jvm": {"pid": 7}, "token": "x"}'])
 def test_a_note_that_names_nobody_is_no_orphan(text: str, lake: Lake) -> None:
-    with writer_lock(lake.lock("p"), "run/1") as lock:
+    with writer_lock(on_disk(lake.lock("p")), "run/1") as lock:
         _note(lake).write_text(text)
         assert not end_orphan(_note(lake), lock)
 
 
 def test_without_a_note_there_is_no_orphan(lake: Lake) -> None:
-    with writer_lock(lake.lock("p"), "run/1") as lock:
+    with writer_lock(on_disk(lake.lock("p")), "run/1") as lock:
         assert not end_orphan(_note(lake), lock)

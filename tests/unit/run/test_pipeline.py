@@ -11,12 +11,14 @@ from jobs.model.definitions import Source
 from jobs.model.errors import PipelineMissing
 from jobs.model.settings import Settings
 from jobs.run import orphans, pipeline
+from jobs.run.orphans import HeldLock
 from jobs.run.pipeline import drain
 from jobs.run.stream import PipelineStream
 from jobs.session.interpreter import Interpreter
 from state_store.errors import WriterBusy
 from state_store.layout import Lake
-from state_store.lock import WriterLock, writer_lock
+from state_store.lock import writer_lock
+from tests.support.on_disk import on_disk
 
 STREAM = "CREATE STREAM s (id INT) WITH (KAFKA_TOPIC = 't');"
 
@@ -27,7 +29,7 @@ def before_the_lock(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Call
 
     def arrange(text: str) -> None:
         @contextmanager
-        def late(lake: Lake, name: str, owner: str) -> Iterator[WriterLock]:
+        def late(lake: Lake, name: str, owner: str) -> Iterator[HeldLock]:
             list(Interpreter(settings, "p").run(text))
             with orphans.sole_writer(lake, name, owner) as lock:
                 yield lock
@@ -75,7 +77,7 @@ def test_a_pipeline_that_is_not_there_gets_no_lock(settings: Settings, lake: Lak
 def test_a_definition_is_not_replaced_while_its_pipeline_runs(settings: Settings, lake: Lake) -> None:
     session = Interpreter(settings, "p")
     list(session.run(STREAM))
-    with writer_lock(lake.lock("p"), "run/1"), pytest.raises(WriterBusy):
+    with writer_lock(on_disk(lake.lock("p")), "run/1"), pytest.raises(WriterBusy):
         list(session.run(STREAM.replace("CREATE", "CREATE OR REPLACE").replace("id INT", "id BIGINT")))
 
 
@@ -86,5 +88,5 @@ def test_what_was_dropped_and_created_anew_elsewhere_is_dropped_under_the_lock_o
     old = Interpreter(settings, "p")
     list(old.run(STREAM))
     list(Interpreter(settings, "q").run("DROP STREAM s;" + STREAM))
-    with writer_lock(lake.lock("q"), "run/1"), pytest.raises(WriterBusy, match="'q'"):
+    with writer_lock(on_disk(lake.lock("q")), "run/1"), pytest.raises(WriterBusy, match="'q'"):
         list(old.run("DROP STREAM s"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from jobs.run.refresh_tasks import groups
 from jobs.run.schedule import Maintained
 
@@ -12,7 +14,7 @@ def item(name: str, *inputs: str, target: str | None = None) -> Maintained:
     return Maintained(name, target or name, (), inputs, "f")
 
 
-def names(found: list[list[list[Maintained]]]) -> set[tuple[tuple[str, ...], ...]]:
+def names(found: Sequence[Sequence[Sequence[Maintained]]]) -> set[tuple[tuple[str, ...], ...]]:
     return {tuple(tuple(each.name for each in level) for level in group) for group in found}
 
 

@@ -18,11 +18,12 @@ from jobs.run.stream import PipelineStream
 from state_store.errors import LockLost
 from state_store.layout import Lake
 from state_store.lock import writer_lock
+from tests.support.on_disk import on_disk
 
 
 @pytest.fixture
 def stream(lake: Lake, settings: Settings) -> Iterator[PipelineStream]:
-    with writer_lock(lake.lock("p"), "run/1") as lock:
+    with writer_lock(on_disk(lake.lock("p")), "run/1") as lock:
         yield PipelineStream(Session(settings, lake, lock), RunContext(None, lake, "p/1"), settings, "p", [], [], lock)
 
 
@@ -39,7 +40,7 @@ def test_no_step_goes_on_without_the_lock(
     stream: PipelineStream, lake: Lake, step: Callable[[PipelineStream], None]
 ) -> None:
     stream.refresh()
-    lake.lock("p").unlink()
+    on_disk(lake.lock("p")).unlink()
     with pytest.raises(LockLost):
         step(stream)
 
@@ -71,7 +72,7 @@ def test_a_replacement_in_another_pipeline_wakes_nobody(
 
 def test_an_idle_run_notices_it_too(stream: PipelineStream, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Event()
-    monkeypatch.setattr(stop, "wait", lambda _seconds: lake.lock("p").unlink())
+    monkeypatch.setattr(stop, "wait", lambda _seconds: on_disk(lake.lock("p")).unlink())
     with pytest.raises(LockLost):
         stream.follow(stop)
 
@@ -88,7 +89,7 @@ def test_a_commit_of_another_pipeline_during_the_first_refresh_is_news(
 
     monkeypatch.setattr(PipelineStream, "refresh", refresh)
     monkeypatch.setattr("jobs.run.stream.foreign_heads", lambda *_: {"theirs": commits[-1]})
-    monkeypatch.setattr(stop, "wait", lambda _seconds: len(refreshed) > 1 or looks.pop())
     looks = [True, False, False]
+    monkeypatch.setattr(stop, "wait", lambda _seconds: len(refreshed) > 1 or looks.pop())
     stream.follow(stop)
     assert refreshed == [1, 2]

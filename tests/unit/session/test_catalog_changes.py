@@ -14,6 +14,7 @@ from state_store.errors import WriterBusy
 from state_store.layout import Lake
 from state_store.lock import writer_lock
 from tests.support.lake_tables import append, events
+from tests.support.on_disk import on_disk
 from tests.unit.session.statements import STREAM, VIEW, message, rows, run
 
 
@@ -55,7 +56,7 @@ def test_dropping_takes_the_table_away_and_leaves_the_topic(
         run(session, "DROP STREAM v")
     run(session, "DROP TABLE v; DROP STREAM s;")
     assert session.catalog.names() == ()
-    assert list(lake.table("v").parent.iterdir()) == []
+    assert list(on_disk(lake.table("v").parent).iterdir()) == []
     assert sum(open_log(settings, lake).end_offsets("t").values()) == 1
     with pytest.raises(UnknownName):
         run(session, "DROP TABLE v")
@@ -64,7 +65,7 @@ def test_dropping_takes_the_table_away_and_leaves_the_topic(
 
 def test_what_a_running_pipeline_writes_is_not_dropped(session: Interpreter, lake: Lake) -> None:
     run(session, STREAM)
-    with writer_lock(lake.lock("default"), "run"), pytest.raises(WriterBusy):
+    with writer_lock(on_disk(lake.lock("default")), "run"), pytest.raises(WriterBusy):
         run(session, "DROP STREAM s")
     assert session.catalog.names() == ("s",)
 
@@ -97,7 +98,7 @@ def test_rows_are_dropped_before_the_log_that_they_reflect(session: Interpreter,
     """After a kill in between, a table that was left behind would seem to be ahead of a log that began anew."""
     run(session, "CREATE TABLE info (k INT PRIMARY KEY, a INT);")
     for name in ("info", "info__log", "info__dead_letters", "info__logs", "info2"):
-        lake.table(name).mkdir(parents=True)
+        on_disk(lake.table(name)).mkdir(parents=True)
     dropped = [path.name for path in table_paths("info", lake)]
     assert dropped == ["info", "info__log", "info__dead_letters"]
 
@@ -107,4 +108,4 @@ def test_a_source_has_no_inner_stages_to_drop(session: Interpreter, lake: Lake) 
     run(session, STREAM + "CREATE STREAM s__stage_one (id INT);")
     append(lake, "s__stage_one", [{"id": 1}])
     run(session, "DROP STREAM s")
-    assert [path.name for path in lake.tables.iterdir()] == ["s__stage_one"]
+    assert [path.name for path in on_disk(lake.tables).iterdir()] == ["s__stage_one"]

@@ -10,6 +10,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.model import types as t
+from jobs.model.definitions import View
 from jobs.model.errors import (
     FunctionRefused,
     InvalidQuery,
@@ -146,10 +147,16 @@ def test_a_function_that_a_view_calls_can_be_neither_dropped_nor_changed(session
     assert say(session, "DROP FUNCTION IF EXISTS spread") == "'SPREAD' is not there"
 
 
+def view_of(session: Interpreter) -> View:
+    """The definition of `v`."""
+    found = session.catalog.get("v")
+    assert isinstance(found, View)
+    return found
+
+
 def test_types_are_checked_and_widened_at_create(session: Interpreter) -> None:
     say(session, f"{SPREAD}; {STREAM}; CREATE STREAM v AS SELECT id, spread(low, high) AS half FROM s")
-    view = session.catalog.get("v")
-    assert {column.name: column.type for column in view.columns}["half"] == t.DOUBLE  # type: ignore[union-attr]
+    assert {column.name: column.type for column in view_of(session).columns}["half"] == t.DOUBLE
     with pytest.raises(TypeMismatch, match="argument 2 of SPREAD must be BIGINT"):
         say(session, "CREATE STREAM w AS SELECT id, spread(low, name) AS half FROM s")
     with pytest.raises(TypeMismatch, match="takes 2 arguments"):
@@ -168,12 +175,12 @@ def test_the_rows_of_a_view_depend_on_the_source_of_its_functions(session: Inter
     """Another source is another fingerprint, so that rows of one are never taken for rows of the other."""
     view = "CREATE STREAM v AS SELECT id, spread(low, high) AS half FROM s"
     say(session, f"{SPREAD}; {STREAM}; {view}")
-    before = session.catalog.get("v").fingerprint  # type: ignore[union-attr]
+    before = view_of(session).fingerprint
     say(session, "DROP STREAM v")
     changed = session.catalog.functions["SPREAD"]
     session.catalog.put_function(replace(changed, source="another"))
     say(session, view)
-    assert session.catalog.get("v").fingerprint != before  # type: ignore[union-attr]
+    assert view_of(session).fingerprint != before
 
 
 def test_queries_call_functions_too(session: Interpreter) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import pytest
 
 from jobs.ingest import produce
 from jobs.ingest.logs.open import open_log
+from jobs.model.definitions import Source
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.settings import Settings
 from jobs.session.interpreter import Interpreter
@@ -18,8 +20,13 @@ from tests.unit.session.statements import STREAM, VIEW, message, run
 def test_rows_are_given_to_the_source_as_values_of_its_columns(
     session: Interpreter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: list[dict[str, object]] = []
-    monkeypatch.setattr(produce, "insert_rows", lambda _source, values, *_: given.extend(values) or len(values))
+    given: list[Mapping[str, object]] = []
+
+    def kept(_source: Source, rows: Sequence[Mapping[str, object]], *_: object) -> int:
+        given.extend(rows)
+        return len(rows)
+
+    monkeypatch.setattr(produce, "insert_rows", kept)
     run(session, STREAM)
     run(session, "INSERT INTO s VALUES (1, 'it''s', 1.5)")
     text = "INSERT INTO s (name, id, ROWTIME) VALUES (NULL, 2 + 3 * 4, 99), ('x', 7, 0)"

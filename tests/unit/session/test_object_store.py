@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Source
@@ -42,11 +43,12 @@ _ROOT = Path(__file__).parents[3]
 def on_s3(server: S3Server) -> Settings:
     """The settings of a lake of its own."""
     options = server.options()
+    assert options.secret_access_key is not None
     storage = StorageSettings(
         endpoint=options.endpoint,
         region=options.region,
         access_key_id=options.access_key_id,
-        secret_access_key=options.secret_access_key,
+        secret_access_key=SecretStr(options.secret_access_key),
         allow_http=True,
     )
     return load_settings(lake=str(s3_folder(server)), storage=storage)

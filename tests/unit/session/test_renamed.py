@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def wrong(settings: Settings) -> list[str]:
     return [str(each) for each in checks if each.ok is False]
 
 
-def asked(settings: Settings, text: str) -> list[tuple[object, ...]]:
+def asked(settings: Settings, text: str) -> list[Sequence[object]]:
     [answer] = Interpreter(settings, PIPELINE).run(text)
     assert isinstance(answer, Answered)
     return sorted(answer.rows, key=str)

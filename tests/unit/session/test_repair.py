@@ -19,6 +19,7 @@ from state_store.errors import CorruptState, WriterBusy
 from state_store.layout import Lake
 from state_store.lock import writer_lock
 from tests.support.lake_tables import append, events
+from tests.support.on_disk import on_disk
 from tests.support.python_function_stage import MODULE
 from tests.unit.session.statements import STREAM, VIEW, message, rows, run
 
@@ -29,7 +30,7 @@ FED = STREAM.replace("STREAM s", "STREAM r").replace("'t'", "'r'") + STREAM + QU
 
 
 def spoil(lake: Lake, name: str) -> None:
-    path = lake.catalog / f"{name}.json"
+    path = on_disk(lake.catalog / f"{name}.json")
     data = path.read_bytes()
     path.write_bytes(data.replace(b'"crc": ', b'"crc": 1', 1))
 
@@ -126,7 +127,7 @@ def test_another_definition_than_its_rows_were_made_with_is_refused(
 
 def _say_offsets(lake: Lake, table: str, topic: str) -> None:
     """One more commit, with the offsets that ingest writes."""
-    path = lake.table(table)
+    path = on_disk(lake.table(table))
     record = CommitRecord(epoch=1, offsets={topic: {"0": 1}}, digest=f"{0:032x}:0")
     rows = DeltaTable(path).to_pyarrow_table().slice(0, 0)
     metadata = CommitProperties(custom_metadata={"userMetadata": record.to_json()})
@@ -151,15 +152,15 @@ def test_dropping_a_broken_definition_takes_all_its_tables_away(settings: Settin
     session = Interpreter(settings)
     run(session, STREAM + VIEW)
     for table in ("v", "v__stage_1", "v__stage_1__dead_letters", "v__log", "v__stage_one", "v2"):
-        lake.table(table).mkdir(parents=True)
+        on_disk(lake.table(table)).mkdir(parents=True)
     spoil(lake, "v")
     session.catalog.reload()
     with pytest.raises(CorruptState, match="'v' is broken"):
         run(session, "DROP STREAM s")
-    with writer_lock(lake.lock("default"), "run"), pytest.raises(WriterBusy):
+    with writer_lock(on_disk(lake.lock("default")), "run"), pytest.raises(WriterBusy):
         run(session, "DROP TABLE v")
     assert message(session, "DROP TABLE v") == "'v' dropped"
-    assert sorted(path.name for path in lake.tables.iterdir()) == ["v2", "v__stage_one"]
+    assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["v2", "v__stage_one"]
     run(session, "DROP STREAM s")
 
 

@@ -14,7 +14,7 @@ from jobs.model.settings import Settings
 from jobs.operate import replace as operate_replace
 from jobs.operate.verify.verify import verify
 from jobs.run.pipeline import drain
-from jobs.run.schedule import Maintained
+from jobs.run.standby import Standby, catch_up
 from jobs.serve.results import Message
 from jobs.session.apply import apply, plan_apply
 from jobs.session.interpreter import Interpreter
@@ -25,6 +25,7 @@ from state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.begun_lake import begins_with
 from tests.support.invariants import assert_correct
+from tests.support.on_disk import on_disk
 from tests.support.replaced_lake import AFTER, BEFORE, BY_SHOP, NEXT, PIPELINE, READERS, events, made, rows
 from tests.unit.operate.verify.damage import head_of, planted, said
 
@@ -44,7 +45,7 @@ def test_the_table_gets_the_next_rows_in_one_commit(session: Interpreter, settin
     assert after is not None
     assert (after.record.table, after.version) == (before.record.table, before.version + 1)
     assert rows(lake, "by_shop") == AFTER
-    assert not list(lake.tables.glob("*standby*"))
+    assert not list(on_disk(lake.tables).glob("*standby*"))
     drain(settings, PIPELINE)
     assert (rows(lake, "large"), rows(lake, "most")) == ([], [(1,)])
     assert_correct(lake, PIPELINE)
@@ -77,7 +78,7 @@ def test_a_view_with_inner_stages_gets_others(session: Interpreter, settings: Se
     )
     for number, extrema in enumerate(("MAX", "MIN"), 1):
         list(session.run(text.replace("MAX(total)", f"{extrema}(total)")))
-        assert [path.name for path in lake.tables.glob("by_shop__*")] == [f"by_shop__stage_{number}"]
+        assert [path.name for path in on_disk(lake.tables).glob("by_shop__*")] == [f"by_shop__stage_{number}"]
         drain(settings, PIPELINE)
         assert_correct(lake, PIPELINE)
 
@@ -175,10 +176,9 @@ def test_a_replacement_that_does_not_prove_right_leaves_the_view(
     """A wrong value in the rows that were made ready: one that the record tells, and one that only the SQL tells."""
     before = Catalog(lake).get("by_shop")
     heads = {name: reader.head(lake.table(name)) for name in ("by_shop", "large", "most")}
-    build = operate_replace.catch_up
 
-    def wrongly(context: RunContext, item: Maintained) -> None:
-        build(context, item)
+    def wrongly(context: RunContext, standby: Standby) -> None:
+        catch_up(context, standby)
         path = lake.table("by_shop__standby")
         assert isinstance(path, Path)
         planted(path, "n", 99)
@@ -190,7 +190,7 @@ def test_a_replacement_that_does_not_prove_right_leaves_the_view(
         list(session.run(NEXT))
     assert (Catalog(lake).get("by_shop"), rows(lake, "by_shop")) == (before, BEFORE)
     assert {name: reader.head(lake.table(name)) for name in heads} == heads
-    assert not list(lake.tables.glob("*standby*"))
+    assert not list(on_disk(lake.tables).glob("*standby*"))
 
 
 def test_rows_that_cannot_be_proved_are_told_of(session: Interpreter, lake: Lake) -> None:
@@ -246,4 +246,4 @@ def test_rows_that_do_not_compute_leave_the_view(session: Interpreter, lake: Lak
     with pytest.raises(RefreshFailed, match="fails on some rows"):
         list(session.run(NEXT.replace("MAX(qty) AS most", "MAX(10 / (qty - 5)) AS most")))
     assert rows(lake, "by_shop") == BEFORE
-    assert not list(lake.tables.glob("*standby*"))
+    assert not list(on_disk(lake.tables).glob("*standby*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from jobs.run.orphans import sole_writer
 from jobs.run.pipeline import drain
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
-from jobs.run.standby import Standby
+from jobs.run.standby import Standby, catch_up
 from jobs.session.apply import plan_apply
 from jobs.session.interpreter import Interpreter
 from state_store.columns import WEIGHT
@@ -31,6 +32,7 @@ from state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
+from tests.support.on_disk import on_disk
 from tests.support.replaced_lake import BY_SHOP, PIPELINE, events
 from tests.support.shared_lake import made, rows, shared_by, shared_in, statement, vouch
 from tests.unit.operate.verify.damage import head_of, planted, said
@@ -62,7 +64,7 @@ def assert_whole(settings: Settings, lake: Lake) -> None:
     assert shared_in(lake) == shared_by(lake)
     views = [each.name for each in Catalog(lake).pipeline(PIPELINE)]
     assert [each for each in verify(settings, views, deep=True) if each.ok is False] == []
-    assert not [path.name for path in lake.tables.iterdir() if "__standby" in path.name]  # type: ignore[union-attr]
+    assert not [path.name for path in on_disk(lake.tables).iterdir() if "__standby" in path.name]
 
 
 def test_a_stage_that_others_have_is_found(session: Interpreter, settings: Settings, lake: Lake) -> None:
@@ -127,17 +129,16 @@ def test_a_view_may_share_its_stages_from_now_on_or_no_longer(
         drain(settings, PIPELINE)
         assert_whole(settings, lake)
     list(session.run("DROP VIEW a; DROP VIEW b; DROP VIEW c;"))
-    assert sorted(path.name for path in lake.tables.iterdir()) == ["by_shop", "sales"]  # type: ignore[union-attr]
+    assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["by_shop", "sales"]
 
 
 def test_a_definition_that_does_not_prove_right_leaves_nothing(
     session: Interpreter, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, there = heads(lake, {"a", "b", "c", *shared_in(lake)}), sorted(lake.tables.iterdir())  # type: ignore[type-var]
-    build = operate_replace.catch_up
+    before, there = heads(lake, {"a", "b", "c", *shared_in(lake)}), sorted(on_disk(lake.tables).iterdir())
 
     def wrongly(context: RunContext, standby: Standby) -> None:
-        build(context, standby)
+        catch_up(context, standby)
         path = lake.table("a__standby")
         assert isinstance(path, Path)
         planted(path, "n", 99)
@@ -146,14 +147,14 @@ def test_a_definition_that_does_not_prove_right_leaves_nothing(
     monkeypatch.setattr(operate_replace, "catch_up", wrongly)
     with pytest.raises(RefreshFailed, match=r"do not prove right: .*n=99"):
         list(session.run(statement("a", "of cells")))
-    assert (heads(lake, set(before)), sorted(lake.tables.iterdir())) == (before, there)  # type: ignore[type-var]
+    assert (heads(lake, set(before)), sorted(on_disk(lake.tables).iterdir())) == (before, there)
 
 
 def test_a_swap_that_does_not_compute_leaves_nothing(
     session: Interpreter, settings: Settings, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By then the stage that nobody had is adopted."""
-    there = sorted(lake.tables.iterdir())  # type: ignore[type-var]
+    there = sorted(on_disk(lake.tables).iterdir())
 
     def failing(*_: object) -> str:
         raise duckdb.OutOfMemoryException("Out of Memory Error: it does not fit")
@@ -162,7 +163,7 @@ def test_a_swap_that_does_not_compute_leaves_nothing(
         patched.setattr(swap, "difference", failing)
         with pytest.raises(RefreshFailed, match="does not compute"):
             list(session.run(statement("a", "often")))
-    assert sorted(lake.tables.iterdir()) == there  # type: ignore[type-var]
+    assert sorted(on_disk(lake.tables).iterdir()) == there
     check_after(settings, lake)
 
 
@@ -205,7 +206,7 @@ def test_stages_that_stand_at_different_versions_are_brought_together(
         run.close()
         drain(settings, PIPELINE)
 
-    monkeypatch.setattr(operate_replace.time, "sleep", nap)
+    monkeypatch.setattr(time, "sleep", nap)
     if running:
         run.enter_context(sole_writer(lake, PIPELINE, "tests/1"))
     list(session.run(statement("a", "of both")))

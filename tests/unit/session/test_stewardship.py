@@ -40,7 +40,7 @@ STEWARDSHIP = Stewardship(
 def options_of(settings: Settings, name: str) -> Stewardship:
     found = Interpreter(settings).catalog.get(name)
     assert not hasattr(found, "target")
-    return Stewardship.read(found.options)  # type: ignore[union-attr]
+    return Stewardship.read(found.options)
 
 
 @pytest.fixture
