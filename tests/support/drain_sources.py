@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobs.ingest import by_spark, source
 from jobs.ingest.event_logs import Ingested, Target
@@ -64,8 +64,8 @@ def drain(
     return commits
 
 
-def rows_of(lake: Lake, table: str) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = reader.read_rows(lake.table(table)).to_pylist()
+def rows_of(lake: Lake, table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = reader.read_rows(lake.table(table)).to_pylist()
     return sorted(rows, key=lambda row: (row["_partition"], row["_offset"]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,8 @@ from jobs.model.definitions import Column, Definition, Function, InsertQuery, So
 from jobs.model.errors import UnknownName
 from state_store.errors import Action, CorruptState
 from state_store.layout import Lake
+from state_store.paths import LakePath
+from tests.support.on_disk import on_disk
 
 SOURCE = Source("s", "stream", (Column("id", t.INT),), "s", "KAFKA", "JSON", "p", "…")
 OTHER = Source("o", "stream", (Column("id", t.INT),), "o", "KAFKA", "JSON", "q", "…")
@@ -30,11 +31,11 @@ def catalog(lake: Lake) -> Catalog:
     return made
 
 
-def spoil(path: Path) -> None:
+def spoil(path: LakePath) -> None:
     """One wrong byte, in the middle."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+    on_disk(path).write_bytes(data)
 
 
 def flipped(data: bytes) -> Iterator[bytes]:
@@ -51,7 +52,7 @@ def test_after_any_wrong_bit_a_definition_is_equal_or_its_file_is_broken(
     catalog, name = Catalog(lake), definition.name
     catalog.add(OTHER)
     catalog.put_function(definition) if isinstance(definition, Function) else catalog.add(definition)
-    (path,) = (each for each in lake.catalog.rglob("*.json") if each.stem == name)
+    (path,) = (each for each in on_disk(lake.catalog).rglob("*.json") if each.stem == name)
     for data in flipped(path.read_bytes()):
         path.write_bytes(data)
         found = Catalog(lake)
@@ -92,8 +93,8 @@ def test_a_broken_file_stops_its_pipeline_and_those_that_read_it(
     catalog.add(View("w", "stream", (), "SELECT id FROM s", ("s",), "r", "…", ""))
     catalog.add(Source("o2", "stream", (), "o", "KAFKA", "JSON", "q", "…"))
     if broken == "functions/F":
-        (lake.catalog / "functions").mkdir()
-        (lake.catalog / "functions" / "F.json").touch()
+        on_disk(lake.catalog / "functions").mkdir()
+        on_disk(lake.catalog / "functions" / "F.json").touch()
     else:
         spoil(lake.catalog / f"{broken}.json")
     catalog.reload()
@@ -111,7 +112,7 @@ def test_a_wrong_bit_in_the_name_of_the_pipeline_does_not_make_the_pipeline_run_
 ) -> None:
     """Its table has no commit yet, which would name the pipeline."""
     catalog.add(Source("o2", "stream", (), "o", "KAFKA", "JSON", "quite_another", "…"))
-    path = lake.catalog / "v.json"
+    path = on_disk(lake.catalog / "v.json")
     whole = path.read_bytes()
     place = whole.index(b'"pipeline": ')
     others = 0
@@ -132,8 +133,8 @@ def test_a_wrong_bit_in_the_name_of_the_pipeline_does_not_make_the_pipeline_run_
 
 
 def test_a_file_of_which_nothing_is_left_stops_what_has_no_other_definition(lake: Lake) -> None:
-    lake.catalog.mkdir(parents=True)
-    (lake.catalog / "x.json").touch()
+    on_disk(lake.catalog).mkdir(parents=True)
+    on_disk(lake.catalog / "x.json").touch()
     with pytest.raises(CorruptState):
         Catalog(lake).check_pipeline("p")
 
@@ -162,6 +163,6 @@ def test_a_stream_goes_with_the_broken_queries_that_feed_it(lake: Lake, catalog:
 
 
 def test_a_file_under_another_name_is_broken(lake: Lake, catalog: Catalog) -> None:
-    (lake.catalog / "copy.json").write_bytes((lake.catalog / "s.json").read_bytes())
+    on_disk(lake.catalog / "copy.json").write_bytes((lake.catalog / "s.json").read_bytes())
     catalog.reload()
     assert list(catalog.broken) == ["copy"]

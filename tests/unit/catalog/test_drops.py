@@ -15,6 +15,7 @@ from jobs.model.settings import Settings
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 from tests.support.warm_process import exit_code
 
 STREAM = "CREATE STREAM s (id INT) WITH (KAFKA_TOPIC = 's');"
@@ -37,8 +38,8 @@ def session(settings: Settings, lake: Lake) -> Interpreter:
     made = Interpreter(settings)
     list(made.run(SOURCES + QUERIES))
     for name in (*OWN, *OTHERS, "shared__x"):
-        lake.table(name).mkdir(parents=True)
-        (lake.table(name) / "rows").touch()
+        on_disk(lake.table(name)).mkdir(parents=True)
+        on_disk(lake.table(name) / "rows").touch()
     return made
 
 
@@ -56,7 +57,7 @@ def files(folder: Path) -> list[str]:
 
 def left(lake: Lake) -> tuple[list[str], list[str]]:
     """What is there of tables, and of definitions."""
-    return sorted(path.name for path in lake.tables.iterdir()), files(lake.catalog)
+    return sorted(path.name for path in on_disk(lake.tables).iterdir()), files(on_disk(lake.catalog))
 
 
 @pytest.mark.kill
@@ -92,7 +93,7 @@ def test_the_next_drop_ends_it(session: Interpreter, lake: Lake) -> None:
 @pytest.mark.kill
 def test_the_next_run_ends_it(session: Interpreter, settings: Settings, lake: Lake) -> None:
     list(session.run("DROP STREAM s; DROP STREAM o;" + STREAM))
-    lake.table("s").mkdir()
+    on_disk(lake.table("s")).mkdir()
     killed(lake, "after-drop-definition")
     with pytest.raises(PipelineMissing):
         drain(settings, "default")
@@ -109,12 +110,12 @@ def test_a_drop_that_is_killed_twice_is_ended_by_the_third(session: Interpreter,
 
 def test_an_intent_with_any_wrong_bit_drops_its_name_and_nothing_else(lake: Lake) -> None:
     """Of a broken intent the name is left: the shared tables stay, since nobody knows them."""
-    lake.catalog.mkdir(parents=True)
+    on_disk(lake.catalog).mkdir(parents=True)
     drop = Drop("s", ("s__insert_1", "s"), ("shared__x",))
     for name in ("s", "s__insert_1", "s2", "s2__insert_1"):
-        (lake.catalog / f"{name}.json").touch()
+        on_disk(lake.catalog / f"{name}.json").touch()
     drops.begin(drop, lake)
-    (path,) = (lake.catalog / "dropping").iterdir()
+    (path,) = on_disk(lake.catalog / "dropping").iterdir()
     intact = path.read_bytes()
     for bit in range(8 * len(intact)):
         changed = bytearray(intact)

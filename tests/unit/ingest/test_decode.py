@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,11 +13,11 @@ import pytest
 from jobs.ingest.decode import Decoder
 from jobs.ingest.logs.log import Records
 from jobs.model import types as t
-from jobs.model.definitions import Column, Source
+from jobs.model.definitions import Column, Kind, Source
 from jobs.model.types import SqlType
 
 
-def source(kind: Any = "stream", timestamp: tuple[str, SqlType, str | None] | None = None) -> Source:
+def source(kind: Kind = "stream", timestamp: tuple[str, SqlType, str | None] | None = None) -> Source:
     columns = [Column("id", t.VARCHAR, key=True), Column("n", t.INT)]
     if timestamp is not None:
         columns.append(Column(timestamp[0], timestamp[1]))
@@ -59,9 +60,9 @@ def decoder(of: Source, seconds_ahead: float = 0) -> Decoder:
     return Decoder(of, 0, pa.schema(fields), lambda: None, seconds_ahead)
 
 
-def records(*values: bytes | dict[str, object] | None, key: bytes | None = b"k", first: int = 0) -> Records:
+def records(*values: bytes | Mapping[str, object] | None, key: bytes | None = b"k", first: int = 0) -> Records:
     """One record per value, a second apart."""
-    payloads = [json.dumps(value).encode() if isinstance(value, dict) else value for value in values]
+    payloads = [json.dumps(value).encode() if isinstance(value, Mapping) else value for value in values]
     count = len(payloads)
     offsets = list(range(first, first + count))
     return Records(3, offsets, [1000 * (offset + 1) for offset in offsets], [key] * count, payloads, [None] * count)

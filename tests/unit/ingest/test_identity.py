@@ -19,12 +19,13 @@ from jobs.run.session import Session
 from jobs.run.stream import PipelineStream
 from state_store.layout import Lake
 from state_store.lock import writer_lock
+from tests.support.on_disk import on_disk
 from tests.unit.ingest.committed import EVENTS, commit
 
 
 def _made(lake: Lake, records: int, partitions: int = 1) -> LocalLog:
     """The topic, made anew, with that many records in partition 0."""
-    shutil.rmtree(lake.topic("events"), ignore_errors=True)
+    shutil.rmtree(on_disk(lake.topic("events")), ignore_errors=True)
     log = LocalLog(lake)
     log.ensure_topic("events", partitions)
     log.produce("events", [Record(None, b"{}", 1, partition=0)] * records)
@@ -44,7 +45,7 @@ def test_a_replaced_topic_with_more_records_stops_the_run_before_it_reads(settin
     commit(lake, {"0": 3}, _made(lake, 3).identity("events").id)
     old, new = current_ids([EVENTS], lake, LocalLog(lake))["events"], _made(lake, 10).identity("events").id
     context: Any = SimpleNamespace(lake=lake, session=None, writer="p/1", functions=None)
-    with writer_lock(lake.lock("p"), "a test") as lock:
+    with writer_lock(on_disk(lake.lock("p")), "a test") as lock:
         stream = PipelineStream(Session(settings, lake, lock), context, settings, "p", [EVENTS], (), lock)
         with pytest.raises(TopicReplaced, match=f"'events'.* {old}.* {new}") as caught:
             stream.drain()
@@ -64,7 +65,7 @@ def test_an_unknown_id_is_no_other_id(lake: Lake) -> None:
     log = _made(lake, 3)
     commit(lake, {"0": 3}, "")
     assert current_ids([EVENTS], lake, log) == {"events": log.identity("events").id}
-    path = lake.topic("events") / "topic.json"
+    path = on_disk(lake.topic("events") / "topic.json")
     path.write_text('{"format": 1, "topic": "events", "partitions": 1}')
     commit(lake, {"0": 3}, "a" * 32, "events__dead_letters")
     assert current_ids([EVENTS], lake, log) == {"events": ""}
@@ -75,7 +76,7 @@ def test_a_topic_replaced_during_a_run_is_seen_at_the_next_look(lake: Lake) -> N
     check_all_same(wanted, LocalLog(lake))
     with pytest.raises(TopicReplaced):
         check_all_same(wanted, _made(lake, 10))
-    shutil.rmtree(lake.topic("events"))
+    shutil.rmtree(on_disk(lake.topic("events")))
     with pytest.raises(TopicMissing):
         check_all_same(wanted, LocalLog(lake))
 

@@ -34,6 +34,7 @@ from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 from tests.support.examples import AT_LENGTH, examples
+from tests.support.on_disk import on_disk
 from tests.support.warm_process import exit_code
 
 EVENTS = Source(
@@ -61,7 +62,7 @@ class Query:
 
     def __init__(self, lake: Lake, kernel: Kernel, ingest: IngestSettings | None = None) -> None:
         self.lake, self.count, self.at = lake, 0, {"0": 0, "1": 0}
-        self.notes = lake.checkpoint("p") / "offsets"
+        self.notes = on_disk(lake.checkpoint("p") / "offsets")
         shutil.rmtree(self.notes, ignore_errors=True)
         self.notes.mkdir(parents=True)
         given = load_settings(lake=lake.root, ingest=ingest or IngestSettings())
@@ -169,7 +170,7 @@ def test_the_registry_is_reached_by_one_client(lake: Lake, kernel: Kernel, monke
         return open_registry(of, at)
 
     monkeypatch.setattr(registry, "open_registry", opened)
-    small = SmallBatches(Reading.after({}, configured, lake, [avro], IDS), lake.checkpoint("p"), kernel)
+    small = SmallBatches(Reading.after({}, configured, lake, [avro], IDS), on_disk(lake.checkpoint("p")), kernel)
     for number in (0, 1):
         bounds = {"events": {"0": number}}, {"events": {"0": number + 1}}
         small.ingest(bounds, Target.of_all([avro], lake, "p/1", IDS))
@@ -220,7 +221,8 @@ def test_columns_of_every_type_are_stored_as_they_came(lake: Lake, kernel: Kerne
     log.produce("events", [Record(None, json.dumps(body).encode(), 1, partition=0) for body in (sent, {})])
     reading = Reading.after({}, load_settings(lake=lake.root), lake, [source], IDS)
     start, end = {"events": {"0": 0}}, {"events": {"0": 2}}
-    SmallBatches(reading, lake.checkpoint("p"), kernel).ingest((start, end), Target.of_all([source], lake, "p/1", IDS))
+    small = SmallBatches(reading, on_disk(lake.checkpoint("p")), kernel)
+    small.ingest((start, end), Target.of_all([source], lake, "p/1", IDS))
     first, second = rows(lake, "events")
     assert {name: first[name] for name in wanted} == {name: stored for name, (_, _, stored) in wanted.items()}
     assert {second[name] for name in wanted} == {None}
@@ -255,7 +257,7 @@ def test_records_that_went_before_they_were_read_stop_the_run(lake: Lake, kernel
     log = LocalLog(lake)
     query = Query(lake, kernel)
     log.produce("events", [record(7, broken=False, partition=0, time=1)])
-    first, *_ = sorted(lake.topic("events").glob("*.log"))
+    first, *_ = sorted(on_disk(lake.topic("events")).glob("*.log"))
     first.unlink()
     with pytest.raises(OffsetsVanished, match="records 0 to 0 were removed"):
         query.take({"0": 2, "1": ends["1"]})

@@ -13,6 +13,7 @@ from jobs.ingest.logs.local_log import LocalLog
 from jobs.ingest.logs.log import Record, Records
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
+from state_store.folders import remove_file
 from state_store.layout import Lake
 from state_store.paths import files_in
 from tests.support.lakes import below, overwrite, s3_folder
@@ -96,7 +97,7 @@ def test_damage_and_gaps_are_found(lake: Lake) -> None:
     with pytest.raises(CorruptState):
         read(LocalLog(lake), 0, 6)
     overwrite(segments[1], whole)
-    lake.root.storage.delete(segments[0].key)  # type: ignore[union-attr]
+    remove_file(segments[0])
     with pytest.raises(OffsetsVanished, match="0 to 1"):
         read(LocalLog(lake), 0, 6)
     assert read(LocalLog(lake), 2, 6).timestamps == [2, 3, 4, 5]

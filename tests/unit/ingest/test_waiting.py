@@ -18,6 +18,7 @@ from jobs.ingest.source import Reading, TopicsReader
 from jobs.model.errors import TopicMissing, TopicReplaced
 from jobs.model.settings import Settings
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 from tests.unit.ingest.committed import EVENTS
 
 AN_HOUR = 3600.0
@@ -92,7 +93,7 @@ def test_a_topic_that_is_replaced_during_the_wait_is_not_read(
 
     class _Replacing(LocalLog):
         def wait(self, offsets: Any, seconds: float) -> None:
-            for file in sorted(lake.topic("events").iterdir()):  # type: ignore[union-attr]
+            for file in sorted(on_disk(lake.topic("events")).iterdir()):
                 file.unlink()
             self.ensure_topic("events", partitions=2)
             self.produce("events", [_record(0)])

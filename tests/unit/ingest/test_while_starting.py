@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
+from typing import NoReturn
 
 import pytest
 
@@ -38,14 +38,12 @@ def session(settings: Settings) -> Interpreter:
     return made
 
 
-def _session_that(starts: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def _session_that(starts: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions take as long as `starts`, and then fail: a run ends with it, and no JVM is needed."""
 
-    @contextmanager
-    def never(*_: object, **__: object) -> Iterator[None]:
+    def never(*_: object, **__: object) -> NoReturn:
         starts()
         raise SettingsError("no JVM here")
-        yield
 
     monkeypatch.setattr("jobs.run.spark.spark_session", never)
 
@@ -95,7 +93,7 @@ def test_a_run_that_is_to_stop_does_not_wait_for_the_session(
 ) -> None:
     list(session.run(SALES))
     stop, over = Event(), Event()
-    _session_that(lambda: over.wait(PATIENCE_SECONDS) and None, monkeypatch)
+    _session_that(lambda: over.wait(PATIENCE_SECONDS), monkeypatch)
     report = follow(settings, "shop", stop, watch=lambda _batch: stop.set())
     over.set()
     assert {table.name: table.rows for table in report.tables} == {"sales": 3, "by_shop": 2}
@@ -111,7 +109,7 @@ def test_a_stop_while_nothing_is_to_be_done_is_heard(
     """Also while Spark is waited for."""
     list(session.run(SALES if not driver_rows else ""))
     stop, over = Event(), Event()
-    _session_that(lambda: over.wait(PATIENCE_SECONDS) and None, monkeypatch)
+    _session_that(lambda: over.wait(PATIENCE_SECONDS), monkeypatch)
     threading.Timer(0.5, stop.set).start()
     follow(settings.model_copy(update={"ingest": IngestSettings(driver_rows=driver_rows)}), "shop", stop)
     over.set()

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from jobs.ingest.formats import columns
-from jobs.ingest.formats.format import open_format
+from jobs.ingest.formats.format import Role, open_format
 from jobs.model.definitions import Column, Source
 from jobs.model.types import SqlType
 
@@ -26,7 +26,10 @@ def source(value_format: str, *wanted: tuple[str, SqlType], key_format: str = "K
 
 
 def decode(
-    of: Source, payloads: list[bytes | None], role: Any = "value", registry: Callable[[], Any] = no_registry
+    of: Source,
+    payloads: list[bytes | None],
+    role: Role = "value",
+    registry: Callable[[], SchemaRegistryClient] = no_registry,
 ) -> Decoded:
     form = open_format(of, role, registry)
     assert form is not None

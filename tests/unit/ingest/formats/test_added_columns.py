@@ -9,7 +9,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from jobs.ingest.formats.format import NULLABLE_OPTIONS, open_format
 from jobs.model import types as t
-from tests.unit.ingest.formats.decoding import decode, source
+from tests.unit.ingest.formats.decoding import decode, no_registry, source
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_line_may_end_before_added_columns_only() -> None:
 def test_protobuf_without_nulls_gives_the_default() -> None:
     """A plain field of proto3 that is absent is its default; with the schema in a registry it is known to be absent."""
     narrow = source("PROTOBUF_NOSR", ("a", t.INT))
-    made = open_format(narrow, "value", lambda: None)  # type: ignore[arg-type, return-value]
+    made = open_format(narrow, "value", no_registry)
     assert made is not None
     wide = replace(source("PROTOBUF_NOSR", ("a", t.INT), ("c", t.VARCHAR)), added=1)
     assert decode(wide, [made.encode({"a": 1})]) == ([{"a": 1, "c": ""}], {})

@@ -76,7 +76,7 @@ def _expected(value: Any, kind: SqlType, *, defaults: bool) -> Any:
     if kind.base is BaseType.STRUCT and value is not None:
         return {name: _expected(value[name], inner, defaults=defaults) for name, inner in kind.fields}
     if value is None:
-        empty = {BaseType.ARRAY: [], BaseType.MAP: {}}
+        empty: dict[BaseType, object] = {BaseType.ARRAY: [], BaseType.MAP: {}}
         return (_DEFAULTS | empty if defaults else empty).get(kind.base)
     return dict(sorted(value.items())) if kind.base is BaseType.MAP else value
 
@@ -189,5 +189,5 @@ def test_every_class_is_of_its_own_schema() -> None:
         message_class([schema_of(source("PROTOBUF", ("v", kind)).columns, None)], [0]) for kind in (t.INT, t.VARCHAR)
     ]
     assert [each.DESCRIPTOR.full_name for each in made] == ["ConnectDefault1"] * 2
-    assert made[0].FromString(b"\x08\x05").v == 5  # type: ignore[attr-defined]
-    assert made[1].FromString(b"\x0a\x01x").v == "x"  # type: ignore[attr-defined]
+    assert made[0].FromString(b"\x08\x05").v == 5
+    assert made[1].FromString(b"\x0a\x01x").v == "x"

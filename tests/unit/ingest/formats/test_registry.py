@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from jobs.ingest.formats.registry import LocalRegistry, open_registry
 from jobs.model.settings import RegistrySettings, Settings
 from state_store.errors import CorruptState
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 from tests.support.warm_process import warm_processes
 
 SUBJECT = "orders-value"
@@ -99,7 +101,7 @@ def test_many_processes_agree_on_ids(lake: Lake, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["ids", "subjects"])
 def test_a_flipped_bit_of_a_file_gives_a_typed_error_or_the_same_answer(lake: Lake, kind: str) -> None:
     LocalRegistry(lake.registry).register_schema(SUBJECT, avro("a"))
-    (file,) = (lake.registry / kind).rglob("*.json")
+    (file,) = on_disk(lake.registry / kind).rglob("*.json")
     data, found = file.read_bytes(), 0
     for bit in range(len(data) * 8):
         file.write_bytes(bytes(byte ^ (1 << bit % 8 if at == bit // 8 else 0) for at, byte in enumerate(data)))
@@ -113,7 +115,7 @@ def test_a_flipped_bit_of_a_file_gives_a_typed_error_or_the_same_answer(lake: La
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1}', '{"schemaType": "AVRO"'])
 def test_a_file_that_holds_no_schema_is_a_typed_error(registry: LocalRegistry, lake: Lake, text: str) -> None:
     registry.register_schema(SUBJECT, avro("a"))
-    (file,) = lake.registry.glob("ids/*.json")
+    (file,) = on_disk(lake.registry).glob("ids/*.json")
     file.write_text(text)
     with pytest.raises(CorruptState, match="schema registry"):
         LocalRegistry(lake.registry).get_schema(1)
@@ -124,8 +126,8 @@ def test_files_without_a_checksum_are_read_and_known_again(lake: Lake) -> None:
         ("ids", json.dumps({"schemaType": "AVRO", "schema": avro("a").schema_str})),
         (f"subjects/{SUBJECT}", '{"id": 1}'),
     ):
-        (lake.registry / folder).mkdir(parents=True)
-        (lake.registry / folder / f"{1:08d}.json").write_text(text)
+        on_disk(lake.registry / folder).mkdir(parents=True)
+        on_disk(lake.registry / folder / f"{1:08d}.json").write_text(text)
     assert LocalRegistry(lake.registry).register_schema(SUBJECT, avro("a")) == 1
     assert LocalRegistry(lake.registry).register_schema("other-value", avro("a")) == 1
 
@@ -133,12 +135,13 @@ def test_files_without_a_checksum_are_read_and_known_again(lake: Lake) -> None:
 def test_without_a_url_schemas_are_kept_in_the_lake(settings: Settings, lake: Lake) -> None:
     opened = open_registry(settings, lake)
     opened.register_schema(SUBJECT, avro("a"))
-    assert list(lake.registry.glob("ids/*.json"))
+    assert list(on_disk(lake.registry).glob("ids/*.json"))
 
 
 def test_a_url_is_asked_with_the_credentials_of_the_settings(settings: Settings, lake: Lake) -> None:
     section = RegistrySettings.model_validate({"url": "http://registry:8081", "username": "u", "password": "p"})
     opened = open_registry(settings.model_copy(update={"registry": section}), lake)
     assert type(opened) is SchemaRegistryClient
-    assert opened.config()["url"] == "http://registry:8081"
-    assert opened.config()["basic.auth.user.info"] == "u:p"
+    config: Callable[[], dict[str, object]] = opened.config
+    assert config()["url"] == "http://registry:8081"
+    assert config()["basic.auth.user.info"] == "u:p"

@@ -13,6 +13,7 @@ from jobs.ingest.logs.log import Record
 from jobs.model.errors import OffsetsVanished
 from state_store.errors import CorruptState
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 
 
 def _old_segment(first: int, count: int) -> bytes:
@@ -29,10 +30,10 @@ def _record(number: int, partition: int = 0) -> Record:
 def old(lake: Lake) -> LocalLog:
     """Partition 0 has five records in two segments, partition 1 none."""
     for partition in range(2):
-        (lake.topic("t") / str(partition)).mkdir(parents=True)
-    (lake.topic("t") / "topic.json").write_text('{"format": 1, "topic": "t", "partitions": 2}')
+        on_disk(lake.topic("t") / str(partition)).mkdir(parents=True)
+    on_disk(lake.topic("t") / "topic.json").write_text('{"format": 1, "topic": "t", "partitions": 2}')
     for first, count in ((0, 2), (2, 3)):
-        (lake.topic("t") / "0" / f"{first:020d}.log").write_bytes(_old_segment(first, count))
+        on_disk(lake.topic("t") / "0" / f"{first:020d}.log").write_bytes(_old_segment(first, count))
     return LocalLog(lake)
 
 
@@ -63,7 +64,7 @@ def test_new_records_follow_the_old_ones(old: LocalLog, lake: Lake) -> None:
 
 def test_old_records_that_are_gone_are_told(old: LocalLog, lake: Lake) -> None:
     old.produce("t", [_record(5)])
-    first, second = sorted((lake.topic("t") / "0").iterdir())
+    first, second = sorted(on_disk(lake.topic("t") / "0").iterdir())
     data = first.read_bytes()
     first.unlink()
     with pytest.raises(OffsetsVanished, match="0 to 1 are gone"):
@@ -75,7 +76,7 @@ def test_old_records_that_are_gone_are_told(old: LocalLog, lake: Lake) -> None:
 
 
 def test_a_flipped_bit_in_an_old_segment_is_found(old: LocalLog, lake: Lake) -> None:
-    path = lake.topic("t") / "0" / f"{0:020d}.log"
+    path = on_disk(lake.topic("t") / "0" / f"{0:020d}.log")
     data = path.read_bytes()
     for bit in range(8 * len(data)):
         flipped = bytearray(data)

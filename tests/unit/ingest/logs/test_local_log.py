@@ -18,6 +18,7 @@ from jobs.ingest.logs.topic_file import TopicFile
 from jobs.model.errors import OffsetsVanished, TopicMissing
 from state_store.errors import CorruptState
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.warm_process import warm_processes
 
@@ -98,7 +99,7 @@ def test_many_writing_processes_lose_and_double_nothing(lake: Lake) -> None:
     for writer in range(WRITERS):
         mine = [text for text in texts if text.startswith(f"{writer}:")]
         assert mine == [f"{writer}:{number}:{part}" for number in range(APPENDS) for part in range(2)]
-    assert not list(lake.topic("t").glob("**/.*"))
+    assert not list(on_disk(lake.topic("t")).glob("**/.*"))
 
 
 def test_two_instances_see_each_others_records(lake: Lake) -> None:
@@ -122,7 +123,12 @@ def test_ten_thousand_small_files_are_read_by_those_of_the_range(lake: Lake, mon
         log.produce("t", [Record(None, str(number).encode(), number, partition=number % 10 == 0)])
     opened: list[int] = []
     header = Segments.header
-    monkeypatch.setattr(Segments, "header", lambda self, number: (opened.append(number), header(self, number))[1])
+
+    def told(self: Segments, number: int) -> Header:
+        opened.append(number)
+        return header(self, number)
+
+    monkeypatch.setattr(Segments, "header", told)
     fresh = LocalLog(lake)
     assert len(list(fresh.read("t", 0, 0, 9_000))) == 1
     opened.clear()
@@ -163,7 +169,7 @@ def test_a_cut_file_is_found(lake: Lake) -> None:
     log = LocalLog(lake)
     log.ensure_topic("t")
     log.produce("t", _values(3))
-    (path,) = lake.topic("t").glob("*.log")
+    (path,) = on_disk(lake.topic("t")).glob("*.log")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptState):
         list(log.read("t", 0, 0, 3))
@@ -174,7 +180,7 @@ def test_removed_files_are_never_skipped_silently(lake: Lake) -> None:
     log.ensure_topic("t")
     for first in range(0, 6, 2):
         log.produce("t", _values(2, first))
-    files = sorted(lake.topic("t").glob("*.log"))
+    files = sorted(on_disk(lake.topic("t")).glob("*.log"))
     files[1].unlink()
     with pytest.raises(CorruptState, match="offset 3"):
         list(log.read("t", 0, 0, 6))
@@ -190,7 +196,7 @@ def test_a_file_of_another_number_or_topic_is_found(lake: Lake) -> None:
         log.ensure_topic(topic)
         for _ in range(2):
             log.produce(topic, _values(2))
-    files = sorted(lake.topic("t").glob("*.log"))
+    files = sorted(on_disk(lake.topic("t")).glob("*.log"))
     for other in (files[0], lake.topic("u") / files[1].name):
         files[1].write_bytes(other.read_bytes())
         with pytest.raises(CorruptState, match="does not read back"):
@@ -216,7 +222,7 @@ def test_a_topic_removed_under_a_producer_is_missing(lake: Lake, monkeypatch: py
 
     def removed_meanwhile(self: LocalLog, described: TopicFile) -> Header:
         head = taken(self, described)
-        shutil.rmtree(lake.topic("t"))
+        shutil.rmtree(on_disk(lake.topic("t")))
         return head
 
     monkeypatch.setattr(LocalLog, "_head", removed_meanwhile)
@@ -230,7 +236,7 @@ def test_a_second_topic_under_a_running_instance_begins_at_zero(lake: Lake) -> N
     log = LocalLog(lake)
     log.ensure_topic("t")
     log.produce("t", _values(5))
-    shutil.rmtree(lake.topic("t"))
+    shutil.rmtree(on_disk(lake.topic("t")))
     LocalLog(lake).ensure_topic("t")
     assert log.end_offsets("t") == {0: 0}
     assert log.produce("t", _values(1)) == [(0, 0)]
@@ -264,5 +270,5 @@ def test_an_insert_that_does_not_fit_the_disk_leaves_nothing(lake: Lake) -> None
         timeout=PATIENCE_SECONDS,
     )
     assert child.stdout == "refused\n"
-    assert [path.name for path in lake.topic("t").iterdir()] == ["topic.json"]
+    assert [path.name for path in on_disk(lake.topic("t")).iterdir()] == ["topic.json"]
     assert log.produce("t", _values(1)) == [(0, 0)]

@@ -12,6 +12,7 @@ from jobs.session.interpreter import Interpreter
 from jobs.session.status import status
 from state_store.errors import CorruptState
 from state_store.layout import Lake
+from tests.support.on_disk import on_disk
 from tests.unit.session.statements import STREAM, run
 
 
@@ -45,7 +46,7 @@ def test_a_lake_with_topics_of_its_own_refuses_brokers(settings: Settings, on_ka
 
 def test_topics_that_were_made_before_there_was_the_file_are_local(settings: Settings, lake: Lake) -> None:
     run(Interpreter(settings), STREAM)
-    lake.topics_kind.unlink()
+    on_disk(lake.topics_kind).unlink()
     assert remembered(lake) == "local"
 
 
@@ -57,6 +58,6 @@ def test_the_first_topic_decides(settings: Settings, on_kafka: Settings, lake: L
 
 def test_a_damaged_file_is_an_error(settings: Settings, lake: Lake) -> None:
     remember(settings, lake)
-    lake.topics_kind.write_bytes(lake.topics_kind.read_bytes().replace(b"local", b"kafka"))
+    on_disk(lake.topics_kind).write_bytes(lake.topics_kind.read_bytes().replace(b"local", b"kafka"))
     with pytest.raises(CorruptState, match="where the lake's topics are"):
         open_log(settings, lake)
