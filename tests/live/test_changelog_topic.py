@@ -15,6 +15,7 @@ from jobs.publish.publisher import Published
 from jobs.run.publishing import publishing
 from jobs.session.status import status
 from state_store.aside import set_aside
+from state_store.commits import Head
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from tests.support.killed_publisher import published
@@ -38,6 +39,13 @@ def assert_folds(made: PublishedLake, view: str) -> list[int]:
     return [version for version, _ in folds]
 
 
+def head_of(made: PublishedLake, view: str) -> Head:
+    """Where the table stands."""
+    head = reader.head(made.lake.table(view))
+    assert head is not None
+    return head
+
+
 def standing(made: PublishedLake, view: str) -> tuple[object, ...]:
     """Version, rows, lag and state of a topic, as `strandline status` has them."""
     topic = made.source(view).topic
@@ -57,16 +65,15 @@ def test_each_version_and_back(made: PublishedLake, kernel: Kernel) -> None:
     made.epoch(kernel)
     for view in VIEWS:
         assert made.publish(view).writes == 1
-        assert assert_folds(made, view)[-1] == reader.head(made.lake.table(view)).version  # type: ignore[union-attr]
+        assert assert_folds(made, view)[-1] == head_of(made, view).version
     assert standing(made, "by_town") == (3, 5, 0, "fresh")
     for view in VIEWS:
         table = made.lake.table(view)
-        said = reader.head(table).record.digest  # type: ignore[union-attr]
+        said = head_of(made, view).record.digest
         if view != "total":
             set_aside(made.lake, view)
         done = rebuild_from_topic(made.settings, view)
-        head = reader.head(table)
-        assert head is not None
+        head = head_of(made, view)
         assert (done.of_version, head.record.digest, head.version) == (3, said, done.version)
         # The digest that the record states is compared with the rows that are read.
         assert reader.read_rows(table).num_rows == done.rows
@@ -85,7 +92,7 @@ def test_a_killed_publisher_loses_and_doubles_nothing(made: PublishedLake, kerne
         if made.log_of("by_town").exists(made.source("by_town").topic):
             assert_folds(made, "by_town")
         assert published(made.settings, "by_town", "") == 0
-        assert assert_folds(made, "by_town")[-1] == reader.head(made.lake.table("by_town")).version  # type: ignore[union-attr]
+        assert assert_folds(made, "by_town")[-1] == head_of(made, "by_town").version
     assert assert_folds(made, "by_town") == [2, 3, 4, 5, 6, 7, 8]
 
 

@@ -21,6 +21,7 @@ from jobs.run.jars import fetch
 from jobs.run.pipeline import drain
 from state_store.delta import log, reader
 from state_store.layout import Lake
+from state_store.paths import any_file
 from tests.support.examples import AT_LENGTH
 from tests.support.fed_logs import FedLogs
 from tests.support.invariants import assert_correct
@@ -131,7 +132,7 @@ def _wait_for_rows_of(lake: Lake, table: str, process: subprocess.Popen[str]) ->
 
     def begun() -> bool:
         assert process.poll() is None, process.communicate()[0][-4000:]
-        return any(each.name.endswith(".parquet") for each in lake.table(table).list(recursive=True))  # type: ignore[union-attr]
+        return any_file(lake.table(table), ".parquet")
 
     wait_until(begun, f"no rows of {table}", 0.005)
 

@@ -16,7 +16,7 @@ from jobs.ivm.refresh.refresh import refresh_decided, refresh_stage
 from jobs.model import types as t
 from jobs.model.columns import META_COLUMNS
 from jobs.model.relation import Relation
-from jobs.model.stage import LatestStage, Stage
+from jobs.model.stage import LatestStage, Output, Stage
 from jobs.model.stage_columns import spec_of_input, visible_columns
 from jobs.model.view_options import ErrorPolicy
 from state_store.commits import CommitRecord
@@ -86,5 +86,5 @@ class Bench:
         return table.select(columns)
 
 
-def meta_outputs() -> list[Any]:
+def meta_outputs() -> list[Output]:
     return [output(name, name, kind) for name, kind in META_COLUMNS]

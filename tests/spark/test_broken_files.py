@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from state_store.errors import CorruptState, VersionGone
 from tests.spark.table_model import Model
+from tests.support.on_disk import on_disk
 
 
 def _flip_in_footer(file: Path) -> None:
@@ -18,10 +20,11 @@ def _flip_in_footer(file: Path) -> None:
 
 
 def test_a_flipped_bit_in_a_footer_is_noticed_by_every_read(model: Model) -> None:
-    (file,) = model.table.path.rglob("epoch-*/*.parquet")
+    (file,) = on_disk(model.table.path).rglob("epoch-*/*.parquet")
     _flip_in_footer(file)
     head = model.table.head().version
-    for read in (lambda: model.table.read(head), lambda: model.table.changes(0, head)):
+    reads: list[Callable[[], object]] = [lambda: model.table.read(head), lambda: model.table.changes(0, head)]
+    for read in reads:
         with pytest.raises(CorruptState, match="checksum") as refused:
             read()
         assert refused.value.where == str(file)
@@ -30,7 +33,7 @@ def test_a_flipped_bit_in_a_footer_is_noticed_by_every_read(model: Model) -> Non
 
 
 def test_a_file_that_is_gone_is_named_before_a_job_starts(model: Model) -> None:
-    (file,) = model.table.path.rglob("epoch-*/*.parquet")
+    (file,) = on_disk(model.table.path).rglob("epoch-*/*.parquet")
     file.unlink()
     with pytest.raises(VersionGone, match="are gone"):
         model.table.read(model.table.head().version)

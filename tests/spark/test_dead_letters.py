@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,16 +12,13 @@ import pytest
 from jobs.functions.scalars.guards import meets
 from jobs.model import types as t
 from jobs.model.errors import RowFailed
-from jobs.model.stage import AggregateStage, MapStage
+from jobs.model.stage import AggregateStage, MapStage, Output
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
 from state_store.delta import reader
 from tests.spark.refresh_bench import EVENTS, KEYED, TABLE, VISIBLE, Bench, meta_outputs
 from tests.support.parsed import parse_expression
-from tests.support.rule_harness import Output, call, core, mapped, output
-
-if TYPE_CHECKING:
-    pass
+from tests.support.rule_harness import call, core, mapped, output
 
 RATIO = Output("q", infer(parse_expression("CAST(k AS BIGINT) / v"), Scope(TABLE, ("t",))).expression, t.BIGINT)
 

@@ -22,6 +22,7 @@ from state_store.layout import Lake
 from state_store.paths import LakePath
 from tests.spark.event_sources import EVENTS, USERS, fill
 from tests.support.drain_sources import WRITER, drain, rows_of, small_epochs
+from tests.support.on_disk import on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +102,7 @@ def stored(
     """{table: rows and the last record} after two drains of a copy of the settings' lake; the second one has all
     sources."""
     lake = Lake(root)
-    shutil.copytree(settings.lake, root)
+    shutil.copytree(on_disk(settings.lake), on_disk(root))
     at = settings.model_copy(update={"lake": root})
     drain(spark, small_epochs(at, 4), lake, sources[:1], kernel=kernel)
     drain(spark, small_epochs(at, 11), lake, sources, kernel=kernel)
@@ -166,6 +167,8 @@ def test_plans_do_not_show_the_settings(spark: SparkSession, settings: Settings,
     fill(settings, lake, 1)
     source.register(spark)
     frame = source.Reading.after({}, settings, lake, [EVENTS], {}).frame(spark)
-    text = frame._sc._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "extended")  # type: ignore[union-attr]
+    jvm = spark._jvm
+    assert jvm is not None
+    text = jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "extended")
     options = [value for value in text.split() if len(value) > 300]
     assert options == []

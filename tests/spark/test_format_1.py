@@ -11,6 +11,7 @@ from jobs.model.settings import SparkSettings, load_settings
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
 from state_store.delta import reader
+from state_store.paths import LakePath
 from tests.support.format_1 import unpacked
 from tests.support.invariants import assert_correct
 
@@ -37,7 +38,7 @@ def test_a_pipeline_goes_on_and_its_tables_take_the_new_format(tmp_path: Path, s
     assert_correct(lake, "shops")
 
 
-def _format(path: Path) -> tuple[int, str]:
+def _format(path: LakePath) -> tuple[int, str]:
     head = reader.head(path)
     assert head is not None
     return head.version, head.record.nonce

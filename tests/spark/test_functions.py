@@ -61,5 +61,5 @@ def test_both_engines_ignore_nulls_inside_a_call(spark: SparkSession) -> None:
         return f"SELECT {calls} FROM (VALUES (1, 1, NULL), (1, 2, 5), (1, 3, NULL), (1, 4, 7)) AS t(k, i, x) ORDER BY i"
 
     expected = [(1, 5, 5), (2, 5, 5), (3, 5, 7), (4, 7, 7)]
-    assert duckdb.sql(asked("duckdb")).fetchall() == expected
+    assert duckdb.execute(asked("duckdb")).fetchall() == expected
     assert [tuple(row) for row in spark.sql(asked("spark")).collect()] == expected

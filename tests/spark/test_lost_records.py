@@ -17,6 +17,7 @@ from jobs.model.settings import Settings
 from state_store.layout import Lake
 from tests.spark.event_sources import EVENTS, fill
 from tests.support.drain_sources import drain, small_epochs
+from tests.support.on_disk import on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +37,7 @@ def test_records_removed_before_they_were_read_stop_the_run(
         log.produce("events", [Record(None, b"{}", 1)] * 2)
     drain(spark, small_epochs(settings, 2), lake, [replace(EVENTS, name="first")])
     log.produce("events", [Record(None, b"{}", 1)] * 2)
-    files = sorted(lake.topic("events").glob("*.log"))
+    files = sorted(on_disk(lake.topic("events")).glob("*.log"))
     source.register(spark)
     for path in files[:2]:
         path.unlink()
@@ -56,7 +57,7 @@ def test_a_topic_made_anew_with_more_records_stops_the_run(spark: SparkSession, 
     """Its offsets fit those that were read; its id does not."""
     fill(settings, lake, 2)
     drain(spark, settings, lake, [EVENTS])
-    shutil.rmtree(lake.topic("events"))
+    shutil.rmtree(on_disk(lake.topic("events")))
     fill(settings, lake, 10)
     with pytest.raises(TopicReplaced, match="'events'"):
         drain(spark, settings, lake, [EVENTS])
@@ -70,7 +71,7 @@ def test_an_error_of_ours_comes_back_typed_from_the_workers(
         fill(settings, lake, 4, first)
 
     def lose(_batch: DataFrame) -> None:
-        *earlier, _newest = sorted(lake.topic("events").glob("*.log"))
+        *earlier, _newest = sorted(on_disk(lake.topic("events")).glob("*.log"))
         for path in earlier:
             path.unlink()
 

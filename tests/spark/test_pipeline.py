@@ -17,6 +17,7 @@ from jobs.session.interpreter import Interpreter
 from state_store.delta import reader
 from state_store.errors import StrandlineError
 from tests.support.invariants import assert_correct
+from tests.support.on_disk import on_disk
 
 SHOP = """
 CREATE STREAM sales (shop VARCHAR KEY, product VARCHAR, amount DECIMAL(10, 2), qty INT, score DOUBLE)
@@ -81,7 +82,7 @@ def test_every_view_equals_its_sql_recomputed_after_every_drain(settings: Settin
         assert_correct(interpreter.lake, "shop")
     before = _versions(interpreter)
 
-    shutil.rmtree(interpreter.lake.checkpoint("shop"))
+    shutil.rmtree(on_disk(interpreter.lake.checkpoint("shop")))
     idle = drain(settings, "shop", spark)
     assert idle.epochs == 0
     assert _versions(interpreter) == before, "nothing new, and yet something was committed"

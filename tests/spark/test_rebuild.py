@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable
 
 from jobs.ingest.produce import insert_rows
 from jobs.model.definitions import Source
@@ -20,7 +18,10 @@ from jobs.session.interpreter import Interpreter
 from state_store.delta import log, reader
 from state_store.errors import InputReplaced
 from state_store.layout import Lake
+from state_store.paths import LakePath
 from tests.support.invariants import assert_correct
+from tests.support.lakes import delta_rs
+from tests.support.on_disk import on_disk
 from tests.support.told_steps import ToldSteps
 
 if TYPE_CHECKING:
@@ -53,20 +54,20 @@ def sell(interpreter: Interpreter, sales: list[tuple[str, int]]) -> None:
 
 def delete_rows(lake: Lake) -> None:
     """By another tool."""
-    DeltaTable(lake.table("by_shop")).delete("shop = 'b'")
+    delta_rs(lake.table("by_shop")).delete("shop = 'b'")
 
 
 def lose_a_data_file(lake: Lake) -> None:
-    (folder,) = lake.table("by_shop").glob("epoch-000000002-*")
+    (folder,) = on_disk(lake.table("by_shop")).glob("epoch-000000002-*")
     shutil.rmtree(folder)
 
 
 def lose_the_table(lake: Lake) -> None:
-    shutil.rmtree(lake.table("by_shop"))
+    shutil.rmtree(on_disk(lake.table("by_shop")))
 
 
 def tear_a_commit(lake: Lake) -> None:
-    file = log.commit_file(lake.table("by_shop"), 2)
+    file = on_disk(log.commit_file(lake.table("by_shop"), 2))
     file.write_bytes(file.read_bytes()[:-40])
 
 
@@ -100,7 +101,7 @@ def test_a_damaged_view_is_rebuilt(
 
 def test_an_event_log_that_lost_commits_is_read_again_from_its_topic(shops: Interpreter, spark: SparkSession) -> None:
     """The version that was lost comes back with other records: the views must not take it for the one they know."""
-    log.commit_file(shops.lake.table("sales"), 2).unlink()
+    on_disk(log.commit_file(shops.lake.table("sales"), 2)).unlink()
     sell(shops, [("a", 100)])
     with pytest.raises(ViewsStopped) as stopped:
         drain(shops.settings, "shops", spark)
@@ -132,5 +133,5 @@ def modes(lake: Lake) -> tuple[str, str]:
     return first.record.mode, second.record.mode
 
 
-def rows(path: Path) -> set[tuple[object, ...]]:
+def rows(path: LakePath) -> set[tuple[object, ...]]:
     return {tuple(row.values()) for row in reader.read_rows(path).to_pylist()}

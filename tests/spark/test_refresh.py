@@ -18,7 +18,7 @@ from jobs.model import types as t
 from jobs.model.columns import META_COLUMNS
 from jobs.model.errors import RefreshFailed
 from jobs.model.relation import Relation
-from jobs.model.stage import AggregateStage, Core, Input, MapStage, Output
+from jobs.model.stage import AggregateStage, Core, Input, MapStage, Output, Stage
 from jobs.model.stage_columns import spec_of_input
 from state_store.commits import CommitRecord, TableVersion
 from state_store.delta import reader
@@ -75,7 +75,7 @@ def test_a_table_and_its_views_follow_inserts_updates_and_deletes(bench: Bench) 
         "(SELECT * FROM (SELECT * FROM history QUALIFY row_number() OVER (PARTITION BY id"
         " ORDER BY _stream_time DESC, _partition DESC, _offset DESC) = 1) WHERE NOT _tombstone)"
     )
-    queries = {
+    queries: dict[Stage, str] = {
         KEYED: f"SELECT id, k, v FROM {table}",
         by_k: f"SELECT k, count(*), sum(v), avg(v) FROM {table} GROUP BY k",
         total: f"SELECT count(*), sum(v), avg(v) FROM {table}",
@@ -181,9 +181,11 @@ def test_a_row_taken_away_that_is_not_there_stops_the_view_and_stores_nothing(be
     bench.append(EVENTS, [{"id": 1, "_tombstone": True}])
     bench.refresh(KEYED)
     bench.refresh(stage, upto={"t": 0})
+    head = reader.head(bench.lake.table("by_k"))
+    assert head is not None
     StoredTable(bench.lake.table("by_k"), spec_of_input(Relation("by_k", (), "append"))).advance(
         CommitRecord(
-            epoch=reader.head(bench.lake.table("by_k")).record.epoch + 1,
+            epoch=head.record.epoch + 1,
             vector={"t": TableVersion(there)},
             fingerprint="f1",
         )

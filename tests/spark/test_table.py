@@ -15,7 +15,7 @@ from state_store.layout import Lake
 from state_store.spark.table import Table
 from state_store.tablespec import TableSpec
 from tests.spark.table_model import Model, placed
-from tests.support.table_model import SPEC, TableContract
+from tests.support.table_model import SPEC, Changes, TableContract
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def test_changed_and_new_rows_go_into_one_commit(model: Model) -> None:
 
 
 def test_only_the_rows_that_change_are_written(model: Model) -> None:
-    changed = {key: row if key != (1, "b") else (22, None, 1) for key, row in model.rows.items()}
+    changed: Changes = {key: row if key != (1, "b") else (22, None, 1) for key, row in model.rows.items()}
     model.apply(changed)
     feed = model.table.changes(model.head.version - 1, model.head.version)
     assert [(r["k"], r["v"], r["__weight"]) for r in feed.orderBy("__weight").collect()] == [("b", 2, -1), ("b", 22, 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from state_store.errors import ForeignWrite, VersionGone
 from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from state_store.spark.table import Table
+from tests.support.on_disk import on_disk
 from tests.support.table_model import LOG
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def test_appended_rows_are_computed_once(spark: SparkSession, lake: Lake) -> Non
     table.ensure(CommitRecord(epoch=0))
     seen = spark.sparkContext.accumulator(0)
 
-    def count(rows: Any) -> Any:
+    def count(rows: Iterable[Any]) -> Iterator[Any]:
         for row in rows:
             seen.add(1)
             yield row
@@ -87,11 +89,11 @@ def test_history_that_is_gone_is_a_typed_error(spark: SparkSession, lake: Lake) 
         table.read(9)
     with pytest.raises(VersionGone, match="made anew"):
         table.changes(2, 1)
-    (folder,) = table.path.glob("epoch-000000001-*")
+    (folder,) = on_disk(table.path).glob("epoch-000000001-*")
     shutil.rmtree(folder)
     with pytest.raises(VersionGone, match="files of 'log' are gone"):
         table.changes(0, 2)
-    (table.path / "_delta_log" / f"{1:020d}.json").unlink()
+    on_disk(table.path / "_delta_log" / f"{1:020d}.json").unlink()
     with pytest.raises(VersionGone, match="version 1"):
         table.changes(0, 2)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from state_store import changelog
 from state_store.commits import CommitRecord
@@ -20,9 +19,12 @@ from state_store.layout import Lake
 from state_store.spark.table import Table
 from state_store.tablespec import TableSpec
 from tests.spark.table_model import placed
+from tests.support.lakes import delta_rs
+from tests.support.on_disk import on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row as SparkRow
 
 SPEC = TableSpec(
     "t",
@@ -83,12 +85,12 @@ class _History:
         return self.spark.createDataFrame(data, f"{SPEC.ddl}, __exists BOOLEAN, __old {old_type}").coalesce(1)
 
 
-def _listed(rows: list[dict[str, object]]) -> Counter[str]:
+def _listed(rows: list[dict[str, Any]]) -> Counter[str]:
     found: Counter[str] = Counter()
     for r in rows:
         hist = r["hist"]
-        entries = sorted(dict(hist).items()) if hist is not None else None  # type: ignore[call-overload]
-        found[repr((r["k"], r["v"], entries, tuple(r["last"])))] += 1  # type: ignore[arg-type]
+        entries = sorted(dict(hist).items()) if hist is not None else None
+        found[repr((r["k"], r["v"], entries, tuple(r["last"])))] += 1
     return found
 
 
@@ -134,8 +136,8 @@ def _check_delta(history: _History, last: int) -> None:
         assert +folded == history.states[version], f"version {version}"
 
 
-def _stored(row: object) -> str:
-    r = row.asDict(recursive=True)  # type: ignore[attr-defined]
+def _stored(row: SparkRow) -> str:
+    r = row.asDict(recursive=True)
     hist = sorted(r["hist"].items()) if r["hist"] is not None else None
     return repr((r["k"], r["v"], hist, r["last"], r["__state"]))
 
@@ -154,15 +156,16 @@ def test_a_checkpoint_by_either_writer_keeps_rows_deletion_vectors_and_head(spar
     history = _History(spark, table, seed=11)
     for number in range(4):
         history.epoch(delete=number == 3)
-    DeltaTable(table.path).create_checkpoint()
+    delta_rs(table.path).create_checkpoint()
     history.epoch(delete=False)
     spark.read.format("delta").load(str(table.path)).count()  # so that Spark knows the newest version
-    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+    assert spark._jvm is not None
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
     log.forTable(spark._jsparkSession, str(table.path)).checkpoint()
     head = table.advance(CommitRecord(epoch=history.head.record.epoch + 1))
     history.head, history.states[head.version] = head, history.visible()
     history.epoch(delete=True)
-    assert len({f.name[:20] for f in (table.path / "_delta_log").glob("*.checkpoint*.parquet")}) == 2
+    assert len({f.name[:20] for f in on_disk(table.path / "_delta_log").glob("*.checkpoint*.parquet")}) == 2
     log.clearCache()
     _check(history)
 
@@ -176,7 +179,7 @@ def test_the_checkpoint_interval_is_kept_by_commits_without_spark(spark: SparkSe
     for epoch in range(history.head.record.epoch + 1, 60):
         history.head = table.advance(CommitRecord(epoch=epoch))
         history.states[history.head.version] = history.visible()
-    assert list((table.path / "_delta_log").glob("*.checkpoint*.parquet"))
+    assert list(on_disk(table.path / "_delta_log").glob("*.checkpoint*.parquet"))
     assert table.head() == history.head
     assert history.head.version == 59
     history.epoch(delete=True)
@@ -188,7 +191,7 @@ def test_deletion_vectors_are_read_as_delta_rs_reads_them(spark: SparkSession, l
     history = _History(spark, table, seed=5)
     for _ in range(5):
         history.epoch(delete=False)
-    vectors = pa.table(DeltaTable(table.path).deletion_vectors()).to_pylist()
+    vectors = pa.table(delta_rs(table.path).deletion_vectors()).to_pylist()
     theirs = {v["filepath"].rpartition("/")[2]: np.flatnonzero(~np.array(v["selection_vector"])) for v in vectors}
     ours: dict[str, list[int]] = {}
     for version in range(1, history.head.version + 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from state_store.hashing.digest import digest_of_table
 from state_store.layout import Lake
 from state_store.spark.table import Table
 from tests.spark.table_model import Model, settled_frame
+from tests.support.on_disk import on_disk
 from tests.support.table_model import SPEC, Key, Row
 
 if TYPE_CHECKING:
@@ -28,9 +30,9 @@ def test_an_epoch_that_does_not_follow_the_head_is_refused(model: Model, spark: 
     for epoch in (before.record.epoch, before.record.epoch + 2):
         record = CommitRecord(epoch=epoch)
         calls: list[Callable[[], Any]] = [
-            lambda r=record: model.table.apply(settled, r),
-            lambda r=record: model.table.append(settled, r),
-            lambda r=record: model.table.advance(r),
+            partial(model.table.apply, settled, record),
+            partial(model.table.append, settled, record),
+            partial(model.table.advance, record),
         ]
         for call in calls:
             with pytest.raises(VectorMismatch, match=f"epoch {epoch} does not follow"):
@@ -57,11 +59,11 @@ def test_of_two_writers_with_one_plan_only_the_first_commits(
         "replace": {(1, "b"): ((2, None, 1), (5, None, 1))},
         "merge": {(1, "b"): ((2, None, 1), None)},
     }
-    files = set(model.table.path.glob("epoch-*"))
+    files = set(on_disk(model.table.path).glob("epoch-*"))
     settled = None if way == "advance" else settled_frame(model.table, changes[way])
     with pytest.raises(CommitConflict):
         _ = late.advance(record) if settled is None else late.apply(settled, record)
-    assert set(model.table.path.glob("epoch-*")) == files
+    assert set(on_disk(model.table.path).glob("epoch-*")) == files
     model.check()
 
 
@@ -73,7 +75,7 @@ def test_a_table_may_be_dropped_and_made_again_in_one_session(spark: SparkSessio
         table.apply(settled_frame(table, {(1, "a"): ((1, None, 1), (2, None, 1))}), CommitRecord(epoch=2))
         assert [r["v"] for r in table.read(2).collect()] == [2]
         assert [r["v"] for r in table.changes(1, 2).orderBy("__weight").collect()] == [1, 2]
-        shutil.rmtree(table.path)
+        shutil.rmtree(on_disk(table.path))
 
 
 def test_two_tables_commit_in_parallel_threads_each_with_its_own_record(spark: SparkSession, lake: Lake) -> None:
