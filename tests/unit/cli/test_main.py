@@ -26,7 +26,7 @@ from state_store.process import process
 from tests.support.lake_tables import append, delete
 from tests.support.waiting import PATIENCE_SECONDS
 
-COMMAND = Path(sys.executable).with_name("strandline")
+COMMAND = str(Path(sys.executable).with_name("strandline"))
 FILE = Path(__file__).parents[3] / "jobs" / "pipelines" / "package_locations.sql"
 ROWS = [(1, "Rome"), (2, "Rome"), (3, "Washington")]
 
@@ -120,7 +120,8 @@ def test_status_shows_runs_and_alerts_below_the_tables(filled: Lake) -> None:
     me = process(os.getpid())
     assert me is not None
     gone = {**me.as_json(), "started": "1"}
-    counts = {"refreshed": None, "busy_since": None, "micro_batches": 4, "lag": {"t": 2}, "failures": {}, "tables": []}
+    nothing: dict[str, object] = {"refreshed": None, "busy_since": None, "failures": {}, "tables": []}
+    counts = {**nothing, "micro_batches": 4, "lag": {"t": 2}}
     note = {"format": 1, "pipeline": "package_locations", "mode": "continuous", "process": gone, "started": 1, "at": 1}
     path = Path(str(filled.run("package_locations")))
     path.parent.mkdir()

@@ -74,4 +74,5 @@ def opened(served: ServedLake, name: str, budget: int = 1 << 20) -> PartialView:
 
 def full_rows(served: ServedLake, name: str) -> list[Row]:
     """The rows of the stored view."""
-    return reader.read_rows(served.lake.table(f"{name}_full")).to_pylist()
+    rows: list[Row] = reader.read_rows(served.lake.table(f"{name}_full")).to_pylist()
+    return rows

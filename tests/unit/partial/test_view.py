@@ -19,6 +19,7 @@ from jobs.serve.limits import Spent
 from state_store.delta import log
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import VersionGone
+from tests.support.on_disk import on_disk
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.unit.partial.shop import opened, plan_of, shop
 
@@ -171,7 +172,7 @@ def test_compaction_of_an_input_drops_nothing(served: ServedLake) -> None:
     view = opened(served, "joined")
     view.read([("x",), ("y",)])
     visit(served, "unknown")
-    visits = served.lake.table("visits")
+    visits = on_disk(served.lake.table("visits"))
     before = log.newest_version(visits)
     DeltaTable(visits).optimize.compact()
     view.advance()
@@ -207,8 +208,8 @@ def test_an_input_that_is_made_anew_drops_all(served: ServedLake, settings: Sett
     for _ in range(4):
         again.append("visits", [{"id": 1, "product": "a", "length": 1}])
     refresh(again)
-    served.lake.table("visits").rename(settings.lake.parent / "aside")
-    again.lake.table("visits").rename(served.lake.table("visits"))
+    on_disk(served.lake.table("visits")).rename(on_disk(settings.lake.parent / "aside"))
+    on_disk(again.lake.table("visits")).rename(on_disk(served.lake.table("visits")))
     view.advance()
     assert view.counts.dropped == 2
     assert counted(view, "x") == 4
