@@ -36,6 +36,7 @@ from tests.conformance.on_duckdb import compared, failed
 from tests.conformance.program import Stopped, build
 from tests.conformance.report import Outcome
 from tests.conformance.run_case import Batches, PreparedCase, Snapshots, prepared, produced, verdict, ways_to_cut
+from tests.support.on_disk import on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,5 +167,5 @@ class _Chunk:
         record = replace(record, digest=f"{0:032x}:{count}")
         commit = CommitProperties(custom_metadata={"userMetadata": record.to_json()})
         table = pa.Table.from_pylist(list(rows), self._schemas[log])
-        write_deltalake(self._lake.table(log), table, mode="append", commit_properties=commit)
+        write_deltalake(on_disk(self._lake.table(log)), table, mode="append", commit_properties=commit)
         self._heads[log] = Head(head.version + 1, record)

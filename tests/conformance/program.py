@@ -120,7 +120,7 @@ def _take(statement: Statement, program: Program, case: Case, *, verbatim: bool)
     if isinstance(statement, CreateType | DropType):
         return  # a name stands for its type while the text is read
     if isinstance(statement, AlterSource):
-        program.catalog.replace(_at("define", lambda: define(statement, program.catalog, PIPELINE)))
+        program.catalog.replace(_at("define", partial(define, statement, program.catalog, PIPELINE)))
         return
     if isinstance(statement, InsertValues):
         settings = load_settings(lake=program.lake.root)
@@ -135,7 +135,7 @@ def _take(statement: Statement, program: Program, case: Case, *, verbatim: bool)
     elif isinstance(statement, CreateView):
         options = statement.options if verbatim else plain_view(statement.options)
         statement = replace(statement, options=(*options, _KSQL))
-    definition = _at("define", lambda: define(statement, program.catalog, PIPELINE))
+    definition = _at("define", partial(define, statement, program.catalog, PIPELINE))
     if program.catalog.find(definition.name) is None:
         program.catalog.add(definition)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from state_store.layout import Lake
 from tests.conformance.decode_inputs import InputDecoder
 from tests.conformance.program import PIPELINE, Program
 from tests.support.event_commits import commit_events
+from tests.support.server_of import server_of
 
 _LIMITS = Limits(seconds=30.0)
 
@@ -40,7 +41,7 @@ class _Here(Queries):
         super().__init__(settings, _LIMITS, 0)
         self._own = settings
 
-    def ask(self, text: str, token: Token, *, form: Form, at_least: dict[str, Least] | None = None) -> Answered:
+    def ask(self, text: str, token: Token, *, form: Form, at_least: Mapping[str, Least] | None = None) -> Answered:
         return Asked(text, Terms(_LIMITS, at_least or {}), token, form).answered(self._own)
 
 
@@ -56,8 +57,7 @@ class FedServer:
     @property
     def server(self) -> Server:
         """The server itself."""
-        found: Server = self.client.app.state.server  # type: ignore[attr-defined]
-        return found
+        return server_of(self.client)
 
     def feed(self, records: Sequence[dict[str, Any]]) -> None:
         """Take in records, and refresh all views: one epoch."""
@@ -80,5 +80,5 @@ def fed_server(program: Program, folder: Path, kernel: Kernel) -> Iterator[FedSe
     settings = load_settings(lake=program.lake.root)
     app = application(settings, ServerOptions(folder, limits=_LIMITS, queries=0))
     with TestClient(app, raise_server_exceptions=False) as client:
-        client.app.state.server.queries = _Here(settings)  # type: ignore[attr-defined]
+        server_of(client).queries = _Here(settings)
         yield FedServer(client, program, InputDecoder(program), kernel)

@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from httpx import Response
+from httpx2 import Response
 
 from jobs.catalog.catalog import Catalog
 from state_store.errors import StrandlineError
@@ -26,7 +26,7 @@ from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
 from tests.conformance.on_duckdb import failed
 from tests.conformance.program import Stopped, build
-from tests.conformance.report import Outcome
+from tests.conformance.report import Outcome, Result
 from tests.conformance.rest.answers import RestAnswer, pulled, pushed
 from tests.conformance.rest.fed_server import FedServer, fed_server
 from tests.support.waiting import wait_until
@@ -87,7 +87,7 @@ def run_case(case: Case, kernel: Kernel) -> Outcome:
             return failed(case, mode, "run", error)
     if case.refused:
         problem = f"answered what ksqlDB refuses: {case.message}"
-    result = "passed" if problem is None else "failed"
+    result: Result = "passed" if problem is None else "failed"
     return Outcome(case.file, case.name, case.kind, mode, result, problem or "", "" if problem is None else "compare")
 
 

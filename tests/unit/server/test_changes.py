@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
@@ -28,6 +29,7 @@ from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 from state_store.delta import log, reader
 from state_store.layout import Lake
+from state_store.paths import LakePath
 from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
@@ -71,11 +73,17 @@ def select(text: str = "SELECT * FROM by_town EMIT CHANGES;") -> Select:
     return statement
 
 
-def subscribe(served: ServedLake, hub: Hub, wish: Wish) -> AsyncIterator[bytes]:
-    return hub.subscribe(wish, Catalog(served.lake), Library([], ()))
+def closable(sent: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The same events, as what can be closed before its end."""
+    assert isinstance(sent, AsyncGenerator)
+    return sent
 
 
-async def taken(source: AsyncIterator[bytes], until: str = "progress", times: int = 1) -> str:
+def subscribe(served: ServedLake, hub: Hub, wish: Wish) -> AsyncGenerator[bytes, None]:
+    return closable(hub.subscribe(wish, Catalog(served.lake), Library([], ())))
+
+
+async def taken(source: AsyncGenerator[bytes, None], until: str = "progress", times: int = 1) -> str:
     """What is sent up to the n-th event of that kind."""
     text = ""
     async for part in source:
@@ -84,7 +92,7 @@ async def taken(source: AsyncIterator[bytes], until: str = "progress", times: in
             times -= 1
             if times == 0:
                 break
-    await source.aclose()  # type: ignore[attr-defined]
+    await source.aclose()
     return text
 
 
@@ -165,9 +173,9 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
     reads: list[int] = []
     read = reader.read_changes
 
-    def counted(path: object, after: int, upto: int) -> object:
+    def counted(path: LakePath, after: int, upto: int) -> pa.Table:
         reads.append(upto)
-        return read(path, after, upto)  # type: ignore[arg-type]
+        return read(path, after, upto)
 
     planned: list[Select] = []
 
@@ -192,7 +200,7 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
             waiting = []
             for _ in range(1_000):
                 wish = Wish(select(), snapshot=False)
-                waiting.append(asyncio.create_task(taken(hub.subscribe(wish, catalog, functions))))
+                waiting.append(asyncio.create_task(taken(closable(hub.subscribe(wish, catalog, functions)))))
                 await asyncio.sleep(0)
             while hub.subscribers < len(waiting):
                 await asyncio.sleep(0)
@@ -227,7 +235,7 @@ def test_a_slow_subscriber_is_let_go_with_its_place_and_slows_nobody(filled: Ser
                 text = (await coming).decode()
                 while "event: progress" not in text:
                     text += (await anext(quick)).decode()
-            await quick.aclose()  # type: ignore[attr-defined]
+            await quick.aclose()
             rest = events(first + await taken(slow, "error"))
             assert rest[-1][2]["code"] == "serve.slow_reader"
             assert hub.dropped == 1

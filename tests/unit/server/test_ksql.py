@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from jobs.model.columns import TOMBSTONE
 from jobs.server.changes.hub import Hub
 from tests.support.served_lake import ServedLake
+from tests.support.server_of import server_of
 from tests.support.waiting import wait_until
 
 ROME = "SELECT town, visits, n FROM BY_TOWN WHERE TOWN = 'Rome';"
@@ -21,8 +22,7 @@ def lines(text: str) -> list[object]:
 
 
 def hub(client: TestClient) -> Hub:
-    found: Hub = client.app.state.server.hub  # type: ignore[attr-defined]
-    return found
+    return server_of(client).hub
 
 
 def test_query_gives_a_header_and_rows(client: TestClient) -> None:

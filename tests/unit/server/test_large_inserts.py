@@ -18,6 +18,7 @@ from jobs.server.http import row_list
 from jobs.server.routes import rows as rows_route
 from jobs.server.routes import streams
 from state_store.replicas.reading import Reading
+from tests.support.server_of import server_of
 from tests.support.waiting import wait_until
 
 ROWS = [{"id": number, "town": "Rome", "n": number} for number in range(3_000)]
@@ -51,7 +52,8 @@ def test_a_look_up_is_answered_while_a_large_body_is_decoded(
 def test_a_look_up_is_answered_while_many_rows_are_read(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def live() -> bool:
         client.get("/v1/views/by_town/rows/Rome")
-        return bool(client.app.state.server.replicas.find("by_town").version is not None)  # type: ignore[attr-defined]
+        found = server_of(client).replicas.find("by_town")
+        return found is not None and found.version is not None
 
     wait_until(live, "the replica is not LIVE")
     begun, looked_up = Event(), Event()

@@ -91,7 +91,7 @@ def test_people_without_a_mouse_or_without_sight_find_everything(tags: list[tupl
     named = {about[name] for _, about in tags for name in ("aria-labelledby",) if name in about}
     assert named <= set(identities)
     assert {about.get("role") for _, about in tags} >= {"status", "alert", "log"}
-    assert {about.get("href", "").removeprefix("#") for tag, about in tags if tag == "a"} <= set(identities)
+    assert {(about.get("href") or "").removeprefix("#") for tag, about in tags if tag == "a"} <= set(identities)
 
 
 def test_each_element_that_the_script_asks_for_is_in_the_page(tags: list[tuple[str, dict[str, str | None]]]) -> None:

@@ -13,6 +13,7 @@ from jobs.server.app import application
 from jobs.server.state.partials import Partials
 from jobs.session.interpreter import Interpreter
 from tests.support.served_lake import ServedLake
+from tests.support.server_of import server_of
 from tests.support.waiting import wait_until
 
 DEFINITIONS = """
@@ -42,8 +43,7 @@ def client(served: ServedLake, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def partials(client: TestClient) -> Partials:
-    found: Partials = client.app.state.server.partials  # type: ignore[attr-defined]
-    return found
+    return server_of(client).partials
 
 
 def counts(client: TestClient, view: str) -> dict[str, float]:

@@ -18,6 +18,7 @@ from jobs.server.routes.point import ROUTE, PointLookups
 from jobs.server.routes.rows import router
 from tests.support.examples import SLOWNESS
 from tests.support.served_lake import ServedLake
+from tests.support.server_of import server_of
 from tests.support.waiting import wait_until
 
 DEFINITIONS = """
@@ -60,8 +61,7 @@ def pointed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 def counted(client: TestClient) -> float:
     """Requests that the route or what stands before it has answered."""
-    server = client.app.state.server  # type: ignore[attr-defined]
-    samples = (sample for metric in server.metrics.registry.collect() for sample in metric.samples)
+    samples = (sample for metric in server_of(client).metrics.registry.collect() for sample in metric.samples)
     return sum(s.value for s in samples if s.name.endswith("seconds_count") and s.labels["route"] == ROUTE)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from jobs.server.http.answers import ARROW
 from tests.support.served_lake import ServedLake
+from tests.support.server_of import server_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.unit.server.conftest import LIMITS
 
@@ -22,7 +24,7 @@ def product(times: int) -> str:
     return " ".join(["visits v0", *(f"JOIN visits v{number} ON v{number}.n > 0" for number in range(1, times))])
 
 
-def ask(client: TestClient, sql: str) -> tuple[int, dict[str, object]]:
+def ask(client: TestClient, sql: str) -> tuple[int, dict[str, Any]]:
     found = client.post("/v1/query", json={"sql": sql})
     return found.status_code, found.json()
 
@@ -30,7 +32,7 @@ def ask(client: TestClient, sql: str) -> tuple[int, dict[str, object]]:
 def test_a_join_says_the_version_of_each_table(client: TestClient) -> None:
     status, body = ask(client, "SELECT t.town, i.id FROM by_town t JOIN by_id i ON t.town = i.town WHERE i.id = 1")
     assert (status, body["rows"]) == (200, [{"town": "Oslo", "id": 1}])
-    assert set(body["versions"]) == {"by_town", "by_id"}  # type: ignore[call-overload]
+    assert set(body["versions"]) == {"by_town", "by_id"}
 
 
 def test_arrow(client: TestClient) -> None:
@@ -69,7 +71,7 @@ def test_a_query_whose_time_is_over_is_ended(client: TestClient, sql: str, monke
     count = "SELECT COUNT(*) AS n FROM places"
     assert ask(client, count)[1]["rows"] == [{"n": 1}], "a process that has imported its libraries"
     with monkeypatch.context() as patched:
-        patched.setattr(client.app.state.server.queries, "_limits", replace(LIMITS, seconds=0.5))  # type: ignore[attr-defined]
+        patched.setattr(server_of(client).queries, "_limits", replace(LIMITS, seconds=0.5))
         found, body = ask(client, sql)
     assert (found, body.get("code")) == (408, "serve.time_limit"), body
     assert ask(client, count)[1]["rows"] == [{"n": 1}]
@@ -86,7 +88,7 @@ def test_a_query_whose_time_is_over_is_ended(client: TestClient, sql: str, monke
 def test_explain_answers_with_the_lines_of_the_plan(client: TestClient, sql: str, words: str) -> None:
     status, body = ask(client, sql)
     assert (status, body["versions"]) == (200, {})
-    assert words in "\n".join(row["plan"] for row in body["rows"])  # type: ignore[attr-defined]
+    assert words in "\n".join(row["plan"] for row in body["rows"])
     found = client.post("/v1/query", json={"sql": sql}, headers={"accept": ARROW})
     assert pa.ipc.open_stream(found.content).read_all().to_pylist() == body["rows"]
 
@@ -134,7 +136,7 @@ def test_a_cut_that_went_back_is_no_answer_to_at_least(client: TestClient, serve
 def test_tables_are_followed_while_somebody_waits_for_them(client: TestClient, served: ServedLake) -> None:
     next_version = client.get("/v1/views/hourly").json()["version"] + 1
     body = {"sql": "SELECT visits FROM hourly", "at_least": {"hourly": next_version}, "wait_ms": WAIT_MS}
-    followed = client.app.state.server.followed  # type: ignore[attr-defined]
+    followed = server_of(client).followed
     with ThreadPoolExecutor(1) as beside, served.kernel() as kernel:
         waiting = beside.submit(client.post, "/v1/query", json=body)
         wait_until(lambda: "hourly" in followed(), "nobody follows what is waited for")

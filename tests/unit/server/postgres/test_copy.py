@@ -16,7 +16,7 @@ TOWNS = "SELECT town, visits, NULLIF(visits, 1) AS few FROM by_town ORDER BY vis
 
 
 def copied(session: Session, sql: str) -> str:
-    with session.cursor() as cursor, cursor.copy(sql) as copy:  # type: ignore[call-overload]
+    with session.cursor() as cursor, cursor.copy(sql) as copy:
         return b"".join(bytes(each) for each in copy).decode()
 
 
@@ -46,7 +46,7 @@ def test_rows_of_text_and_of_binary_are_those_of_a_query(session: Session) -> No
     types = ["text", "int8"]
     for form in ("text", "binary"):
         sql = f"COPY by_town (town, visits) TO STDOUT (FORMAT {form})"
-        with session.cursor() as cursor, cursor.copy(sql) as copy:  # type: ignore[call-overload]
+        with session.cursor() as cursor, cursor.copy(sql) as copy:
             copy.set_types(types)
             assert sorted(copy.rows()) == sorted(expected)
 
@@ -54,13 +54,13 @@ def test_rows_of_text_and_of_binary_are_those_of_a_query(session: Session) -> No
 def test_binary_of_every_type_and_of_no_row(session: Session) -> None:
     for condition, expected in (("opens IS NULL", []), ("name = 'Rome'", [("Rome", dt.time(9, 35, 0, 250_000))])):
         sql = f"COPY (SELECT name, opens FROM places WHERE {condition}) TO STDOUT WITH BINARY"
-        with session.cursor() as cursor, cursor.copy(sql) as copy:  # type: ignore[call-overload]
+        with session.cursor() as cursor, cursor.copy(sql) as copy:
             copy.set_types(["text", "time"])
             assert list(copy.rows()) == expected
 
 
 def test_100_000_rows(session: Session) -> None:
-    with session.cursor() as cursor, cursor.copy(f"COPY ({ALL_ROWS}) TO STDOUT") as copy:  # type: ignore[call-overload]
+    with session.cursor() as cursor, cursor.copy(f"COPY ({ALL_ROWS}) TO STDOUT") as copy:
         assert sum(bytes(each).count(b"\n") for each in copy) == 100_000
 
 

@@ -19,7 +19,7 @@ Session = psycopg.Connection[Any]
 
 
 def rows(session: Session, sql: str, *values: object) -> list[Any]:
-    return session.execute(sql, values).fetchall()  # type: ignore[call-overload,no-any-return]
+    return session.execute(sql, values).fetchall()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def queries_of(command: str | None = None) -> list[str]:
 
 
 def rows(session: Session, sql: str) -> list[Any]:
-    return session.execute(sql).fetchall()  # type: ignore[call-overload,no-any-return]
+    return session.execute(sql).fetchall()
 
 
 def test_every_query_is_answered(session: Session) -> None:

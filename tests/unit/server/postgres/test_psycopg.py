@@ -18,7 +18,7 @@ Session = psycopg.Connection[Any]
 
 
 def rows(session: Session, sql: str, *values: object, binary: bool = False) -> list[Any]:
-    return session.execute(sql, values, binary=binary).fetchall()  # type: ignore[call-overload,no-any-return]
+    return session.execute(sql, values, binary=binary).fetchall()
 
 
 def test_rows_of_a_view(session: Session) -> None:
@@ -144,7 +144,7 @@ def test_a_savepoint_takes_back_a_failure(session: Session) -> None:
 )
 def test_what_is_not_taken_says_why(session: Session, sql: str, state: str) -> None:
     with pytest.raises(psycopg.Error) as caught:
-        session.execute(sql)  # type: ignore[call-overload]
+        session.execute(sql)
     assert caught.value.sqlstate == state, caught.value
     assert rows(session, "SELECT 1 AS one") == [(1,)]
 
@@ -166,7 +166,7 @@ ENDLESS = "SELECT COUNT(*) AS n FROM visits v0" + "".join(f" JOIN visits v{n} ON
 
 def test_limits_are_those_of_every_query(session: Session) -> None:
     with pytest.raises(errors.ProgramLimitExceeded, match=r"100,000 rows"):
-        session.execute(ALL_ROWS + " JOIN places p ON v0.id >= 0 UNION ALL SELECT id, town FROM by_id")  # type: ignore[call-overload]
+        session.execute(ALL_ROWS + " JOIN places p ON v0.id >= 0 UNION ALL SELECT id, town FROM by_id")
     session.execute("SET statement_timeout = '300ms'")
     with pytest.raises(errors.QueryCanceled, match=r"0\.3 s"):
         session.execute(ENDLESS)
