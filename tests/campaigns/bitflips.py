@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.campaigns.flips import Flip, Outcome, planned
 from tests.campaigns.lake import make_lake
 from tests.campaigns.processes import run
+from tests.support.on_disk import on_disk
 
 Tally = dict[str, Counter[Outcome]]
 Bad = list[tuple[Flip, Outcome, str]]
@@ -37,8 +38,8 @@ def campaign(seed: int, count: int, workers: int, only: int | None = None) -> tu
 
     with tempfile.TemporaryDirectory(prefix="flips-") as folder:
         lake = make_lake(Path(folder) / "lake", seed)
-        flips = planned(lake.root, seed, count)
-        run(lake.root, flips if only is None else [flips[only]], workers, found)
+        flips = planned(on_disk(lake.root), seed, count)
+        run(on_disk(lake.root), flips if only is None else [flips[only]], workers, found)
     return tally, bad
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from tests.support.long_life import HEADINGS, LongLife
+from tests.support.on_disk import on_disk
 
 _STEPS = 10
 
@@ -23,7 +24,7 @@ def main() -> None:
             print(table.figures(), flush=True)
         table.check()
         table.check_feed(max(table.head.version - 500, 0))
-        size = sum(each.stat().st_size for each in table.table.path.rglob("*") if each.is_file())
+        size = sum(each.stat().st_size for each in on_disk(table.table.path).rglob("*") if each.is_file())
         print(f"{time.perf_counter() - began:.0f} s; {size / 1e6:.0f} MB on disk; rows, digest and feed are right")
 
 

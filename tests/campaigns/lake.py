@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -30,7 +31,7 @@ from state_store.columns import STATE
 from state_store.commits import CommitRecord
 from state_store.layout import Lake
 from state_store.tablespec import TableSpec
-from tests.support.arrow_table import ArrowTable
+from tests.support.arrow_table import ArrowTable, Row
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +85,11 @@ def _averages(session: Interpreter, drawn: random.Random) -> None:
             continue
         changed = {f"s{number}" for number in drawn.sample(range(40), 3)}
         new = [_average(int(name[1:]), version, drawn) for name in sorted(changed)]
-        table.apply(new, lambda row, changed=changed: row["sensor"] in changed)  # type: ignore[misc]
+        table.apply(new, partial(_is_of, changed))
+
+
+def _is_of(sensors: set[str], row: Row) -> bool:
+    return row["sensor"] in sensors
 
 
 def _average(number: int, n: int, drawn: random.Random) -> dict[str, Any]:

@@ -17,6 +17,7 @@ makes of the events that were produced; their change feeds must fold to their ro
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import signal
@@ -31,6 +32,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from unittest.mock import patch
 
 from jobs.model.settings import load_settings
 from jobs.run.pipeline import drain
@@ -214,7 +216,7 @@ def _drained(env: Mapping[str, str], failpoint: str, begun: Event | None) -> Non
     """In a process of its own."""
     os.environ.update(env, STRANDLINE_FAILPOINT=failpoint)
     # A kill must find checkpoints soon.
-    commit.CHECKPOINT_INTERVAL = 4
+    patch.object(commit, "CHECKPOINT_INTERVAL", 4).start()
     if begun is not None:
         begun.set()
     drain(load_settings(), PIPELINE)
@@ -222,7 +224,7 @@ def _drained(env: Mapping[str, str], failpoint: str, begun: Event | None) -> Non
 
 def _moment(draw: random.Random, shortest: float, longest: float) -> float:
     """Seconds, drawn log-uniformly."""
-    return shortest * (longest / shortest) ** draw.random()
+    return shortest * math.pow(longest / shortest, draw.random())
 
 
 def _planned(points: tuple[str, ...], kills: int) -> list[str]:

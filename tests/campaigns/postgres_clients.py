@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import os
 import re
 import shutil
 import subprocess
@@ -28,7 +29,10 @@ from jobs.server.access.options import ServerOptions
 from tests.support.postgres_server import postgres_server
 from tests.support.served_lake import ServedLake
 
-PROGRAMS = Path(__file__).with_name("postgres")
+PROGRAMS = "tests.campaigns.postgres"
+JDBC = Path(__file__).with_name("postgres") / "Jdbc.java"
+ROOT = Path(__file__).parents[2]
+"""What the programs in Python find themselves by; of the project they import what they share, nothing else."""
 SECONDS = 180
 DEFINITIONS = """
     CREATE STREAM visits (id BIGINT KEY, town VARCHAR, n BIGINT) WITH (KAFKA_TOPIC = 'visits');
@@ -78,20 +82,20 @@ def clients(python: str, jar: Path | None) -> Iterator[Client]:
         absent = [each for each in needs if not _has(python, each)]
         return Client(
             name,
-            (python, str(PROGRAMS / program), "{url}", *more),
+            (python, "-m", f"{PROGRAMS}.{program}", "{url}", *more),
             f"{python} has no {', '.join(absent)}" if absent else "",
         )
 
     psql = "" if shutil.which("psql") else "no psql on the PATH"
-    yield Client("psql", (sys.executable, str(PROGRAMS / "psql.py"), "{libpq}"), psql)
+    yield Client("psql", (sys.executable, "-m", f"{PROGRAMS}.psql", "{libpq}"), psql)
     for driver in ("psycopg", "psycopg2", "pg8000", "asyncpg"):
-        yield in_python(f"SQLAlchemy, {driver}", "with_sqlalchemy.py", ("sqlalchemy", driver), driver)
-    yield in_python("asyncpg", "with_asyncpg.py", ("asyncpg",))
-    yield in_python("pandas", "with_pandas.py", ("pandas", "sqlalchemy", "psycopg"))
-    yield in_python("BI tools", "tools.py", ("psycopg",))
+        yield in_python(f"SQLAlchemy, {driver}", "with_sqlalchemy", ("sqlalchemy", driver), driver)
+    yield in_python("asyncpg", "with_asyncpg", ("asyncpg",))
+    yield in_python("pandas", "with_pandas", ("pandas", "sqlalchemy", "psycopg"))
+    yield in_python("BI tools", "tools", ("psycopg",))
     java = "" if shutil.which("java") else "no java on the PATH"
     for option in ("", "?prepareThreshold=-1", "?binaryTransfer=false"):
-        run = ("java", "-cp", str(jar), str(PROGRAMS / "Jdbc.java"), "{place}" + option)
+        run = ("java", "-cp", str(jar), str(JDBC), "{place}" + option)
         yield Client(f"pgJDBC{option}", run, java or ("" if jar else "no jar: --jdbc names it"))
 
 
@@ -101,7 +105,8 @@ def drive(client: Client, address: str) -> Outcome:
     place = f"{known['host']}:{known['port']}/{known['dbname']}"
     words = {"{url}": f"{known['user']}@{place}", "{libpq}": address, "{place}": place}
     command = [re.sub(r"{\w+}", lambda found: words[found[0]], each) for each in client.command]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
     lines = done.stdout.splitlines()
     failures = [line.removeprefix("FAIL ") for line in lines if line.startswith("FAIL ")]
     if done.returncode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobs.catalog.catalog import Catalog
@@ -17,7 +18,9 @@ from jobs.session.interpreter import Interpreter
 from state_store.delta import data_files, log, reader
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import StrandlineError
+from state_store.paths import LakePath
 from tests.campaigns.lake import VERSIONS
+from tests.support.on_disk import on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +39,7 @@ _PULLS: Mapping[str, tuple[str, str]] = {
 
 def part_of(path: Path, lake: Lake) -> str:
     """The part of the lake that a file belongs to: a table's name, `catalog`, `topics` or `registry`."""
-    first, second = path.relative_to(lake.root).parts[:2]
+    first, second = path.relative_to(on_disk(lake.root)).parts[:2]
     return second if first == "tables" else first
 
 
@@ -84,10 +87,10 @@ def _of_table(name: str, lake: Lake) -> Iterator[Question]:
     yield "changes", lambda: reader.read_changes(path).to_pylist()
     yield "last changes", lambda: reader.read_changes(path, last - 4).to_pylist()
     for text in _PULLS[name]:
-        yield text, lambda text=text: _pulled(text, lake)  # type: ignore[misc]
+        yield text, partial(_pulled, text, lake)
 
 
-def _snapshot(path: Path, version: int) -> object:
+def _snapshot(path: LakePath, version: int) -> object:
     """What counts of a snapshot: a checkpoint keeps its files in another order, and none of them is news."""
     found = read_snapshot(path, version)
     files = sorted((name, str(body.get("deletionVector")), body["size"]) for name, body in found.files.items())
@@ -97,7 +100,7 @@ def _snapshot(path: Path, version: int) -> object:
 def _of_catalog(lake: Lake) -> Iterator[Question]:
     yield "definitions", lambda: _definitions(lake)
     for text in ("SELECT sensor, n FROM averages WHERE sensor = 's7'", "SELECT n FROM readings WHERE n = 77"):
-        yield text, lambda text=text: _pulled(text, lake)  # type: ignore[misc]
+        yield text, partial(_pulled, text, lake)
 
 
 def _definitions(lake: Lake) -> object:
@@ -113,21 +116,23 @@ def _of_topic(lake: Lake) -> Iterator[Question]:
     yield "begin", lambda: LocalLog(lake).begin_offsets("readings")
     yield "end", lambda: LocalLog(lake).end_offsets("readings")
     for partition, (start, end) in ((0, (0, 40)), (1, (0, 20)), (0, (17, 23))):
-        yield (
-            f"read {partition} from {start}",
-            lambda p=partition, s=start, e=end: list(LocalLog(lake).read("readings", p, s, e)),
-        )  # type: ignore[misc]
-        yield (
-            f"size {partition} from {start}",
-            lambda p=partition, s=start, e=end: LocalLog(lake).size("readings", p, s, e),
-        )  # type: ignore[misc]
+        yield f"read {partition} from {start}", partial(_records, lake, partition, start, end)
+        yield f"size {partition} from {start}", partial(_size, lake, partition, start, end)
+
+
+def _records(lake: Lake, partition: int, start: int, end: int) -> object:
+    return list(LocalLog(lake).read("readings", partition, start, end))
+
+
+def _size(lake: Lake, partition: int, start: int, end: int) -> int:
+    return LocalLog(lake).size("readings", partition, start, end)
 
 
 def _of_registry(lake: Lake) -> Iterator[Question]:
     registry = LocalRegistry(lake.registry)
     yield "schemas", lambda: [_schema(registry.get_schema(number)) for number in (1, 2, 3)]
     for subject in ("readings-value", "readings-key"):
-        yield subject, lambda subject=subject: _versions(registry, subject)  # type: ignore[misc]
+        yield subject, partial(_versions, registry, subject)
     yield "a record", lambda: _decoded(registry)
 
 

@@ -8,8 +8,9 @@ import select
 import subprocess
 import sys
 import time
+from functools import partial
 
-from checking import check, told
+from tests.campaigns.postgres.checking import check, told
 
 COMMANDS = (
     *(
@@ -129,12 +130,17 @@ def completed(begun: str, wanted: str) -> bool:
     return wanted in shown
 
 
+def answered(text: str, wanted: str) -> bool:
+    """True if the answers to a script hold that."""
+    return wanted in psql(text=text)
+
+
 def main() -> None:
     told(psql("--version"))
     for command in COMMANDS:
-        check(command, lambda command=command: psql("-c", command))
+        check(command, partial(psql, "-c", command))
     for name, (text, wanted) in SCRIPTS.items():
-        check(name, lambda text=text, wanted=wanted: wanted in psql(text=text), expected=True)
+        check(name, partial(answered, text, wanted), expected=True)
     check(
         "-c twice", lambda: psql("-At", "-c", "SELECT 1", "-c", "\\echo x", "-c", "SELECT 2; SELECT 3"), "1\nx\n2\n3\n"
     )

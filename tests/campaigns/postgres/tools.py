@@ -7,10 +7,11 @@ and forms.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from functools import partial
 
 import psycopg
-from checking import check, told
+
+from tests.campaigns.postgres.checking import check, told
 
 SEARCH_PATH = "string_to_array(current_setting('search_path'), ',')"
 IN_PATH = (
@@ -99,11 +100,11 @@ def main() -> None:
     told(f"queries as they send them, by psycopg {psycopg.__version__}")
     with psycopg.connect(f"postgresql://{sys.argv[1]}", autocommit=True) as session:
 
-        def rows(sql: str) -> Any:
-            return bool(session.execute(sql).fetchall())  # type: ignore[call-overload]
+        def rows(sql: str) -> bool:
+            return bool(session.execute(sql).fetchall())
 
         for name, sql in QUESTIONS.items():
-            check(name, lambda sql=sql: rows(sql), expected=name not in MAY_BE_EMPTY)
+            check(name, partial(rows, sql), expected=name not in MAY_BE_EMPTY)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from decimal import Decimal
 from typing import Any
 
 import asyncpg
-from checking import check, told
+
+from tests.campaigns.postgres.checking import check, told
 
 URL = f"postgresql://{sys.argv[1]}"
 

@@ -6,7 +6,8 @@ import sys
 
 import pandas as pd
 import sqlalchemy as sa
-from checking import check, told
+
+from tests.campaigns.postgres.checking import check, told
 
 
 def main() -> None:

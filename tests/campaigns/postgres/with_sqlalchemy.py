@@ -10,11 +10,13 @@ import datetime as dt
 import importlib
 import sys
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from checking import check, told
 from sqlalchemy.ext.asyncio import create_async_engine
+
+from tests.campaigns.postgres.checking import check, told
 
 HOUR = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 
@@ -22,15 +24,22 @@ HOUR = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 def inspected(connection: Any) -> None:
     """The inspector's answers."""
     of = sa.inspect(connection)
+
+    def columns_of(table: str) -> int:
+        return len(of.get_columns(table))
+
+    def key_of(table: str) -> object:
+        return of.get_pk_constraint(table)["constrained_columns"]
+
     check("tables", lambda: sorted(of.get_table_names()), ["everything", "visits"])
     check("views", lambda: sorted(of.get_materialized_view_names()), ["Odd Name", "by_id", "by_town"])
     check("schemas", lambda: "public" in of.get_schema_names(), expected=True)
     for table, key, columns in (("by_town", ["town"], 3), ("everything", ["id"], 14), ("Odd Name", ["town"], 2)):
-        check(f"columns of {table}", lambda table=table: len(of.get_columns(table)), columns)
-        check(f"key of {table}", lambda t=table: of.get_pk_constraint(t)["constrained_columns"], key)
+        check(f"columns of {table}", partial(columns_of, table), columns)
+        check(f"key of {table}", partial(key_of, table), key)
         for name in ("foreign_keys", "indexes", "unique_constraints", "check_constraints"):
-            check(f"{name} of {table}", lambda table=table, name=name: getattr(of, f"get_{name}")(table), [])
-        check(f"comment of {table}", lambda table=table: of.get_table_comment(table), {"text": None})
+            check(f"{name} of {table}", partial(getattr(of, f"get_{name}"), table), [])
+        check(f"comment of {table}", partial(of.get_table_comment, table), {"text": None})
     check("types", lambda: str(of.get_columns("everything")[10]["type"]).startswith("ARRAY"), expected=True)
     check("definition of a view", lambda: "GROUP BY town" in of.get_view_definition("by_town"), expected=True)
     check("whether there is one", lambda: (of.has_table("by_town"), of.has_table("no_such")), (True, False))
@@ -71,7 +80,7 @@ def reflected(connection: Any) -> None:
         ("cast", sa.select(sa.cast(columns.id, sa.String)).where(columns.id == 1), [("1",)]),
         ("subquery", sa.select(sa.func.count()).select_from(sa.select(town).subquery()), [(4,)]),
     ):
-        check(name, lambda statement=statement: rows(statement), expected)
+        check(name, partial(rows, statement), expected)
     streamed = connection.execution_options(stream_results=True, yield_per=100)
     check("streamed", lambda: sum(1 for _ in streamed.execute(sa.text("SELECT id FROM by_id"))), 1000)
 

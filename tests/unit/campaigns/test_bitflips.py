@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
-from state_store.layout import Lake
 from tests.campaigns import processes
 from tests.campaigns.bitflips import campaign, table
 from tests.campaigns.flips import Flip, Outcome, files_by_kind, flipped, judged, planned
 from tests.campaigns.lake import make_lake
+from tests.support.on_disk import on_disk
 
 
 def test_a_share_of_the_campaign_finds_nothing_bad() -> None:
@@ -25,7 +26,7 @@ def test_a_share_of_the_campaign_finds_nothing_bad() -> None:
 
 def test_a_seed_makes_the_same_files_and_the_same_flips(tmp_path: Path) -> None:
     """So a flip is found again by its number; times and checksums of times differ."""
-    lakes = [make_lake(tmp_path / name / "lake", seed=3).root for name in ("a", "b")]
+    lakes = [on_disk(make_lake(tmp_path / name / "lake", seed=3).root) for name in ("a", "b")]
     names = [
         {kind: [p.relative_to(root) for p in paths] for kind, paths in files_by_kind(root).items()} for root in lakes
     ]
@@ -69,17 +70,17 @@ def test_a_reader_that_aborts_or_hangs_is_seen_and_replaced(
         monkeypatch.setattr(processes, "SECONDS", 0.5)
     seen: list[Outcome] = []
     flips = [Flip(number, "segment", "x", 0) for number in range(2)]
-    processes.run(Lake(tmp_path / "lake").root, flips, 1, lambda _, found, __: seen.append(found))
+    processes.run(tmp_path / "lake", flips, 1, lambda _, found, __: seen.append(found))
     assert seen == [outcome, outcome]
 
 
-def _aborting(_: Path, conn: processes.Connection) -> None:
+def _aborting(_: Path, conn: Connection) -> None:
     conn.send("ready")
     conn.recv()
     os.abort()
 
 
-def _hanging(_: Path, conn: processes.Connection) -> None:
+def _hanging(_: Path, conn: Connection) -> None:
     conn.send("ready")
     conn.recv()
     time.sleep(600)
