@@ -19,6 +19,7 @@ from state_store.layout import Lake
 from tests.support.begun_lake import begins_with
 from tests.support.examples import AT_LENGTH
 from tests.support.invariants import assert_correct
+from tests.support.on_disk import on_disk
 from tests.support.replaced_lake import (
     AFTER,
     BEFORE,
@@ -99,7 +100,7 @@ def test_said_again_after_a_kill_it_goes_on_or_is_done(
         assert say(settings, again) == answer
     assert rows(lake, "by_shop") == AFTER
     assert replacements.find("by_shop", lake) is None
-    assert sorted(path.name for path in lake.tables.iterdir()) == ["by_shop", "large", "most", "sales"]
+    assert sorted(path.name for path in on_disk(lake.tables).iterdir()) == ["by_shop", "large", "most", "sales"]
     assert say(settings, again) == UNCHANGED
     drain(settings, PIPELINE)
     assert rows(lake, "by_shop") == AFTER
