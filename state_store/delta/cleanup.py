@@ -13,6 +13,8 @@ from state_store import leases
 from state_store.delta import log
 from state_store.delta.checkpoint import live_actions
 from state_store.delta.cleanup_plan import named_by
+from state_store.delta.hint import hinted_version
+from state_store.delta.log_listing import LOG, commit_name
 from state_store.delta.log_upkeep import make_checkpoint
 from state_store.errors import DiskFailed
 from state_store.failpoints import failpoint
@@ -40,6 +42,7 @@ def clean(plan: CleanupPlan, now: int | None = None) -> int:
     if plan.files:
         _check_leases(plan, log.now_ms() if now is None else now)
         _fold(plan)
+        _forget_hint(plan)
     spared: set[str] = set()
     for version in range(plan.version + 1, (log.newest_version(path) or 0) + 1):
         spared |= named_by(path, log.read_actions(path, version))
@@ -76,6 +79,18 @@ def _fold(plan: CleanupPlan) -> None:
         raise DiskFailed(
             f"no checkpoint of version {plan.first} could be written: nothing was removed", where=str(file)
         )
+
+
+def _forget_hint(plan: CleanupPlan) -> None:
+    """Remove the hint if it names an entry that goes: whoever goes by it would take that one for the newest.
+
+    Such a hint is left by a writer that was killed, or had no disk, between its checkpoint and the hint to it.
+    """
+    hint = log.hint_file(plan.path)
+    named = hinted_version(hint)
+    if named is not None and f"{LOG}/{commit_name(named)}" in {file.name for file in plan.files}:
+        remove_file(hint)
+        sync_folder(hint.parent)
 
 
 def _remove(found: LakePath) -> None:

@@ -80,10 +80,9 @@ class Commit:
 
 def newest_version(path: LakePath) -> int | None:
     """The newest version of the table at `path`; None when there is no table."""
-    version = hinted_version(hint_file(path))
-    if version is None:
-        return max(log_listing.commits(path), default=None)
-    return log_listing.last_commit_from(path, version)
+    hinted = hinted_version(hint_file(path))
+    found = None if hinted is None else log_listing.last_commit_from(path, hinted)
+    return max(log_listing.commits(path), default=None) if found is None else found
 
 
 def read_commit(path: LakePath, version: int) -> Commit:

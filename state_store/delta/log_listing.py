@@ -37,19 +37,22 @@ def checkpoints(path: LakePath) -> list[int]:
     return _numbered(path, _CHECKPOINT)
 
 
-def last_commit_from(path: LakePath, version: int) -> int:
-    """The last version of those that follow `version`, which is there, without a gap."""
+def last_commit_from(path: LakePath, version: int) -> int | None:
+    """The last version of those that follow `version` without a gap; None when `version` itself is not there."""
     log = path / LOG
     if isinstance(log, Location):
-        # All names past one cost as much as a look for one.
-        later = {each.name for each in log.list(after=commit_name(version))}
-        while commit_name(version + 1) in later:
+        # All names past one cost as much as a look for one. Without its suffix a name comes before itself.
+        found = {each.name for each in log.list(after=f"{version:020d}")}
+        if commit_name(version) not in found:
+            return None
+        while commit_name(version + 1) in found:
             version += 1
         return version
+    last = version
     # Checkpoints are at most some tens of commits apart: looking for each file is cheaper than listing a long log.
-    while (log / commit_name(version + 1)).exists():
-        version += 1
-    return version
+    while (log / commit_name(last + 1)).exists():
+        last += 1
+    return last if last > version or (log / commit_name(version)).exists() else None
 
 
 def _numbered(path: LakePath, name: re.Pattern[str]) -> list[int]:

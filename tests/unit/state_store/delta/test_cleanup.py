@@ -16,6 +16,7 @@ from state_store.delta.cleanup import clean
 from state_store.delta.cleanup_plan import DAY_MS, ORPHAN_DAYS, CleanupPlan, plan_cleanup
 from state_store.delta.feed import changes_of
 from state_store.delta.file_upkeep import maintain_files
+from state_store.delta.hint import hinted_version
 from state_store.delta.staging import stage_rows
 from state_store.errors import TableMissing, VersionGone
 from state_store.paths import LakePath
@@ -212,6 +213,26 @@ def test_the_record_that_the_kept_log_goes_by_is_kept(tmp_path: Path, clock: Clo
     head = reader.head(table.path)
     assert head is not None
     assert head.record.epoch == 49
+
+
+def test_a_hint_to_an_entry_that_goes_goes_too(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was full, or the writer was killed, between the checkpoint of version 100 and the hint to it."""
+    from state_store.delta import checkpoint
+
+    table = lived(tmp_path, clock, 60, 1)
+    write = checkpoint.write_hint
+    monkeypatch.setattr(checkpoint, "write_hint", lambda *_, **__: None)
+    for number in range(60, 110):
+        table.apply(rows(range(number, number + 1)))
+    monkeypatch.setattr(checkpoint, "write_hint", write)
+    assert hinted_version(log.hint_file(table.path)) == 50
+    clock.pass_days(40, table.path)
+    plan = plan_cleanup(table.path, clock.now)
+    clean(plan)
+    assert log.versions(table.path)[0] == 100
+    assert hinted_version(log.hint_file(table.path)) is None
+    assert log.newest_version(table.path) == plan.version > 100
+    check(table, plan)
 
 
 def _clean(path: Path, now: int) -> None:

@@ -70,3 +70,31 @@ def test_a_fold_that_is_killed_is_harmless(tmp_path: Path, clock: Clock) -> None
     assert exit_code(_fold, table.path, clock.now) == 0
     check(table, expected)
     assert log.versions(table.path)[0] == expected.first
+
+
+def test_a_fold_that_is_killed_before_its_hint_leaves_no_hint_to_an_entry_that_goes(
+    tmp_path: Path, clock: Clock
+) -> None:
+    table = lived(tmp_path, clock, 70, 0.1)
+    expected = plan_cleanup(table.path, clock.now, DAY)
+    assert 50 < expected.first < expected.version
+    assert exit_code(_fold, table.path, clock.now, failpoint="before-hint:1") == -signal.SIGKILL
+    assert hinted_version(log.hint_file(table.path)) == 50
+    # The checkpoint is there by now; killed once more, with the entry of version 50 gone and others not.
+    assert exit_code(_fold, table.path, clock.now, failpoint="inside-cleanup:52") == -signal.SIGKILL
+    assert log.newest_version(table.path) == expected.version
+    assert exit_code(_fold, table.path, clock.now) == 0
+    assert log.versions(table.path)[0] == expected.first
+    assert log.newest_version(table.path) == expected.version
+    check(table, expected)
+
+
+@pytest.mark.parametrize("kept", [[], [60, 61]])
+def test_a_hint_to_an_entry_that_is_gone_is_passed_over(tmp_path: Path, clock: Clock, kept: list[int]) -> None:
+    """As a removal of the folder leaves it that was killed, or a clean-up by another tool."""
+    table = lived(tmp_path, clock, 61, 0.1)
+    assert hinted_version(log.hint_file(table.path)) == 50
+    for version in log.versions(table.path):
+        if version not in kept:
+            log.commit_file(table.path, version).unlink()
+    assert log.newest_version(table.path) == max(kept, default=None)
