@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 
+Place = tuple[int, int, int, int]
+"""Device, inode, size and the time of the last change, in nanoseconds."""
 _Name = tuple[str, tuple[int, int] | None]
-_Place = tuple[int, int, int, int]
 _MOMENT_NS: Final = 20_000_000
 """Longer than two ticks of the clock that files get their times by."""
 _LEAST: Final = 512
@@ -35,9 +36,14 @@ _PARTS: Final = 16
 """One file must leave room for so many."""
 
 
+def place_of(about: os.stat_result) -> Place:
+    """What tells a file from another one under its name. A tool that restores a file may set any other time of it."""
+    return about.st_dev, about.st_ino, about.st_size, about.st_ctime_ns
+
+
 @dataclass(frozen=True)
 class _Known(Generic[Read]):
-    place: _Place
+    place: Place
     size: int
     found: Read
 
@@ -67,7 +73,7 @@ class Unchanged(Generic[Read]):
             return read()
         name = (str(file), part)
         about = os.stat(name[0])
-        place = (about.st_dev, about.st_ino, about.st_size, about.st_ctime_ns)
+        place = place_of(about)
         with self._lock:
             known = self._kept.get(name)
             if known is not None and known.place == place:

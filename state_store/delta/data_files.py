@@ -2,9 +2,9 @@
 
 Pages of Parquet have checksums, its footers have none: one flipped bit there gives other rows, or ends the process.
 So a file is summed up whole once, at 1.8 GB/s, when a process first meets it. A file never changes once a commit
-names it, so it is not looked at again as long as it has its size and its time; a reader that lives for months does not
-see what rots later, its next start does. An object is read whole each time that it is used: what is summed up is what
-is read.
+names it, so it is not looked at again as long as it is in its place (`unchanged`): one that was found broken is, once
+it has been restored. A reader that lives for months does not see what rots later, its next start does. An object is
+read whole each time that it is used: what is summed up is what is read.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from state_store.delta.entry import rebuild_hint
 from state_store.delta.staging import checksum
 from state_store.errors import CorruptState, VersionGone
 from state_store.location import Location
+from state_store.unchanged import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from state_store.paths import LakePath
+    from state_store.unchanged import Place
 
 # The checksums of Parquet's pages are not verified by default. They are what files of other tools have.
 _PARQUET: Final = ds.ParquetFileFormat(
@@ -57,8 +59,8 @@ def verify(table: LakePath, file: Path, stated: str | None) -> None:
     Raises: as `data_of`.
     """
     with reading(table):
-        about = file.stat()
-        if stated is not None and _found(str(file), about.st_size, about.st_mtime_ns) != stated:
+        place = place_of(file.stat())
+        if stated is not None and _found(str(file), place) != stated:
             raise broken(table, file)
 
 
@@ -98,7 +100,7 @@ def broken(table: LakePath, file: LakePath) -> CorruptState:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _found(file: str, size: int, mtime_ns: int) -> str:
+def _found(file: str, place: Place) -> str:
     return checksum(Path(file))
 
 

@@ -25,11 +25,13 @@ from state_store.delta.snapshot import moved_on, read_snapshot
 from state_store.errors import CorruptState
 from state_store.location import Location
 from state_store.tablespec import CHECKPOINT_INTERVAL
+from state_store.unchanged import place_of
 
 if TYPE_CHECKING:
     from state_store.delta.entry import Action
     from state_store.delta.snapshot import Snapshot
     from state_store.paths import LakePath
+    from state_store.unchanged import Place
 
 # A refresh reads an input as it was and as it is, and its own table before and after its commit.
 _VERSIONS = 2
@@ -40,12 +42,11 @@ class _Mark:
     """What tells an entry from another one under its name.
 
     Attributes:
-        place: of the file: device, inode, size, and the time of its last change, which no tool can set. As long as it
-            is the same the bytes are not looked at.
+        place: of the file. As long as it is the same the bytes are not looked at.
         content: a hash of the bytes.
     """
 
-    place: tuple[int, int, int, int]
+    place: Place
     content: bytes
 
 
@@ -150,7 +151,7 @@ def _stands(path: Path, kept: _Kept) -> bool:
     """True if the entry of the snapshot's version is there as it was read."""
     file = _entry_file(path, kept.snapshot.version)
     try:
-        return _place(file.stat()) == kept.mark.place or _read_entry(file)[0].content == kept.mark.content
+        return place_of(file.stat()) == kept.mark.place or _read_entry(file)[0].content == kept.mark.content
     except FileNotFoundError:
         return False
 
@@ -164,10 +165,6 @@ def _entry_file(path: Path, version: int) -> Path:
 def _read_entry(file: Path) -> tuple[_Mark, bytes]:
     """The bytes of an entry, and their mark. Raises FileNotFoundError."""
     with file.open("rb") as opened:
-        place = _place(os.fstat(opened.fileno()))
+        place = place_of(os.fstat(opened.fileno()))
         data = opened.read()
     return _Mark(place, hashlib.blake2b(data, digest_size=16).digest()), data
-
-
-def _place(about: os.stat_result) -> tuple[int, int, int, int]:
-    return (about.st_dev, about.st_ino, about.st_size, about.st_ctime_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,18 @@ def test_any_flipped_bit_of_a_data_file_is_found_before_it_is_opened(table: Arro
 def test_a_verified_file_is_not_summed_up_again(table: ArrowTable, monkeypatch: pytest.MonkeyPatch) -> None:
     reader.read_rows(table.path)
     monkeypatch.setattr(data_files, "checksum", lambda _: "0")
+    assert reader.read_rows(table.path).num_rows == 80
+
+
+def test_a_broken_file_that_was_restored_reads_again(table: ArrowTable, tmp_path: Path) -> None:
+    """From a backup, with the time that it had, into a process that has met it broken."""
+    file = data_file(table)
+    shutil.copy2(file, tmp_path / "backup")
+    flip(file, 999)
+    with pytest.raises(CorruptState, match="fails its checksum"):
+        reader.read_rows(table.path)
+    assert file.stat().st_mtime_ns == (tmp_path / "backup").stat().st_mtime_ns
+    (tmp_path / "backup").replace(file)
     assert reader.read_rows(table.path).num_rows == 80
 
 
