@@ -30,6 +30,7 @@ def disk_errors(path: LakePath) -> Iterator[None]:
     Raises:
         DiskFailed: the disk is full, broken or read-only.
         StorageDenied: this user may not write there.
+        KeyRefused: the name is longer than the disk's names are.
     """
     try:
         yield
@@ -57,12 +58,12 @@ def of_system(error: OSError) -> StoreError:
         return StorageDenied(what, where=str(path), hint="move it away, or set STRANDLINE_LAKE to another folder")
     if isinstance(error, FileNotFoundError):
         return ObjectMissing(f"'{path}' is not there", where=str(path), hint="check the path, and STRANDLINE_LAKE")
-    if error.errno == errno.ENAMETOOLONG:
-        return KeyRefused(f"the path is too long: '{path.name[:40]}…'", hint="take a shorter name")
     return _failed(path, error)
 
 
 def _failed(path: LakePath, error: OSError) -> StoreError:
+    if error.errno == errno.ENAMETOOLONG:
+        return KeyRefused(f"the path is too long: '{path.name[:40]}…'", hint="take a shorter name")
     if error.errno in _FULL:
         what = f"the disk is full: '{path.name}' could not be written"
         return DiskFailed(what, where=str(path), hint="free some space (df -h), then run again: it goes on from there")

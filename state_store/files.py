@@ -5,7 +5,8 @@ A write that fails leaves nothing behind; a process that is killed may leave a h
 `create` is put-if-absent: only one of many processes gets the name, without a lock, so one that dies blocks nobody.
 It and `replace` make no folder: what was removed is not begun again by a late writer.
 
-Every write here raises DiskFailed on a full or broken disk, and StorageDenied where this user may not write.
+Every write here raises DiskFailed on a full or broken disk, StorageDenied where this user may not write, and KeyRefused
+for a name that is too long for the disk.
 
 On an object store a put is all of this at once, and flushing and making folders is nothing. There a write raises
 StorageUnavailable when the store does not answer: it may have been done nevertheless.

@@ -10,7 +10,8 @@ import pytest
 
 from state_store.disk_errors import of_system
 from state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StoreError
-from state_store.files import make_folder
+from state_store.files import create, make_folder, replace, sync_file, write_new
+from state_store.leases import ReaderLease
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,14 @@ def test_each_has_a_type_and_a_hint(number: int, kind: type[StoreError]) -> None
 
 def test_a_name_that_is_too_long_is_cut() -> None:
     assert len(str(of_system(OSError(errno.ENAMETOOLONG, "too long", "/lake/" + "n" * 3000)))) < 300
+
+
+def test_a_name_that_is_too_long_for_the_disk_is_no_broken_disk(tmp_path: Path) -> None:
+    for write in (create, replace, write_new, sync_file):
+        with pytest.raises(KeyRefused, match="too long"):
+            write(tmp_path / ("ü" * 130), *(() if write is sync_file else (b"x",)))
+    with pytest.raises(KeyRefused, match="too long"):
+        ReaderLease(tmp_path / "t", "topic-" + "n" * 240).publish(1)
 
 
 def test_where_no_folder_can_be_made_is_said_and_not_tried_for_ever() -> None:
