@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from state_store.delta.data_files import content_of, verify
+from state_store.disk_errors import disk_errors
 
 if TYPE_CHECKING:
     from state_store.paths import LakePath
@@ -64,18 +65,16 @@ class LocalFiles:
         Raises:
             VersionGone: it is not there.
             CorruptState: it is not as it was written.
+            DiskFailed, StorageDenied: there is no place for its copy.
         """
         if isinstance(file, Path):
             verify(table, file, stated)
             return file
         name = f"{xxhash.xxh3_128_hexdigest(f'{file.url} {stated}'.encode())}.parquet"
         copy = self._folder / name
-        if not self._known(name):
+        if not self._known(copy):
             data = content_of(table, file, stated)
-            being_written = copy.with_suffix(f".{uuid4().hex}")
-            self._folder.mkdir(parents=True, exist_ok=True)
-            being_written.write_bytes(data)
-            os.replace(being_written, copy)
+            self._write(copy, data)
             self._keep(name, len(data))
         return copy
 
@@ -90,13 +89,27 @@ class LocalFiles:
                     self._columns.popitem(last=False)
         return found
 
-    def _known(self, name: str) -> bool:
+    def _write(self, copy: Path, data: bytes) -> None:
+        being_written = copy.with_suffix(f".{uuid4().hex}")
+        with disk_errors(copy):
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                being_written.write_bytes(data)
+                os.replace(being_written, copy)
+            except BaseException:
+                # A full disk above all: what was written of it would take the place that is missing.
+                being_written.unlink(missing_ok=True)
+                raise
+
+    def _known(self, copy: Path) -> bool:
+        # A machine's clean-up removes what has been in a folder for temporary files for some days.
+        there = copy.exists()
         with self._lock:
-            found = self._copies.get(name)
-            if found is None:
+            found = self._copies.get(copy.name)
+            if found is None or not there:
                 return False
             found.used = time.monotonic()
-            self._copies.move_to_end(name)
+            self._copies.move_to_end(copy.name)
             return True
 
     def _keep(self, name: str, size: int) -> None:

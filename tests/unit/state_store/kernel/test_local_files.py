@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from state_store.errors import CorruptState, VersionGone
+from state_store.errors import CorruptState, DiskFailed, VersionGone
 from state_store.kernel.local_files import LocalFiles
+from state_store.location import Location
 from state_store.paths import LakePath
+from state_store.storage.disk import DiskStorage
 from tests.support.lakes import overwrite, s3_folder
 from tests.support.s3_server import S3Server
 
@@ -64,3 +68,38 @@ def test_copies_that_nobody_uses_make_room(s3_server: S3Server, copies: Path) ->
         for each in made:
             assert files.path_of(table, *each).exists()
         assert len(list(copies.iterdir())) == kept
+
+
+def _stored(tmp_path: Path) -> tuple[LakePath, LakePath, str]:
+    """A table with one file that is to be copied, which takes no object store."""
+    table = Location(DiskStorage(tmp_path / "lake")) / "t"
+    table.make_folder()
+    return table, *put(table, "a.parquet", b"rows")
+
+
+def test_a_copy_that_was_removed_is_fetched_again(tmp_path: Path, copies: Path) -> None:
+    """By a machine's clean-up of its folder for temporary files."""
+    made, files = _stored(tmp_path), LocalFiles(copies)
+    files.path_of(*made).unlink()
+    assert files.path_of(*made).read_bytes() == b"rows"
+    files.path_of(*made).unlink()
+    copies.rmdir()
+    assert files.path_of(*made).read_bytes() == b"rows"
+
+
+def test_a_copy_that_has_no_place_leaves_nothing_and_says_so(
+    tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, files = _stored(tmp_path), LocalFiles(copies)
+
+    def full(file: Path, data: bytes) -> int:
+        with file.open("wb") as opened:
+            opened.write(data[:2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(DiskFailed, match="the disk is full"):
+            files.path_of(*made)
+    assert list(copies.iterdir()) == []
+    assert files.path_of(*made).read_bytes() == b"rows"
