@@ -7,6 +7,7 @@ finds an older version of the table, or none, and never one whose files are gone
 
 from __future__ import annotations
 
+import errno
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _LOG: Final = "_delta_log"
 _HINT: Final = f"{_LOG}/_last_checkpoint"
+_FILLED: Final = (errno.ENOTEMPTY, errno.EEXIST)
+"""What systems say of a folder in which something is."""
 
 
 def remove_file(path: LakePath) -> None:
@@ -92,9 +95,15 @@ def copy_to_disk(folder: LakePath, target: Path) -> None:
 
 
 def remove_if_empty(folder: LakePath) -> None:
-    """Remove a folder if nothing is in it; an object store has no empty ones."""
-    if isinstance(folder, Path) and folder.exists() and not any(folder.iterdir()):
-        folder.rmdir()
+    """Remove a folder if it is there and nothing is in it; an object store has no empty ones."""
+    if isinstance(folder, Path):
+        # The system looks and removes at once: another process may fill or remove it between two steps of ours.
+        with suppress(FileNotFoundError):
+            try:
+                folder.rmdir()
+            except OSError as error:
+                if error.errno not in _FILLED:
+                    raise
 
 
 def _from_the_log_down(folder: Location) -> Sequence[str]:

@@ -9,7 +9,14 @@ import pytest
 
 from state_store import files
 from state_store.errors import CorruptState, KeyRefused
-from state_store.folders import copy_to_disk, discard_folder, move_folder, remove_file, remove_folder
+from state_store.folders import (
+    copy_to_disk,
+    discard_folder,
+    move_folder,
+    remove_file,
+    remove_folder,
+    remove_if_empty,
+)
 from state_store.layout import Lake, name_of
 from state_store.paths import (
     LakePath,
@@ -114,6 +121,23 @@ def test_whole_folders_are_moved_copied_and_removed(root: LakePath, tmp_path: Pa
     discard_folder(root / "aside" / "t-1")
     assert not is_folder(root / "t2")
     assert below(root / "aside") == []
+
+
+def test_a_folder_is_removed_if_it_is_empty_whoever_else_fills_or_removes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, empty = tmp_path / "full", tmp_path / "empty"
+    files.make_folder(empty)
+    files.make_folder(full / "t")
+    for folder in (full, empty, empty, tmp_path / "none"):
+        remove_if_empty(folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+    # What a look at the folder says may be wrong a moment later.
+    monkeypatch.setattr(Path, "exists", lambda _: True)
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))
+    remove_if_empty(full)
+    remove_if_empty(empty)
+    assert (full / "t").is_dir()
 
 
 @pytest.mark.parametrize("name", ["orders", "Größe", "a b", "100%", "~x", "a!b", ".x", "a.b", "x/y", "$", "%2E"])
