@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jobs.model.relation import Relation
     from jobs.serve.lookup import KeyValues
     from state_store.layout import Lake
+    from state_store.replicas.progress import Progress
     from state_store.replicas.reading import Reading, Row
 
 log = logging.getLogger("strandline.server")
@@ -134,7 +135,11 @@ class Followed(Looking):
         table = self._lake.table(name)
         layout = Layout(reader.schema(table), self.relation.key or None)
         self._replica = Replica(name, RocksStore(self._folder, _CACHE_BYTES), layout)
-        return Follower(table, self._replica, f"serve-{self._folder.parent.name}")
+        return Follower(table, self._replica, f"serve-{self._folder.parent.name}", self._restoring)
+
+    def _restoring(self, _: Progress) -> None:
+        """What is known of versions goes: of a table that was made anew they have the numbers of others."""
+        self._standing = {}
 
 
 class Replicas:

@@ -9,9 +9,11 @@ import pytest
 
 from jobs.model.settings import load_settings
 from jobs.serve import looking
+from jobs.serve.reflected import reflected
 from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.replicas import Followed, Replicas
 from jobs.session.interpreter import Interpreter
+from state_store.aside import set_aside
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
 
@@ -97,3 +99,21 @@ def test_the_replica_of_a_view_that_is_replaced_has_its_new_columns(served: Serv
     wait_until(lambda: visits(of(served, replicas), "Rome") == 11, "the replica does not follow")
     assert list(Interpreter(served.settings).run(f"CREATE OR REPLACE TABLE by_town AS {select.replace('10', '20')};"))
     wait_until(lambda: visits(of(served, replicas), "Rome") == 21, "the replica does not follow")
+
+
+def test_what_versions_reflect_is_told_of_the_table_that_is_there(served: ServedLake, replicas: Replicas) -> None:
+    """Its versions have the numbers of the former one's, which was set aside."""
+    followed = of(served, replicas)
+    assert followed is not None
+    wait_until(lambda: followed.version == 1, "the replica does not follow")
+    assert followed.standing(1) == reflected(served.lake, "by_town", 1)
+    visit(served, "Rome")
+    visit(served, "Rome")
+    set_aside(served.lake, "by_town")
+    with served.kernel() as kernel:
+        served.refresh(kernel)
+    replicas.told("by_town")
+    wait_until(lambda: followed.version == 1 and visits(followed, "Rome") == 3, "the replica does not follow")
+    expected = reflected(served.lake, "by_town", 1)
+    assert expected.versions["visits"] == 3
+    assert followed.standing(1) == expected
