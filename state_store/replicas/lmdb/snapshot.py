@@ -28,11 +28,12 @@ class LmdbSnapshot(Snapshot):
         return self.get(STATE)
 
     def get(self, key: bytes) -> bytes | None:
-        return self._transaction.get(key)
+        return self.multi_get([key])[0]
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         get = self._transaction.get
-        return [get(key) for key in keys]
+        with lmdb_errors(self._path):
+            return [get(key) for key in keys]
 
     def range(self, low: bytes, high: bytes) -> Iterator[tuple[bytes, bytes]]:
         with lmdb_errors(self._path), self._transaction.cursor() as cursor:
