@@ -56,7 +56,7 @@ class Follower:
     def catch_up(self) -> TableVersion:
         """Bring the replica to the table's head as it is when this begins; the version that it is at then.
 
-        A kill at any point is harmless: the next call goes on where this one was.
+        A kill at any point is harmless, and so is a write that has no answer: the next call goes on where this one was.
 
         Raises:
             TableMissing: there is no table.
@@ -67,6 +67,7 @@ class Follower:
             Others: as of `Store.write`.
         """
         attempt = 1
+        self._replica.look()
         while True:
             head = self._head()
             try:

@@ -32,8 +32,8 @@ _READABLE = (Phase.VERIFIED, Phase.LIVE)
 class Replica:
     """A replica in a store. One thread writes; any number read.
 
-    Every method that writes may raise what `Store.write` raises; then nothing has changed here, and what has changed in
-    the store is known when it is opened again.
+    Every method that writes may raise what `Store.write` raises; then nothing has changed here, and `look` tells what
+    has changed in the store.
 
     Args:
         name: for people, in errors.
@@ -53,6 +53,14 @@ class Replica:
     def state(self) -> ReplicaState:
         """Where it stands; LIVE is known to this process only."""
         return self._state
+
+    def look(self) -> None:
+        """See where the store stands: a write that failed, without an answer, may have been done. Errors as of
+        `Snapshot`."""
+        with self._store.snapshot() as now:
+            stored = self._state_in(now.state())
+        if stored.to_bytes() != self._state.to_bytes():
+            self._state = stored
 
     def begin(self) -> None:
         """Begin anew: all rows go."""

@@ -13,11 +13,20 @@ from state_store.commits import TableVersion
 from state_store.delta import log, reader
 from state_store.delta.cleanup import clean
 from state_store.delta.cleanup_plan import plan_cleanup
-from state_store.errors import CorruptState, InputReplaced, ReplicaDiverged, ReplicaNotReady, TableMissing, VersionGone
+from state_store.errors import (
+    CorruptState,
+    InputReplaced,
+    ReplicaDiverged,
+    ReplicaNotReady,
+    StorageUnavailable,
+    TableMissing,
+    VersionGone,
+)
 from state_store.hashing.digest import Digest
 from state_store.replicas import follow, restore
 from state_store.replicas.base.store import Write
 from state_store.replicas.layout import Layout
+from state_store.replicas.memory.store import MemoryStore
 from state_store.replicas.progress import Progress
 from state_store.replicas.replica import Replica
 from state_store.replicas.state import PREDECESSORS, Phase, ReplicaState
@@ -70,6 +79,50 @@ def test_a_replica_is_restored_and_follows(backend: Backend, kind: str, tmp_path
         assert made.follower(replica, reports).catch_up().version == 15
         assert assert_equal(replica, made.table) == 15
         assert reports[-1].version == 4
+
+
+class LosesAnswers(MemoryStore):
+    """A store that does a write, and does not say so.
+
+    Attributes:
+        after: so many writes from now on; 0: never.
+    """
+
+    after = 0
+
+    def write(self, write: Write) -> None:
+        super().write(write)
+        self._answer()
+
+    def clear(self, state: bytes) -> None:
+        super().clear(state)
+        self._answer()
+
+    def _answer(self) -> None:
+        self.after -= 1
+        if self.after == 0:
+            raise StorageUnavailable("no answer")
+
+
+@pytest.mark.parametrize("kind", ["keyed", "counted"])
+@pytest.mark.parametrize("restored", [True, False])
+@pytest.mark.parametrize("after", range(1, 6))
+def test_a_write_that_has_no_answer_is_not_done_twice(kind: str, restored: bool, after: int, tmp_path: Path) -> None:
+    made = Replicated(tmp_path, kind)
+    made.epochs(3)
+    store, reports = LosesAnswers(), list[Progress]()
+    replica = Replica("r", store, made.layout())
+    follower = made.follower(replica, reports)
+    if restored:
+        assert follower.catch_up().version == 3
+        made.epochs(5, seed=7)
+    store.after = after
+    with pytest.raises(StorageUnavailable):
+        follower.catch_up()
+    newest = log.newest_version(made.table.path)
+    assert follower.catch_up().version == newest
+    assert assert_equal(replica, made.table) == newest
+    assert {each.version for each in reports} == {3}, "it was restored once"
 
 
 def test_an_empty_table_has_an_empty_replica(backend: Backend, tmp_path: Path) -> None:
