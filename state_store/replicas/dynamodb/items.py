@@ -2,6 +2,7 @@
 
     item   p: the replica | k: key | n, v: number and value of the last write | m, w: those before; no value: no row
     head   p: the replica | k: `00` | n: last whole write | t: last write begun | a: writes that broke off | v: state
+           o: the mark of this put of the head alone
 
 A write puts all its items under a new number, then one put of the head makes that number count. So a write of any
 size is atomic, though DynamoDB's own transactions end at 100 items: whoever reads goes by the head, and takes an item's

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
-from state_store.errors import StorageUnavailable
+from state_store.errors import CommitConflict, StorageUnavailable
 from state_store.replicas.dynamodb.errors import dynamodb_errors
 from state_store.replicas.dynamodb.items import HEAD_KEY, Head, Item, head_item, head_of
 
@@ -18,6 +19,8 @@ _GET_ITEMS: Final = 100
 # Doubled each time: about a minute in all, in which a table that scales itself has more capacity.
 _TRIES: Final = 10
 _FIRST_PAUSE: Final = 0.05
+_MARK: Final = "o"
+"""The attribute of a head that no other put of a head has."""
 
 
 class Requests:
@@ -34,9 +37,7 @@ class Requests:
 
     def head(self) -> Head:
         """The head as it is now."""
-        with dynamodb_errors(self.table):
-            found = self._client.get_item(TableName=self.table, Key=self._key(HEAD_KEY), ConsistentRead=True)
-        return head_of(found.get("Item"))
+        return head_of(self._head_item())
 
     def put_head(self, head: Head, begun_before: int) -> None:
         """Put the head if the last write begun is still that one.
@@ -44,13 +45,19 @@ class Requests:
         Raises:
             CommitConflict: another process has begun a write.
         """
-        with dynamodb_errors(self.table):
-            self._client.put_item(
-                TableName=self.table,
-                Item=head_item(self.replica, head),
-                ConditionExpression="attribute_not_exists(t) OR t = :before",
-                ExpressionAttributeValues={":before": {"N": str(begun_before)}},
-            )
+        item = head_item(self.replica, head) | {_MARK: {"S": uuid4().hex}}
+        try:
+            with dynamodb_errors(self.table):
+                self._client.put_item(
+                    TableName=self.table,
+                    Item=item,
+                    ConditionExpression="attribute_not_exists(t) OR t = :before",
+                    ExpressionAttributeValues={":before": {"N": str(begun_before)}},
+                )
+        except CommitConflict:
+            # A client that got no answer puts once more by itself, and meets what it has put.
+            if (self._head_item() or {}).get(_MARK) != item[_MARK]:
+                raise
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Item]:
         """The items of keys, those that are there."""
@@ -95,6 +102,12 @@ class Requests:
             if "LastEvaluatedKey" not in answer:
                 return
             page = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    def _head_item(self) -> Item | None:
+        with dynamodb_errors(self.table):
+            found = self._client.get_item(TableName=self.table, Key=self._key(HEAD_KEY), ConsistentRead=True)
+        item: Item | None = found.get("Item")
+        return item
 
     def _write(self, writes: Sequence[dict[str, Any]]) -> None:
         for start in range(0, len(writes), _PUT_ITEMS):

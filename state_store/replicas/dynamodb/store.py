@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from state_store.errors import StorageUnavailable
+from state_store.errors import StorageUnavailable, StoreError
 from state_store.failpoints import failpoint
 from state_store.replicas.base.store import Store
 from state_store.replicas.codec.keys import ROWS, ROWS_END
@@ -109,9 +109,11 @@ class DynamoStore(Store):
             copy_rows(now, folder)
 
     def _purge(self, write: Write) -> None:
-        """Remove the items of rows that went with the write before. After a kill they stay: they are no rows."""
+        """Remove the items of rows that went with the write before. After a kill or an error they stay: they are no
+        rows, and the write is done whatever becomes of them."""
         touched = set(write.keys)
-        self._requests.delete([key for key in self._gone if key not in touched])
+        with suppress(StoreError):
+            self._requests.delete([key for key in self._gone if key not in touched])
         self._gone = [key for key, value in zip(write.keys, write.values, strict=True) if value is None]
 
     def close(self) -> None:
