@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -41,12 +42,11 @@ def statistics(footer: pq.FileMetaData, columns: Sequence[str]) -> str:
     nulls: dict[str, Any] = {}
     places = _places(footer)
     for column in columns:
-        path = tuple(column.split(".")) if column in places else ()
-        bounds = _bounds(footer, places[column]) if path else None
+        bounds = _bounds(footer, places[column]) if column in places else None
         if bounds is not None:
             for kept, value in zip((smallest, largest, nulls), bounds, strict=True):
                 if value is not None:
-                    _put(kept, path, value)
+                    _put(kept, column, value)
     text = {"numRecords": footer.num_rows, "minValues": smallest, "maxValues": largest, "nullCount": nulls}
     return json.dumps(text, separators=(",", ":"))
 
@@ -98,8 +98,10 @@ def loosened(stats: str) -> str:
 
 
 def _places(footer: pq.FileMetaData) -> dict[str, int]:
-    """{path of a leaf column: its number}."""
-    return {footer.schema.column(number).path: number for number in range(footer.num_columns)}
+    """{path of a leaf column: its number}. A path that two have, a field `b` of `a` and a column `a.b`, is nobody's."""
+    paths = [footer.schema.column(number).path for number in range(footer.num_columns)]
+    counts = Counter(paths)
+    return {path: number for number, path in enumerate(paths) if counts[path] == 1}
 
 
 def _bounds(footer: pq.FileMetaData, place: int) -> tuple[Any, Any, int] | None:
@@ -153,7 +155,9 @@ def _written(value: Any, *, upwards: bool) -> Any:
     return None
 
 
-def _put(kept: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    for step in path[:-1]:
-        kept = kept.setdefault(step, {})
-    kept[path[-1]] = value
+def _put(kept: dict[str, Any], column: str, value: Any) -> None:
+    head, dot, field = column.partition(".")
+    if dot and head == STATE:
+        kept.setdefault(STATE, {})[field] = value
+    else:
+        kept[column] = value

@@ -51,3 +51,23 @@ def test_columns_without_null_are_those_of_which_the_statistics_say_so(tmp_path:
     assert without_nulls(loosened(stats)) == {"k", "__state.g"}, "rows were deleted since"
     for other in ("", "{", "[]", '{"numRecords":1}', '{"nullCount":[1]}', '{"nullCount":{"__state":1}}'):
         assert without_nulls(other) == frozenset()
+
+
+@pytest.mark.parametrize("columns", [["a", "a.b"], ["a.b", "a"], ["a.b", "a.b.c", "a"]])
+def test_a_column_may_have_a_dot_in_its_name(tmp_path: Path, columns: list[str]) -> None:
+    """Only below `__state` it leads to a field."""
+    rows = {name: [number, number + 10] for number, name in enumerate(columns)}
+    pq.write_table(pa.table({**rows, "__state": [{"g.h": 1}, {"g.h": 2}]}), tmp_path / "f.parquet")
+    stats = statistics(pq.read_metadata(tmp_path / "f.parquet"), [*columns, "__state.g.h"])
+    found = json.loads(stats)
+    assert found["minValues"] == {name: low for name, (low, _) in rows.items()} | {"__state": {"g.h": 1}}
+    assert found["maxValues"] == {name: high for name, (_, high) in rows.items()} | {"__state": {"g.h": 2}}
+    assert without_nulls(stats) == {*columns, "__state.g.h"}
+
+
+@pytest.mark.parametrize("columns", [["a", "a.b"], ["a.b", "a"]])
+def test_a_column_that_is_called_as_a_field_of_another_has_no_bounds(tmp_path: Path, columns: list[str]) -> None:
+    both = {"a": [{"b": 1}], "a.b": [7]}
+    pq.write_table(pa.table({name: both[name] for name in columns}), tmp_path / "f.parquet")
+    found = json.loads(statistics(pq.read_metadata(tmp_path / "f.parquet"), ["a.b"]))
+    assert found["minValues"] == found["maxValues"] == found["nullCount"] == {}
