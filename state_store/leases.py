@@ -16,11 +16,11 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from state_store.errors import CorruptState
+from state_store.errors import CorruptState, TableMissing
 from state_store.files import make_folder, replace
 from state_store.folders import remove_file
 from state_store.layout import safe_name
-from state_store.paths import files_in
+from state_store.paths import files_in, is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +65,7 @@ class ReaderLease:
     """
 
     def __init__(self, table: LakePath, reader: str) -> None:
+        self._table = table
         self._file = table / FOLDER / f"{safe_name(reader)}.json"
         self._reader = reader
         self._published: tuple[int, float] | None = None
@@ -73,15 +74,19 @@ class ReaderLease:
         """Publish that this version is needed from now on.
 
         Raises:
+            TableMissing: the table was dropped. A lease would begin its folder again.
             DiskFailed, StorageDenied: it could not be written.
         """
+        if not is_folder(self._table):
+            raise TableMissing(f"there is no table '{self._table.name}' to be leased", where=str(self._table))
         lease = Lease(self._reader, version, _now_ms() + _LEASE_MS, socket.gethostname(), os.getpid())
         make_folder(self._file.parent)
         replace(self._file, json.dumps({"format": _FORMAT, **asdict(lease)}).encode())
         self._published = (version, time.monotonic())
 
     def renew(self, version: int) -> None:
-        """Publish the version if the lease is not younger than `RENEW_SECONDS`, or stands at a later one."""
+        """Publish the version if the lease is not younger than `RENEW_SECONDS`, or stands at a later one. Raises as
+        `publish`."""
         if self._published is not None:
             before, since = self._published
             if before <= version and time.monotonic() - since < RENEW_SECONDS:

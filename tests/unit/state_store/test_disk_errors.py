@@ -45,7 +45,7 @@ def test_a_name_that_is_too_long_for_the_disk_is_no_broken_disk(tmp_path: Path) 
         with pytest.raises(KeyRefused, match="too long"):
             write(tmp_path / ("ü" * 130), *(() if write is sync_file else (b"x",)))
     with pytest.raises(KeyRefused, match="too long"):
-        ReaderLease(tmp_path / "t", "topic-" + "n" * 240).publish(1)
+        ReaderLease(tmp_path, "topic-" + "n" * 240).publish(1)
 
 
 def test_where_no_folder_can_be_made_is_said_and_not_tried_for_ever() -> None:

@@ -11,8 +11,11 @@ from state_store import leases
 from state_store.delta import log, reader
 from state_store.delta.cleanup import clean
 from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
-from state_store.errors import CorruptState, VersionGone
+from state_store.errors import CorruptState, TableMissing, VersionGone
+from state_store.files import create, make_folder
+from state_store.folders import remove_folder
 from state_store.leases import FOLDER, LEASE_DAYS, RENEW_SECONDS, ReaderLease, living
+from state_store.paths import LakePath, is_folder
 from state_store.tablespec import RECOVERY_HORIZON_DAYS
 from tests.support.on_disk import on_disk
 from tests.unit.state_store.delta.test_cleanup import Clock, lived
@@ -117,3 +120,16 @@ def test_a_broken_lease_stops_the_clean_up(tmp_path: Path, clock: Clock) -> None
             plan_cleanup(table.path, clock.now)
     lease.publish(1)
     plan_cleanup(table.path, clock.now)
+
+
+def test_a_lease_does_not_begin_the_folder_of_a_dropped_table_again(folder: LakePath) -> None:
+    table = folder / "tables" / "t"
+    make_folder(table)
+    assert create(table / "a", b"")
+    lease = ReaderLease(table, "one")
+    lease.publish(1)
+    remove_folder(table)
+    with pytest.raises(TableMissing):
+        lease.publish(2)
+    lease.withdraw()
+    assert not is_folder(table)
