@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from state_store.errors import CorruptState, VersionGone
+from state_store.errors import CorruptState, DiskFailed, VersionGone
 from state_store.layout import safe_name
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ _PASSING = re.compile(
     r"Too many open files|No space left on device|Input/output error|Cannot allocate memory|OutOfMemoryError"
     r"|InterruptedIOException|ClosedByInterruptException|Permission denied|FAILED_READ_FILE\.UNSUPPORTED_FILE_SYSTEM"
 )
+# What does not fit into memory goes to a folder for temporary files; a full disk there is not the lake's.
+_ASIDE = re.compile(
+    r"^(?:[\w.]*Exception: )?IO Error: Could not write (?:all bytes to )?file \"([^\"\n]+)\"[^\n]*", re.MULTILINE
+)
 _FILE = re.compile(r"(?:file:/*)?(/[^'\"\n()]*?\.parquet)")
 
 
@@ -56,9 +60,13 @@ def file_fault(text: str, tables: Sequence[str]) -> StoreError | None:
         tables: the names of the tables that were read, to be told from the file's path.
 
     Returns:
-        VersionGone for a missing file, CorruptState for a broken one. Where the text has no file's name, the error
-        names all the tables.
+        VersionGone for a missing file, CorruptState for a broken one, DiskFailed for one that could not be written.
+        Where the text has no file's name, the error names all the tables.
     """
+    aside = _ASIDE.search(text)
+    if aside is not None:
+        what = f"'{tables[-1]}' could not put rows aside: {aside.group().partition('IO Error: ')[2]}"
+        return DiskFailed(what, where=aside[1], hint="free some space there (df -h), or set TMPDIR; then run again")
     if _PASSING.search(text):
         return None
     gone = _GONE.search(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,8 @@ import pytest
 from jobs.ivm.refresh.faults import typed_fault
 from jobs.ivm.refresh.file_faults import file_fault
 from jobs.model.errors import RowFailed
-from state_store.errors import CorruptState, VersionGone
+from state_store.errors import CorruptState, DiskFailed, VersionGone
+from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 from tests.support.on_disk import on_disk
 
@@ -165,3 +167,23 @@ def _said(file: Path, db: duckdb.DuckDBPyConnection) -> str:
     except duckdb.Error as error:
         return str(error)
     return ""
+
+
+def test_rows_that_the_kernel_cannot_put_aside_are_a_disk_that_failed() -> None:
+    """Files of this process may have a quarter of a megabyte, as on a disk that is full by then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Kernel("60MB", 1) as kernel, kernel.connection() as connection:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, hard))
+        try:
+            with pytest.raises(duckdb.IOException) as found:
+                connection.execute(
+                    "CREATE TEMP TABLE t AS SELECT i, repeat('x', 100) || i AS s FROM range(600000) r(i)"
+                )
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    for text in (str(found.value), f"duckdb.duckdb.IOException: {found.value}"):
+        made = file_fault(text, TABLES)
+        assert type(made) is DiskFailed
+        assert made.message.startswith("'totals' could not put rows aside: Could not write")
+        assert made.where is not None
+        assert "strandline-kernel-" in made.where
