@@ -16,6 +16,7 @@ from jobs.ivm.plan.key import KeyColumn, giving, key_of
 from jobs.ivm.plan.trees import all_of, greatest, named, number
 from jobs.model import types as t
 from jobs.model.columns import ITEM, META_COLUMNS, PARTITIONS_EACH
+from jobs.model.names import alike
 from jobs.model.relation import Relation
 from jobs.model.stage import Core, Input, Output
 from jobs.model.types import SqlType
@@ -189,6 +190,6 @@ def _new_names(rows: Rows, taken: set[str]) -> dict[str, str]:
 
 
 def _free(alias: str, taken: Collection[str]) -> str:
-    if alias not in taken:
+    if alike(alias, taken) is None:
         return alias
-    return next(name for n in range(2, len(taken) + 3) if (name := f"{alias}_{n}") not in taken)
+    return next(name for n in range(2, len(taken) + 3) if alike(name := f"{alias}_{n}", taken) is None)

@@ -37,6 +37,16 @@ def test_a_union_all_of_tables_is_kept_by_branch_and_key(catalog: Catalog) -> No
     ]
 
 
+def test_aliases_of_branches_differ_in_more_than_case(catalog: Catalog) -> None:
+    """Engines take names for one that differ in case alone."""
+    stage = only(
+        "CREATE MATERIALIZED VIEW v AS SELECT t.name FROM users t UNION ALL SELECT `T`.area FROM areas `T`"
+        " UNION ALL SELECT T_2.name FROM users T_2",
+        catalog,
+    )
+    assert [each.alias for each in inputs_of(stage)] == ["t", "T_2", "t_2_2"]
+
+
 @pytest.mark.parametrize(
     ("operation", "stages"),
     [("UNION", [AggregateStage]), ("INTERSECT", [AggregateStage, MapStage]), ("EXCEPT", [AggregateStage, MapStage])],
