@@ -9,6 +9,7 @@ reads, and gets VersionGone where it was too late: a lease saves work, no correc
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -38,6 +39,8 @@ RENEW_SECONDS: Final = 60.0
 """A renewal is a flushed file. What is published in between is too old by that much, which is on the safe side."""
 
 _FORMAT: Final = 1
+_LONGEST: Final = 180
+"""Bytes of a reader's name as that of a file. Disks allow 255, and a file that is being written has 38 more."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class ReaderLease:
 
     def __init__(self, table: LakePath, reader: str) -> None:
         self._table = table
-        self._file = table / FOLDER / f"{safe_name(reader)}.json"
+        self._file = table / FOLDER / _file_name(reader)
         self._reader = reader
         self._published: tuple[int, float] | None = None
 
@@ -122,7 +125,15 @@ def expired(table: LakePath, now: int) -> list[Lease]:
 
 def file_of(lease: Lease) -> str:
     """The lease's file, relative to the table."""
-    return f"{FOLDER}/{safe_name(lease.reader)}.json"
+    return f"{FOLDER}/{_file_name(lease.reader)}"
+
+
+def _file_name(reader: str) -> str:
+    """Of a long name the beginning, and a hash of all: a topic may be called by more than a file."""
+    safe = safe_name(reader)
+    if len(safe) > _LONGEST:
+        safe = f"{safe[: _LONGEST // 2]}-{hashlib.blake2b(reader.encode(), digest_size=16).hexdigest()}"
+    return f"{safe}.json"
 
 
 def _all(table: LakePath) -> Iterator[Lease]:

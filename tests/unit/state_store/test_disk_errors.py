@@ -11,7 +11,6 @@ import pytest
 from state_store.disk_errors import of_system
 from state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StoreError
 from state_store.files import create, make_folder, replace, sync_file, write_new
-from state_store.leases import ReaderLease
 
 
 @pytest.mark.parametrize(
@@ -44,8 +43,6 @@ def test_a_name_that_is_too_long_for_the_disk_is_no_broken_disk(tmp_path: Path) 
     for write in (create, replace, write_new, sync_file):
         with pytest.raises(KeyRefused, match="too long"):
             write(tmp_path / ("ü" * 130), *(() if write is sync_file else (b"x",)))
-    with pytest.raises(KeyRefused, match="too long"):
-        ReaderLease(tmp_path, "topic-" + "n" * 240).publish(1)
 
 
 def test_where_no_folder_can_be_made_is_said_and_not_tried_for_ever() -> None:

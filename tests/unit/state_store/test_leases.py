@@ -49,6 +49,20 @@ def test_a_lease_ends_when_it_is_withdrawn_or_not_renewed(tmp_path: Path, clock:
     assert living(tmp_path, clock.now + LEASE_DAYS * DAY_MS) == []
 
 
+def test_readers_of_long_names_have_leases_of_their_own(folder: LakePath) -> None:
+    table = folder / "t"
+    make_folder(table)
+    assert create(table / "a", b"")
+    readers = [f"topic-{'注文' * 40}-{number}" for number in range(2)]
+    for version, reader_name in enumerate(readers):
+        ReaderLease(table, reader_name).publish(version)
+    found = living(table, 0)
+    assert sorted((lease.reader, lease.version) for lease in found) == [(readers[0], 0), (readers[1], 1)]
+    assert all((table / FOLDER / leases.file_of(lease).partition("/")[2]).exists() for lease in found)
+    ReaderLease(table, readers[0]).withdraw()
+    assert [lease.version for lease in living(table, 0)] == [1]
+
+
 def test_a_lease_is_written_again_when_it_is_old_or_the_reader_went_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
