@@ -22,6 +22,9 @@ _FEW: Final = 200_000
 """Changes that are kept for whoever reads them next: some tens of MB."""
 _MANY: Final = 16_384
 """Rows from which on a thread is worth its start, a tenth of a millisecond: hashing them takes three."""
+_AHEAD: Final = 4
+"""Batches that may wait for the thread. Long texts take longer to hash than to write: in the end all rows of a table
+that is computed anew would wait in memory."""
 
 
 @dataclass
@@ -42,7 +45,7 @@ class Tally:
     _awaited: list[Future[Digest]] = field(default_factory=list)
 
     def insert(self, rows: pa.Table, visible: Sequence[str]) -> None:
-        """Count rows that come."""
+        """Count rows that come. Raises as `digest`."""
         self.inserted += rows.num_rows
         batches = rows.select(visible).to_batches()
         if rows.num_rows < _MANY:
@@ -50,6 +53,7 @@ class Tally:
         else:
             self._beside = self._beside or ThreadPoolExecutor(1, thread_name_prefix="digest")
             self._awaited.append(self._beside.submit(digest_of_table, batches))
+            self._add_hashed(leaving=_AHEAD)
         self._keep(rows, 1)
 
     def retract(self, rows: pa.Table, visible: Sequence[str]) -> None:
@@ -65,13 +69,8 @@ class Tally:
         Raises:
             CorruptState: a column has a type that has no digest.
         """
-        try:
-            self._digest = sum((each.result() for each in self._awaited), self._digest)
-            self._awaited.clear()
-        finally:
-            if self._beside is not None:
-                self._beside.shutdown(wait=False)
-                self._beside = None
+        self._add_hashed(leaving=0)
+        self._end()
         return self._digest
 
     def changes(self) -> pa.Table | None:
@@ -84,3 +83,18 @@ class Tally:
             self._kept.append(rows.append_column(WEIGHT, marks))
         else:
             self._kept = None
+
+    def _add_hashed(self, *, leaving: int) -> None:
+        """Add what the thread has hashed, and wait until it is no further behind; what fails in it ends it."""
+        try:
+            while len(self._awaited) > leaving:
+                self._digest += self._awaited[0].result()
+                del self._awaited[0]
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        if self._beside is not None:
+            self._beside.shutdown(wait=False)
+            self._beside = None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from threading import Lock
+
 import pyarrow as pa
 import pytest
 
 from state_store.errors import CorruptState
-from state_store.hashing.digest import digest_of_table
+from state_store.hashing.digest import Digest, digest_of_table
+from state_store.kernel import tally as tally_module
 from state_store.kernel.tally import Tally
 
 MANY = pa.table({"k": pa.array(range(20_000)), "v": pa.array(range(20_000, 40_000))})
@@ -22,6 +26,27 @@ def test_many_rows_hashed_beside_and_few_hashed_at_once_have_one_digest() -> Non
     assert tally.digest == expected
     assert tally.digest == expected, "to be asked for again"
     assert (tally.inserted, tally.deleted) == (40_002, 20_000)
+
+
+def test_few_batches_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow it is, and however many come."""
+    waiting: list[int] = []
+    made, lock = Counter[str](), Lock()
+
+    def hashed(batches: list[pa.RecordBatch]) -> Digest:
+        digest = digest_of_table(batches)
+        with lock:
+            made["hashed"] += 1
+        return digest
+
+    monkeypatch.setattr(tally_module, "digest_of_table", hashed)
+    tally = Tally()
+    for number in range(1, 31):
+        tally.insert(MANY, ["k", "v"])
+        with lock:
+            waiting.append(number - made["hashed"])
+    assert max(waiting) <= tally_module._AHEAD
+    assert tally.digest == sum([digest_of_table(MANY.to_batches())] * 30, Digest())
 
 
 def test_rows_after_the_digest_was_asked_for_are_counted_too() -> None:
