@@ -11,7 +11,9 @@ from state_store.delta import log, reader
 from state_store.delta.cleanup import clean
 from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
 from state_store.delta.hint import hinted_version
+from state_store.location import Location
 from state_store.retention import Retention
+from state_store.storage.disk import DiskStorage
 from tests.support.warm_process import exit_code
 from tests.unit.state_store.delta.test_cleanup import Clock, check, files, lived
 
@@ -97,4 +99,5 @@ def test_a_hint_to_an_entry_that_is_gone_is_passed_over(tmp_path: Path, clock: C
     for version in log.versions(table.path):
         if version not in kept:
             log.commit_file(table.path, version).unlink()
-    assert log.newest_version(table.path) == max(kept, default=None)
+    for path in (table.path, Location(DiskStorage(tmp_path)) / table.path.name):
+        assert log.newest_version(path) == max(kept, default=None)
