@@ -217,14 +217,11 @@ def test_the_record_that_the_kept_log_goes_by_is_kept(tmp_path: Path, clock: Clo
 
 def test_a_hint_to_an_entry_that_goes_goes_too(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk was full, or the writer was killed, between the checkpoint of version 100 and the hint to it."""
-    from state_store.delta import checkpoint
-
     table = lived(tmp_path, clock, 60, 1)
-    write = checkpoint.write_hint
-    monkeypatch.setattr(checkpoint, "write_hint", lambda *_, **__: None)
-    for number in range(60, 110):
-        table.apply(rows(range(number, number + 1)))
-    monkeypatch.setattr(checkpoint, "write_hint", write)
+    with monkeypatch.context() as patched:
+        patched.setattr("state_store.delta.checkpoint.write_hint", lambda *_, **__: None)
+        for number in range(60, 110):
+            table.apply(rows(range(number, number + 1)))
     assert hinted_version(log.hint_file(table.path)) == 50
     clock.pass_days(40, table.path)
     plan = plan_cleanup(table.path, clock.now)

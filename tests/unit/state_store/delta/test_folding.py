@@ -11,6 +11,7 @@ from state_store.delta import log, reader
 from state_store.delta.cleanup import clean
 from state_store.delta.cleanup_plan import DAY_MS, plan_cleanup
 from state_store.delta.hint import hinted_version
+from state_store.folders import remove_file
 from state_store.location import Location
 from state_store.retention import Retention
 from state_store.storage.disk import DiskStorage
@@ -98,6 +99,6 @@ def test_a_hint_to_an_entry_that_is_gone_is_passed_over(tmp_path: Path, clock: C
     assert hinted_version(log.hint_file(table.path)) == 50
     for version in log.versions(table.path):
         if version not in kept:
-            log.commit_file(table.path, version).unlink()
+            remove_file(log.commit_file(table.path, version))
     for path in (table.path, Location(DiskStorage(tmp_path)) / table.path.name):
         assert log.newest_version(path) == max(kept, default=None)
