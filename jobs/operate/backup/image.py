@@ -86,6 +86,7 @@ def lake_image(lake: Lake, only: Collection[str] | None = None) -> Image:
     # Read first: a definition that comes later is not in the image, nor are its tables.
     definitions = definitions_of(lake)
     about = [file for folder in ("registry", "approvals", "catalog") for file in _below(lake.root, folder)]
+    about[:0] = _topics_kind(lake)
     found = [each for each in subjects((), Catalog(lake), lake) if each.definition is not None]
     chosen = [each for each in found if only is None or each.table in only]
     heads = _heads(chosen)
@@ -122,6 +123,12 @@ def check_definitions(image: Image, lake: Lake) -> None:
 
 def _below(root: LakePath, folder: str) -> Iterator[ImageFile]:
     return (ImageFile("", f"{folder}/{name}", size) for name, size in sorted(sizes_below(root / folder).items()))
+
+
+def _topics_kind(lake: Lake) -> Iterator[ImageFile]:
+    """The file that says whether the topics are Kafka's: without it a missing setting would mean the local log."""
+    with suppress(FileNotFoundError):
+        yield ImageFile("", lake.topics_kind.name, len(lake.topics_kind.read_bytes()))
 
 
 def _heads(chosen: Sequence[Subject]) -> dict[str, Head]:
