@@ -52,10 +52,10 @@ def of_system(error: OSError) -> StoreError:
     path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else Path()
     if isinstance(error, PermissionError):
         what = f"'{path.name}' may not be read or written by this user"
-        return StorageDenied(what, where=str(path), hint="check the owner and mode, or take another STRANDLINE_LAKE")
+        return StorageDenied(what, where=str(path), hint="check the owner and mode, or name another folder")
     if isinstance(error, NotADirectoryError | FileExistsError | IsADirectoryError):
         what = f"'{path}' is in the way: {error.strerror}"
-        return StorageDenied(what, where=str(path), hint="move it away, or set STRANDLINE_LAKE to another folder")
+        return StorageDenied(what, where=str(path), hint="move it away, or name another folder")
     if isinstance(error, FileNotFoundError):
         return ObjectMissing(f"'{path}' is not there", where=str(path), hint="check the path, and STRANDLINE_LAKE")
     return _failed(path, error)

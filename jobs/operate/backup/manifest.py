@@ -19,7 +19,7 @@ from state_store.checksum import of_members
 from state_store.errors import BackupBroken
 from state_store.files import make_folder, replace
 from state_store.layout import Lake
-from state_store.paths import is_folder
+from state_store.paths import is_folder, sizes_below
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,9 +104,15 @@ def read(backup: LakePath, number: int) -> Manifest:
     try:
         body = _read(file)
     except FileNotFoundError:
-        raise BackupBroken(f"the manifest of backup {number} is missing", where=str(file)) from None
+        raise BackupBroken(f"the manifest of backup {number} is missing", where=str(file), hint=_kept(backup)) from None
     tables = {name: TableState(**said) for name, said in body["tables"].items()}
     return Manifest(number, body["made"], body["lake"], tables, tuple(Stored(*each) for each in body["files"]))
+
+
+def _kept(backup: LakePath) -> str | None:
+    """Which backups can be asked for instead."""
+    numbers = sorted(int(name[:6]) for name in sizes_below(backup / "manifests") if name[:6].isdecimal())
+    return f"there are the numbers {', '.join(map(str, numbers))}" if numbers else None
 
 
 def write(backup: LakePath, manifest: Manifest) -> None:

@@ -60,10 +60,11 @@ def plan_backup(settings: Settings, destination: LakePath) -> BackupPlan:
     """The plan for the lake as it is now. Its pipelines may run.
 
     Raises:
-        BackupBroken: the destination is something else than a backup.
+        BackupBroken: the destination is something else than a backup, or part of the lake.
         CorruptState, ForeignWrite, VersionGone, InputReplaced: a table is broken: verify it.
     """
     lake = Lake(settings.lake)
+    _check_outside(destination, lake)
     before, number = _last(destination)
     image = lake_image(lake)
     identities = {name: read_snapshot(lake.table(name), head.version).table_id for name, head in image.heads.items()}
@@ -80,6 +81,15 @@ def plan_backup(settings: Settings, destination: LakePath) -> BackupPlan:
     return BackupPlan(destination, number, image, tuple(copied), tuple(known), identities)
 
 
+def _check_outside(destination: LakePath, lake: Lake) -> None:
+    if f"{destination}/".startswith(f"{lake.root}/") and destination != lake.root:
+        raise BackupBroken(
+            "the destination lies in the lake: what loses the lake would lose its backups",
+            where=str(destination),
+            hint="name a folder elsewhere, best on another disk or an object store",
+        )
+
+
 def _last(destination: LakePath) -> tuple[Manifest | None, int]:
     """The newest backup, None where its last file is lost, and the number of the next.
 
@@ -88,7 +98,11 @@ def _last(destination: LakePath) -> tuple[Manifest | None, int]:
     """
     numbers = [int(name[:6]) for name in sizes_below(destination / "manifests") if name[:6].isdecimal()]
     if not numbers and is_folder(destination) and set(file_names(destination)) - {"objects", "manifests"}:
-        raise BackupBroken("the destination holds something else than a backup", where=str(destination))
+        raise BackupBroken(
+            "the destination holds something else than a backup",
+            where=str(destination),
+            hint="name a folder that is not there yet, or one with older backups",
+        )
     try:
         return read_latest(destination), max(numbers, default=0) + 1
     except BackupBroken:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.model.settings import load_settings
+from jobs.ingest.logs.open import open_log
+from jobs.ingest.logs.remembered import remember
+from jobs.model.errors import TopicsElsewhere
+from jobs.model.settings import KafkaSettings, load_settings
 from jobs.operate.backup.execute import BackupResult, execute_backup
 from jobs.operate.backup.manifest import read_latest
 from jobs.operate.backup.plan import plan_backup
@@ -47,6 +50,32 @@ def test_a_restored_lake_is_the_lake(shop: MadeLake, folder: LakePath, tmp_path:
         restored = reader.read_rows(Lake(settings.lake).table(name))
         assert restored == reader.read_rows(shop.lake.table(name))
     assert not (tmp_path / "restored" / "restoring.json").exists()
+
+
+def test_a_restored_lake_remembers_that_its_topics_are_kafkas(tmp_path: Path) -> None:
+    """Else a shell without the brokers' setting would write events into files that no pipeline reads."""
+    kafka = KafkaSettings(bootstrap_servers="127.0.0.1:1")
+    settings = load_settings(lake=tmp_path / "lake", kafka=kafka)
+    remember(settings, Lake(settings.lake))
+    execute_backup(settings, plan_backup(settings, tmp_path / "backup"))
+    restore(tmp_path / "backup", tmp_path / "restored")
+    with pytest.raises(TopicsElsewhere):
+        open_log(load_settings(lake=tmp_path / "restored"), Lake(tmp_path / "restored"))
+
+
+def test_where_a_backup_cannot_be_is_said_with_a_way_out(shop: MadeLake, tmp_path: Path) -> None:
+    lake = shop.settings.lake
+    with pytest.raises(BackupBroken, match="lies in the lake") as inside:
+        plan_backup(shop.settings, lake / "backups")
+    assert "elsewhere" in str(inside.value.hint)
+    with pytest.raises(BackupBroken, match="something else than a backup") as other:
+        plan_backup(shop.settings, lake)
+    assert "not there yet" in str(other.value.hint)
+    back_up(shop, tmp_path / "backup")
+    back_up(shop, tmp_path / "backup")
+    with pytest.raises(BackupBroken, match="backup 7 is missing") as missing:
+        plan_restore(tmp_path / "backup", tmp_path / "restored", 7)
+    assert missing.value.hint == "there are the numbers 1, 2"
 
 
 def test_only_what_is_new_is_copied(shop: MadeLake, tmp_path: Path) -> None:
