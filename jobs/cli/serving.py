@@ -38,10 +38,13 @@ def serve(
         raise typer.BadParameter("--listen is HOST:PORT")
     with exit_codes():
         options = ServerOptions(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port)
-        say(f"listening on http{'s' if certificate else ''}://{listen}")
-        if postgres_port is not None:
-            say(f"listening on postgresql://{host}:{postgres_port}")
-        answer(load_settings(), options, log_requests=log_requests)
+
+        def ready(bound: int) -> None:
+            say(f"listening on http{'s' if certificate else ''}://{host}:{bound}")
+            if postgres_port is not None:
+                say(f"listening on postgresql://{host}:{postgres_port}")
+
+        answer(load_settings(), options, log_requests=log_requests, ready=ready)
 
 
 def token(

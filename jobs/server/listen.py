@@ -7,13 +7,17 @@ import gc
 import json
 import logging
 import sys
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
 from jobs.server.app import application
+from jobs.server.bound import bound
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from socket import socket
     from types import FrameType
 
     from fastapi import FastAPI
@@ -43,13 +47,21 @@ class _JsonLines(logging.Formatter):
         return json.dumps(body, default=str)
 
 
-def listen(settings: Settings, options: ServerOptions, *, log_requests: bool) -> None:
+def listen(
+    settings: Settings, options: ServerOptions, *, log_requests: bool, ready: Callable[[int], None] = lambda _: None
+) -> None:
     """Answer requests until SIGTERM or Ctrl-C.
 
+    Args:
+        ready: called with the port once requests are answered.
+
     Raises:
-        SettingsError: it may not listen there.
+        SettingsError: it may not listen there, or cannot.
+        CorruptState: the file of tokens does not read back.
+        WriterBusy: another server works in the folder.
     """
     options.check()
+    sockets = bound(options.host, options.port, "--listen")
     sys.setswitchinterval(_SWITCH_SECONDS)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
@@ -70,8 +82,9 @@ def listen(settings: Settings, options: ServerOptions, *, log_requests: bool) ->
         # Nothing here asks for a client's address, so nobody has to say it on another's behalf.
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
+        lifespan="off",  # `_Serving` opens the application
     )
-    _Ending(config, app).run()
+    _Serving(config, app, ready).run(sockets)
 
 
 def _collect_seldom() -> None:
@@ -83,12 +96,25 @@ def _collect_seldom() -> None:
     gc.set_threshold(young, middle, _FULL_COLLECTIONS)
 
 
-class _Ending(uvicorn.Server):
-    """Ends the subscriptions when it is told to end: they would not end by themselves."""
+class _Serving(uvicorn.Server):
+    """Opens the application itself, so that an error of its start is raised as it is, and not logged with a traceback;
+    and ends the subscriptions when it is told to end: they would not end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, ready: Callable[[int], None]) -> None:
         super().__init__(config)
         self._app = app
+        self._ready = ready
+        self._opened = AsyncExitStack()
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await self._opened.enter_async_context(self._app.router.lifespan_context(self._app))
+        await super().startup(sockets)
+        self._ready(sockets[0].getsockname()[1] if sockets else self.config.port)
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if not self.force_exit:
+            await self._opened.aclose()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         server = getattr(self._app.state, "server", None)

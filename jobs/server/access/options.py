@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from jobs.serve.limits import Limits
+from jobs.server.access.tokens import Tokens
 from state_store.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 # A query over some ten million rows of two columns fits; two at once leave half of a small machine to everything else.
 QUERY_LIMITS = Limits(seconds=10.0, memory_bytes=512 << 20, rows=1_000_000, answer_bytes=64 << 20)
+
+_LAST_PORT = 65_535
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,22 @@ class ServerOptions:
     backlog: int = 10_000
 
     def check(self) -> None:
-        """Check that it may listen there.
+        """Check that it may listen there, and that what it needs for that can be read.
 
         Raises:
-            SettingsError: on an address that others reach, without tokens or without TLS.
+            SettingsError: on an address that others reach, without tokens or without TLS; a port that is none; a file
+                that cannot be read, or is not what it is given as.
+            CorruptState: the file of tokens does not read back.
         """
+        for option, port in (("--listen", self.port), ("--postgres-port", self.postgres_port)):
+            if port is not None and not 0 <= port <= _LAST_PORT:
+                raise SettingsError(f"{option}: {port} is no port", hint=f"take one of 1 to {_LAST_PORT}")
+        self._check_address()
+        if self.tokens is not None:
+            Tokens(self.tokens)
+        _check_tls(self.certificate, self.key)
+
+    def _check_address(self) -> None:
         if _is_loopback(self.host):
             return
         missing = [
@@ -67,6 +82,24 @@ class ServerOptions:
                 f"on {self.host}, which others may reach, the server does not start without {' and '.join(missing)}",
                 hint="make a token with `strandline token`, or listen on 127.0.0.1",
             )
+
+
+def _check_tls(certificate: Path | None, key: Path | None) -> None:
+    if certificate is None and key is None:
+        return
+    if certificate is None:
+        raise SettingsError("--key is of no use without --certificate", hint="name the certificate's file too")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        files = f"'{certificate}'" if key is None else f"'{certificate}' and '{key}'"
+        hint = "both are PEM, the key without a password, and the certificate is of that key"
+        raise SettingsError(f"{files} are no certificate with its key: {error.reason or error}", hint=hint) from error
+    except OSError as error:
+        files = " or ".join(f"'{each}'" for each in (certificate, key) if each is not None)
+        raise SettingsError(
+            f"{files} cannot be read: {error.strerror}", hint="check the path, owner and mode"
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -106,7 +106,10 @@ class Tokens:
         try:
             about = os.stat(self._path)
         except OSError as error:
-            raise SettingsError(f"the file of tokens cannot be read: {self._path}") from error
+            raise SettingsError(
+                f"the file of tokens cannot be read: {self._path}",
+                hint="check the path, or make it: strandline token NAME --scope 'read:*' --file FILE",
+            ) from error
         mark = (about.st_mtime_ns, about.st_ino)
         if mark != self._mark:
             self._known = {token.name: token for token in _read(self._path)}
@@ -144,7 +147,7 @@ def make_token(path: Path, name: str, scopes: tuple[str, ...], days: int | None)
         The token. It is not kept anywhere.
 
     Raises:
-        SettingsError: the name or a scope is not one.
+        SettingsError: the name or a scope is not one, or the days are none.
         CorruptState: the file does not read back.
     """
     if not _NAME.fullmatch(name):
@@ -153,6 +156,8 @@ def make_token(path: Path, name: str, scopes: tuple[str, ...], days: int | None)
         verb, colon, pattern = scope.partition(":")
         if verb not in VERBS or not colon or not pattern:
             raise SettingsError(f"'{scope}' is no scope", hint="write read:*, read:my_view, write:orders or operate:*")
+    if days is not None and days < 1:
+        raise SettingsError(f"a token of {days} days has expired when it is made", hint="say at least --days 1")
     text = f"sl_{name}_{secrets.token_urlsafe(32)}"
     expires = None if days is None else int(time.time()) + days * 86_400
     others = [token for token in _read(path) if token.name != name] if path.exists() else []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from jobs.server.bound import bound
 from jobs.server.pg_values.refusal import Refusal, SqlState
 from jobs.server.postgres import outgoing
 from jobs.server.postgres.asking import Asking
@@ -131,15 +132,17 @@ async def postgres(server: Server) -> AsyncIterator[None]:
     """The port for the duration of the block; nothing without one in the options.
 
     Raises:
-        OSError: the port is taken.
+        SettingsError: the port is taken.
     """
     if server.options.postgres_port is None:
         yield
         return
     listener = Listener(server)
-    sockets = await asyncio.start_server(listener.accept, server.options.host, server.options.postgres_port)
+    sockets = bound(server.options.host, server.options.postgres_port, "--postgres-port")
+    accepting = [await asyncio.start_server(listener.accept, sock=each) for each in sockets]
     try:
         yield
     finally:
-        sockets.close()
+        for each in accepting:
+            each.close()
         await listener.close()
