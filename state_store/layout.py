@@ -5,7 +5,7 @@
 <lake>/aside/                     tables that were replaced because they could not be read
 <lake>/topics/<topic>/            the local log
 <lake>/topics.json                whether topics are Kafka's or the local log's
-<lake>/registry/                  schemas of AVRO and JSON_SR topics, without a registry server
+<lake>/registry/                  schemas of AVRO, JSON_SR and PROTOBUF topics, without a registry server
 <lake>/checkpoints/<pipeline>/    Spark's checkpoints; deleting them loses nothing
 <lake>/runs/<pipeline>.json       the heartbeat of its last run: a note for people and alerts
 <lake>/approvals/<name>.json      the version of a table up to which its blocking expectations hold
@@ -20,6 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
+
+from state_store.errors import ObjectMissing
+from state_store.paths import is_folder
 
 if TYPE_CHECKING:
     from state_store.paths import LakePath
@@ -96,3 +99,17 @@ class Lake:
 
     def lock(self, name: str) -> LakePath:
         return self.root / "locks" / f"{safe_name(name)}.lock"
+
+
+def check_lake(lake: Lake) -> None:
+    """Check that something has made the lake, before anybody says of one that is not there that all is well with it.
+
+    Raises:
+        ObjectMissing: there is nothing of a lake at its root.
+    """
+    if not any(is_folder(part) for part in (lake.catalog, lake.tables, lake.root / "topics")):
+        raise ObjectMissing(
+            "there is no lake yet",
+            where=str(lake.root),
+            hint="make one: strandline apply FILE.sql; or set STRANDLINE_LAKE to where it is",
+        )

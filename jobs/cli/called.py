@@ -19,11 +19,17 @@ T = TypeVar("T")
 
 
 def called_in(settings: Settings) -> Called:
-    """What the definitions of the lake are called by now."""
-    from jobs.catalog.catalog import Catalog
-    from state_store.layout import Lake
+    """What the definitions of the lake are called by now.
 
-    return Catalog(Lake(settings.lake)).called
+    Raises:
+        ObjectMissing: there is no lake.
+    """
+    from jobs.catalog.catalog import Catalog
+    from state_store.layout import Lake, check_lake
+
+    lake = Lake(settings.lake)
+    check_lake(lake)
+    return Catalog(lake).called
 
 
 def told(error: StrandlineError) -> StrandlineError:

@@ -100,11 +100,12 @@ def backup(
         from jobs.operate.verify.findings import sized
 
         settings = load_settings()
+        called = called_in(settings)
         plan = plan_backup(settings, _path(settings, destination))
         if dry_run:
             show_json([plan.as_json()]) if json else print(plan)
             return
-        with shown_steps(called_in(settings), begins=False) as steps:
+        with shown_steps(called, begins=False) as steps:
             done = execute_backup(settings, plan, steps)
         if json:
             show_json([done.as_json()])
