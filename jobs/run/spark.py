@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from contextlib import contextmanager
@@ -135,12 +136,30 @@ def spark_session(
 
 def _without_handler(start: Callable[[], SparkSession]) -> SparkSession:
     """Start a session and keep the process's own handler of SIGINT: Spark's raises in the middle of a call to the JVM,
-    after which that connection answers the next call with the last one's answer."""
+    after which that connection answers the next call with the last one's answer.
+
+    Raises:
+        SettingsError: the JVM does not start.
+    """
+    from pyspark.errors import PySparkRuntimeError
+
     before = signal.getsignal(signal.SIGINT)
-    session = start()
+    try:
+        session = start()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        hint = "Spark needs Java 17 or 21: install one, and set JAVA_HOME to it; what Java said of it stands above"
+        raise SettingsError("the JVM does not start", where=_java(), hint=hint) from error
     if current_thread() is main_thread():
         signal.signal(signal.SIGINT, before)
     return session
+
+
+def _java() -> str:
+    """The Java that Spark takes."""
+    home_of = os.environ.get("JAVA_HOME")
+    return str(Path(home_of) / "bin" / "java") if home_of else shutil.which("java") or "no java on PATH"
 
 
 def _is_local(settings: SparkSettings) -> bool:

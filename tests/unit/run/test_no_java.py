@@ -1,0 +1,26 @@
+"""A machine without a Java that Spark can use is told so; it is no fault of Strandline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs.model.settings import SparkSettings
+from jobs.run import spark
+from state_store.errors import SettingsError
+
+
+def test_a_jvm_that_does_not_start_is_an_error_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an old Java as of none Spark knows only that its process has ended."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n")
+    java.chmod(0o755)
+    (tmp_path / "delta-spark_2.13.jar").touch()
+    monkeypatch.setattr(spark, "_DELTA_JARS", tmp_path)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SettingsError, match="the JVM does not start") as refused, spark.spark_session(SparkSettings()):
+        pass
+    assert refused.value.where == str(java)
+    assert "Java 17 or 21" in str(refused.value.hint)
