@@ -45,5 +45,5 @@ def show_maintenance(done: MaintenanceResult, *, json: bool) -> None:
     if rows:
         Output().write(Rows(names, rows))
     idle = len(done.tables) - len(rows)
-    if idle:
+    if idle or not rows:
         say(f"{counted(idle, 'table')}: nothing to merge or remove")

@@ -42,6 +42,9 @@ def publish(
         settings = load_settings()
         called = called_in(settings)
         views = views_to_publish(settings, called.all_stored(names or ()))
+        if not views:
+            say("no view has a changelog topic: give one … WITH (KAFKA_TOPIC = 'name') AS SELECT …")
+            return
         if follow and not dry_run:
             with stopped_by_signal() as stop, publishing(settings, views, told, drained=False):
                 stop.wait()

@@ -224,7 +224,8 @@ def load_settings(**overrides: object) -> Settings:
         hint = "see docs/settings.md for the names and their defaults"
         if first["type"] == "extra_forbidden":
             raise unknown(f"setting '{name}'", name, names_of(Settings)) from error
-        raise SettingsError(f"setting '{name}': {first['msg']}", hint=hint) from error
+        what = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"setting '{name}': {what}", hint=hint) from error
     except PydanticSettingsError as error:
         # A section or a list that is not JSON: the library's message names the field, its cause what is wrong.
         raise SettingsError(f"{error}: {error.__cause__}", hint="write it as JSON, as in docs/settings.md") from error

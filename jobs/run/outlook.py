@@ -35,7 +35,8 @@ class Outlook:
 
     def __str__(self) -> str:
         sources = ", ".join(f"{name} ({count:,})" for name, count in self.waiting.items())
-        lines = [f"pipeline '{self.pipeline}': {self.events:,} events to take in"]
+        events = f"{self.events:,} event{'' if self.events == 1 else 's'}"
+        lines = [f"pipeline '{self.pipeline}': {events} to take in"]
         lines += [f"  sources: {sources}"] if sources else []
         lines += [f"  views: {', '.join(self.views)}"] if self.views else []
         return "\n".join(lines)

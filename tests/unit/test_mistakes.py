@@ -398,6 +398,7 @@ ENVIRONMENT: tuple[tuple[dict[str, str], str, str], ...] = (
     ({"STRANDLINE_CONFIG": "no.toml"}, "settings.invalid", "correct STRANDLINE_CONFIG"),
     ({"STRANDLINE_CONFIG": "broken.toml"}, "settings.invalid", "is not TOML"),
     ({"STRANDLINE_LAKE": ""}, "settings.invalid", "it is empty"),
+    ({"STRANDLINE_LAKE": "a_file"}, "settings.invalid", "setting 'lake': '/"),
     ({"STRANDLINE_LAKE": "a_file"}, "settings.invalid", "is a file: a lake is a folder"),
     ({"STRANDLINE_LAKE": "ftp://host/lake"}, "settings.invalid", "is no kind of storage"),
     ({"STRANDLINE_LAKE": "/proc/lake"}, "store.storage_denied", "take another folder"),
