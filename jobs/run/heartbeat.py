@@ -52,6 +52,8 @@ class Beat:
 
     Attributes:
         refreshed: what was committed before this moment, every view that has not stopped reflects.
+        settled: when that refresh ended: the views reflect what the pipeline itself committed before it; None in a
+            beat of an older version.
         busy_since: when the micro-batch at work began; None when none is.
         lag: {topic: events that wait}; None where the broker does not answer.
         failures: {table: why it stopped}.
@@ -75,6 +77,7 @@ class Beat:
     ended: bool = False
     error: dict[str, str | None] | None = None
     ticked: float | None = None
+    settled: int | None = None
 
     @property
     def is_running(self) -> bool:
@@ -175,12 +178,13 @@ class _Heart:
 
     def _now(self) -> Beat:
         stream = self._stream
-        refreshed, failures = stream.refreshed, dict(stream.failures)
+        (refreshed, settled), failures = stream.refreshed or (None, None), dict(stream.failures)
         return replace(
             self._last,
             at=now_ms(),
             ticked=time.monotonic(),
             refreshed=refreshed,
+            settled=settled,
             busy_since=stream.busy_since,
             micro_batches=stream.micro_batches,
             failures={table: str(error) for table, error in failures.items()},

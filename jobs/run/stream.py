@@ -78,8 +78,8 @@ class PipelineStream:
     held: dict[str, ExpectationBroken] = field(default_factory=dict)
     """{table: what is wrong with its newest rows}, from which nothing is computed, as of the last refresh."""
     micro_batches: int = 0
-    refreshed: int | None = None
-    """When the last refresh of all views began, in milliseconds since the epoch."""
+    refreshed: tuple[int, int] | None = None
+    """When the last refresh of all views began, and when it ended, in milliseconds since the epoch."""
     busy_since: int | None = None
     """When the micro-batch at work began; None when none is."""
     topic_ids: dict[str, str] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class PipelineStream:
         for table in done.held.keys() - self.held.keys():
             log.error("%s", done.held[table])
         self.held = done.held
-        self.refreshed = began
+        self.refreshed = (began, now_ms())
 
     def _in_tasks(self) -> RefreshTasks:
         if self._tasks is None:

@@ -12,13 +12,13 @@ from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SourceError
+from jobs.operate.quality.freshness import Waiting
 from jobs.publish.declared import published, topic_as_source
 from jobs.publish.standing import topic_standing
 from jobs.serve.results import Rows
 from state_store.delta import reader
-from state_store.errors import CorruptState, ObjectMissing
-from state_store.layout import Lake
-from state_store.paths import is_folder
+from state_store.errors import CorruptState
+from state_store.layout import Lake, check_lake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,8 @@ def status(settings: Settings) -> Rows:
     """One row for each table of each pipeline, and one for each definition whose file is broken.
 
     `lag` counts what the table does not reflect yet: events of the topic for an event log, versions of its inputs for a
-    view, versions of the view for its changelog topic. It is null when the broker does not answer. `late` counts the
+    view, but for those that were found to change none of its rows, versions of the view for its changelog topic. It is
+    null when the broker does not answer. `late` counts the
     rows that came too late for a view's windows and are left out; it is null where no row is ever late. `state` is
     `fresh` or `behind` by the lag, `never run` before the first commit, `never published` before a topic's first write,
     `partial` where nothing is stored, `broken`, or the code of the error that hides the lag.
@@ -47,14 +48,9 @@ def status(settings: Settings) -> Rows:
         TopicsElsewhere: the settings do not lead to the lake's topics.
     """
     lake = Lake(settings.lake)
-    if not is_folder(lake.root):
-        raise ObjectMissing(
-            "there is no lake yet",
-            where=str(lake.root),
-            hint="make one: strandline apply FILE.sql; or set STRANDLINE_LAKE to where it is",
-        )
+    check_lake(lake)
     catalog = Catalog(lake)
-    log = Topics(settings, lake)
+    log = Topics(settings, lake, catalog)
     rows: list[_Row] = []
     for pipeline in catalog.pipelines():
         for definition in catalog.pipeline(pipeline):
@@ -75,17 +71,14 @@ def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics) -> 
             yield (definition.pipeline, definition.name, "view", None, None, None, None, "", None, "partial")
             return
         case View():
-            behind = _versions_behind(definition.name, definition.inputs, lake)
             late = _late(definition, catalog, lake)
-            yield _row(definition, definition.name, "view", lake, behind, late)
+            yield _row(definition, definition.name, "view", lake, log.versions(definition), late)
             if published(definition):
                 yield log.changelog(definition)
         case Source(kind="table"):
             event_log = tables.event_log(definition)
             yield _row(definition, event_log, "event log", lake, log.lag(definition, lake))
-            yield _row(
-                definition, definition.name, "table", lake, _versions_behind(definition.name, (event_log,), lake)
-            )
+            yield _row(definition, definition.name, "table", lake, log.versions(definition))
         case Source():
             yield _row(definition, definition.name, "event log", lake, log.lag(definition, lake))
     letters = tables.dead_letters(definition.name)
@@ -115,11 +108,16 @@ def _late(view: View, catalog: Catalog, lake: Lake) -> int | None:
 class Topics:
     """The topics of a lake, asked no more once they have not answered: each try would take seconds."""
 
-    def __init__(self, settings: Settings, lake: Lake) -> None:
+    def __init__(self, settings: Settings, lake: Lake, catalog: Catalog) -> None:
         self._settings = settings
         self._lake = lake
         self._log = open_log(settings, lake)
+        self._waiting = Waiting(catalog, lake, self._log)
         self._silent: str | None = None
+
+    def versions(self, definition: View | Source) -> _Lag:
+        """The lag of a view or a keyed table: no topic is asked."""
+        return self._waiting.versions(definition.name), "versions", None
 
     def lag(self, source: Source, lake: Lake) -> _Lag:
         """The lag of a source."""
@@ -146,13 +144,3 @@ class Topics:
                     return (*start, None, None, None, None, "versions", None, "never published")
                 return (*start, at.version, None, at.rows, behind, "versions", None, "behind" if behind else "fresh")
         return (*start, None, None, None, None, "versions", None, self._silent or "")
-
-
-def _versions_behind(table: str, inputs: tuple[str, ...], lake: Lake) -> _Lag:
-    head = reader.head(lake.table(table))
-    behind = 0
-    for name in inputs:
-        source = reader.head(lake.table(name))
-        seen = head.record.versions.get(name, -1) if head else -1
-        behind += max(source.version - seen, 0) if source else 0
-    return behind, "versions", None

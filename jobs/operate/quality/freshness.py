@@ -6,17 +6,19 @@ A view is as stale as the oldest thing that waits anywhere above it: here since 
 fresh, however long ago its last commit was.
 
 A change that changes no row of a view leaves its vector where it is (`jobs.ivm.refresh.refresh`). So a change does not
-wait either when its pipeline has refreshed all views since; the run's heartbeat says when.
+wait either when its pipeline has refreshed all views since; the run's heartbeat says when. Commits that change no row
+(merged files, a trimmed log, further columns) are waited for by nobody.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jobs.ingest.offsets import committed_offsets, start_offsets
 from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.stewardship import Stewardship
 from jobs.run.heartbeat import read_beat
 from state_store.delta import log as delta_log
 from state_store.delta import reader
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
     from jobs.ingest.logs.log import Log
     from state_store.layout import Lake
+
+
+_NEVER: Final = -1
+"""In place of the version of an input that a table does not reflect at all."""
 
 
 class Waiting:
@@ -57,32 +63,62 @@ class Waiting:
             self._known[name] = min(self._moments(self._catalog.get(name)), default=None)
         return self._known[name]
 
+    def versions(self, name: str) -> int:
+        """The versions of all that a definition reads which its rows do not reflect, nor has a refresh found since that
+        they change none of its rows. Of what it has never read, all versions."""
+        lag = 0
+        for _, table, seen, until in self._read(name, never=_NEVER):
+            if seen == _NEVER:  # its first versions may be gone
+                newest = delta_log.newest_version(self._lake.table(table))
+                lag += 0 if newest is None else newest - seen
+                continue
+            _, versions = self._after(table, seen, until)
+            lag += len(versions) if self._first_change(table, versions) is not None else 0
+        return lag
+
     def _moments(self, definition: Definition) -> Iterator[int]:
-        inputs: list[str] = []
         if isinstance(definition, Source):
             yield from self._events(definition)
-            inputs = [tables.event_log(definition)] if definition.kind == "table" else []
-        if isinstance(definition, View):
-            inputs = list(definition.inputs)
-        refreshed = self._refreshed(definition)
-        seen = self._reflected(definition.name)
-        for query in self._catalog.whole_queries(definition.name):
-            inputs += query.inputs
-        for each in dict.fromkeys(inputs):
-            log = tables.log_below(each)
-            read = log if log in seen and each not in seen else each  # a join may read the events below a table
-            yield from self._commit_after(read, seen.get(read, 0), refreshed)
+        for each, table, seen, until in self._read(definition.name):
+            first = self._first_change(*self._after(table, seen, until))
+            yield from () if first is None else (first,)
             above = self._catalog.find(each)
             if above is not None and not isinstance(above, InsertQuery):
                 since = self.since(each)
                 yield from () if since is None else (since,)
 
-    def _refreshed(self, definition: Definition) -> int:
-        """The moment up to which its pipeline has refreshed it; 0 when that is not known."""
+    def _read(self, name: str, never: int = 0) -> Iterator[tuple[str, str, int, int]]:
+        """What a definition reads: its name, the table that is read of it, the version that the rows reflect, and the
+        moment before which commits have been looked at.
+
+        Args:
+            never: in place of the version of what they do not reflect at all. Version 0 only makes a table.
+        """
+        definition = self._catalog.get(name)
+        inputs: list[str] = []
+        if isinstance(definition, Source) and definition.kind == "table":
+            inputs = [tables.event_log(definition)]
+        if isinstance(definition, View):
+            inputs = list(definition.inputs)
+        for query in self._catalog.whole_queries(name):
+            inputs += query.inputs
+        seen = self._reflected(name)
+        for each in dict.fromkeys(inputs):
+            log = tables.log_below(each)
+            table = log if log in seen and each not in seen else each  # a join may read the events below a table
+            yield each, table, seen.get(table, never), self._looked_at(definition, each)
+
+    def _looked_at(self, definition: Definition, read: str) -> int:
+        """The moment before which its pipeline has looked at the commits of what a definition reads; 0 when that is not
+        known. What the pipeline commits itself during a refresh, the views above take in before its end."""
         beat = read_beat(self._lake, definition.pipeline)
         if beat is None or beat.refreshed is None or definition.name in beat.failures:
             return 0
-        return beat.refreshed
+        above = self._catalog.find(tables.definition_of(read))
+        if above is None or above.pipeline != definition.pipeline or beat.settled is None:
+            return beat.refreshed
+        held = isinstance(above, View | Source) and Stewardship.read(above.options).blocking
+        return beat.refreshed if held else beat.settled
 
     def _reflected(self, table: str) -> dict[str, int]:
         """{input: version} by the vectors of a table and of the inner stages that stand in it."""
@@ -95,16 +131,18 @@ class Waiting:
                 found |= self._reflected(name)
         return found
 
-    def _commit_after(self, table: str, version: int, moment: int) -> Iterator[int]:
-        """The time of the table's first commit after a version and a moment; version 0 only makes the table."""
+    def _after(self, table: str, version: int, moment: int) -> tuple[str, range]:
+        """The table, and its versions after one that were committed after a moment."""
         path = self._lake.table(table)
         newest = delta_log.newest_version(path)
-        if newest is None or newest <= version:
-            return
-        versions = range(version + 1, newest + 1)
-        place = bisect_right(versions, moment, key=lambda each: delta_log.read_commit(path, each).timestamp)
-        if place < len(versions):
-            yield delta_log.read_commit(path, versions[place]).timestamp
+        versions = range(version + 1, (-1 if newest is None else newest) + 1)
+        first = bisect_right(versions, moment, key=lambda each: delta_log.read_commit(path, each).timestamp)
+        return table, versions[first:]
+
+    def _first_change(self, table: str, versions: range) -> int | None:
+        """The time of the first of these commits that changes rows."""
+        commits = (delta_log.read_commit(self._lake.table(table), each) for each in versions)
+        return next((commit.timestamp for commit in commits if commit.changes_rows), None)
 
     def _events(self, source: Source) -> Iterator[int]:
         """The time of the oldest record of each partition that is not in the event log."""

@@ -43,11 +43,12 @@ def test_it_beats_from_the_start_on_and_says_how_far_the_run_is(stream: Pipeline
         assert (first.pipeline, first.mode, first.ended, first.refreshed) == ("shop", "continuous", False, None)
         assert first.is_running
         assert first.process.pid == os.getpid()
-        stream.refreshed, stream.micro_batches = 12, 5
+        stream.refreshed, stream.micro_batches = (12, 13), 5
         stream.failures["v"] = TopicMissing("gone")
         wait_until(lambda: beat_of(lake).micro_batches == 5, "it does not beat")
         later = beat_of(lake)
-        assert (later.started, later.refreshed, later.tables) == (first.started, 12, (REPORT,))
+        assert (later.started, later.refreshed, later.settled) == (first.started, 12, 13)
+        assert later.tables == (REPORT,)
         assert later.failures == {"v": "[source.topic_missing] gone"}
     last = beat_of(lake)
     assert (last.ended, last.error) == (True, None)

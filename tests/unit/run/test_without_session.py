@@ -8,6 +8,7 @@ from jobs.model.errors import ViewsStopped
 from jobs.model.settings import Settings
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
+from jobs.session.status import status
 from state_store.layout import Lake
 from tests.support import lake_tables
 from tests.support.invariants import assert_correct
@@ -35,6 +36,24 @@ def test_views_behind_their_logs_are_refreshed_by_the_kernel(settings: Settings,
     assert_correct(lake, "shop")
     again = drain(settings, "shop")
     assert all(each.inserted == 0 for each in again.tables)
+
+
+def test_a_view_whose_rows_a_run_does_not_change_is_fresh(settings: Settings, lake: Lake) -> None:
+    """It commits nothing, so its vector stays behind; what the run has looked at does not wait any more."""
+    nested = "SELECT shop, COUNT(*) AS n FROM sales GROUP BY shop"
+    text = f"CREATE MATERIALIZED VIEW largest AS SELECT MAX(n) AS n FROM ({nested}) AS counted;"
+    list(Interpreter(settings, "shop").run(SHOP + text))
+
+    def stand() -> dict[object, tuple[object, object]]:
+        return {row[1]: (row[6], row[9]) for row in status(settings).rows if row[2] == "view"}
+
+    lake_tables.events(lake, "sales", [{"shop": "a", "qty": 2}, {"shop": "a", "qty": 4}, {"shop": "b", "qty": 5}])
+    drain(settings, "shop")
+    lake_tables.events(lake, "sales", [{"shop": "b", "qty": 1}])
+    assert stand()["largest"] == (1, "behind")
+    report = drain(settings, "shop")
+    assert {each.name: each.inserted for each in report.tables} == {"sales": 0, "by_shop": 1, "most": 0, "largest": 0}
+    assert stand() == dict.fromkeys(("by_shop", "most", "largest"), (0, "fresh"))
 
 
 def test_a_view_that_fails_is_reported(settings: Settings, lake: Lake) -> None:

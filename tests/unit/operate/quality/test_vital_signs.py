@@ -33,13 +33,18 @@ def check(made: MadeLake, view: str, name: str, now_ms: int = 0) -> Verdict:
     return VitalSigns(catalog, made.lake, waiting(made), now_ms).check(found, name)
 
 
-def beat(made: MadeLake, refreshed: int, failures: dict[str, str] | None = None) -> None:
-    """The heartbeat of a run that refreshed all views then."""
+def beat(made: MadeLake, refreshed: int, failures: dict[str, str] | None = None, settled: int | None = None) -> None:
+    """The heartbeat of a run that refreshed all views then.
+
+    Args:
+        settled: when that refresh had ended.
+    """
     me = process(os.getpid())
     assert me is not None
     path = on_disk(made.lake.run("shop"))
     path.parent.mkdir(exist_ok=True)
     moments = {"started": 0, "at": refreshed, "refreshed": refreshed, "busy_since": None, "micro_batches": 1}
+    moments |= {"settled": settled}
     rest = {"pipeline": "shop", "mode": "drain", "lag": {}, "failures": failures or {}, "tables": []}
     path.write_text(json.dumps({"format": 1, "process": me.as_json(), **moments, **rest}))
 
@@ -75,6 +80,23 @@ def test_a_commit_of_an_input_waits_until_a_refresh_looked_at_it(made: MadeLake)
     beat(made, committed + 1, {"totals": "it stopped"})
     assert waiting(made).since("totals") == committed
     assert waiting(made).since("owned") == committed, "what reads a stopped view is as stale as that"
+
+
+def test_what_the_pipeline_commits_during_a_refresh_is_looked_at_before_its_end(made: MadeLake) -> None:
+    """Else a view that a change of another one leaves as it is would be stale until the next event, alert and all."""
+    made.visits([(0, "a", 1.0)], {0: 4, 1: 4})
+    path = made.lake.table("visits")
+    committed = delta_log.read_commit(path, delta_log.newest_version(path) or 0).timestamp
+    beat(made, committed - 1, settled=committed - 1)
+    assert (waiting(made).since("totals"), waiting(made).versions("totals")) == (committed, 1)
+    beat(made, committed - 1, settled=committed + 1)
+    assert (waiting(made).since("totals"), waiting(made).versions("totals")) == (None, 0)
+
+
+def test_a_commit_that_changes_no_row_is_waited_for_by_nobody(made: MadeLake) -> None:
+    list(Interpreter(made.settings, "shop").run("ALTER STREAM visits ADD COLUMN coupon VARCHAR;"))
+    found = waiting(made)
+    assert (found.since("totals"), found.versions("totals"), found.versions("spread")) == (None, 0, 0)
 
 
 def test_freshness_fails_only_over_the_views_own_target(made: MadeLake) -> None:
