@@ -141,7 +141,7 @@ class Feed:
                 try:
                     self._advance(duck)
                 except StrandlineError as error:
-                    logger.warning("a feed ended", extra={"view": self.made.relation.name, **error.attrs()})
+                    logger.warning("a feed ended", extra={"view": self.made.relation.name, "error": error.attrs()})
                     self._call(lambda error=error: self._end(error))  # type: ignore[misc]
                     return
                 self._wake.wait(_LOOK_SECONDS)

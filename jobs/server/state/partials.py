@@ -57,7 +57,7 @@ class FollowedPartial(Looking):
             if self.view.advance():
                 self._moved(self.definition.name)
         except StrandlineError as error:
-            log.warning("a partial view stands still", extra={"view": self.definition.name, **error.attrs()})
+            log.warning("a partial view stands still", extra={"view": self.definition.name, "error": error.attrs()})
         return True
 
 

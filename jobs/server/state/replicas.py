@@ -122,7 +122,9 @@ class Followed(Looking):
         except TableMissing:
             self.absent = True
         except StrandlineError as error:
-            log.warning("the replica of a view stands still", extra={"view": self.relation.name, **error.attrs()})
+            log.warning(
+                "the replica of a view stands still", extra={"view": self.relation.name, "error": error.attrs()}
+            )
         return True
 
     def _run(self) -> None:

@@ -32,7 +32,7 @@ from state_store.layout import Lake
 from state_store.paths import LakePath
 from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 DEFINITIONS = """
     CREATE STREAM visits (id BIGINT KEY, town VARCHAR, n BIGINT) WITH (KAFKA_TOPIC = 'visits');
@@ -256,6 +256,21 @@ def test_changes_that_are_not_kept_any_more_ask_for_a_snapshot(filled: ServedLak
             subscribe(filled, hub, Wish(select(), place=Place(0)))
         with pytest.raises(ChangesGone, match="made anew"):
             subscribe(filled, hub, Wish(select(), place=Place(2, table="00000000")))
+        hub.close()
+
+    asyncio.run(run())
+
+
+def test_a_subscriber_hears_that_the_table_was_dropped(filled: ServedLake) -> None:
+    async def run() -> None:
+        hub = Hub(filled.lake, 10, 100)
+        events_of = subscribe(filled, hub, Wish(select(), snapshot=False))
+        coming = asyncio.ensure_future(taken(events_of, "error"))
+        while hub.subscribers < 1:
+            await asyncio.sleep(0)
+        assert list(Interpreter(filled.settings).run("DROP TABLE by_town;"))
+        hub.told("by_town")
+        assert events(await asyncio.wait_for(coming, PATIENCE_SECONDS))[-1][2]["code"] == "serve.restart_from_snapshot"
         hub.close()
 
     asyncio.run(run())

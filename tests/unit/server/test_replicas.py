@@ -14,6 +14,8 @@ from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.replicas import Followed, Replicas
 from jobs.session.interpreter import Interpreter
 from state_store.aside import set_aside
+from state_store.delta import log
+from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import wait_until
 
@@ -117,3 +119,18 @@ def test_what_versions_reflect_is_told_of_the_table_that_is_there(served: Served
     expected = reflected(served.lake, "by_town", 1)
     assert expected.versions["visits"] == 3
     assert followed.standing(1) == expected
+
+
+def test_what_keeps_a_replica_from_following_is_logged_as_data(
+    served: ServedLake, replicas: Replicas, caplog: pytest.LogCaptureFixture
+) -> None:
+    followed = of(served, replicas)
+    assert followed is not None
+    wait_until(lambda: visits(followed, "Rome") == 1, "the replica is not restored")
+    path = served.lake.table("by_town")
+    visit(served, "Rome")
+    on_disk(log.commit_file(path, log.newest_version(path) or 0)).write_text("{")
+    with caplog.at_level("WARNING", "strandline"):
+        assert followed.look()
+    [said] = [each for each in caplog.records if "stands still" in each.message and each.exc_info is None][:1]
+    assert (vars(said)["view"], vars(said)["error"]["code"]) == ("by_town", "store.corrupt")
