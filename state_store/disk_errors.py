@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from state_store.paths import LakePath
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 # They answer a question that the caller asked: is the name taken, is its folder there?
 _ANSWERS: Final = (FileExistsError, FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
@@ -37,11 +39,12 @@ def disk_errors(path: LakePath) -> Iterator[None]:
     except _ANSWERS:
         raise
     except PermissionError as error:
+        path = _meant(path)
         raise StorageDenied(
             f"'{path.name}' may not be written by this user", where=str(path), hint="check the owner and mode"
         ) from error
     except OSError as error:
-        raise _failed(path, error) from error
+        raise _failed(_meant(path), error) from error
 
 
 def of_system(error: OSError) -> StoreError:
@@ -49,7 +52,7 @@ def of_system(error: OSError) -> StoreError:
 
     The file is the one that the error names.
     """
-    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else Path()
+    path = _meant(Path(os.fsdecode(error.filename))) if isinstance(error.filename, str | bytes) else Path()
     if isinstance(error, PermissionError):
         what = f"'{path.name}' may not be read or written by this user"
         return StorageDenied(what, where=str(path), hint="check the owner and mode, or name another folder")
@@ -59,6 +62,12 @@ def of_system(error: OSError) -> StoreError:
     if isinstance(error, FileNotFoundError):
         return ObjectMissing(f"'{path}' is not there", where=str(path), hint="check the path, and STRANDLINE_LAKE")
     return _failed(path, error)
+
+
+def _meant(path: LakePath) -> LakePath:
+    """The file that a temporary one (`state_store.files`) was to become: nobody knows the other's name."""
+    found = _TEMPORARY.fullmatch(path.name)
+    return path if found is None else path.with_name(found[1])
 
 
 def _failed(path: LakePath, error: OSError) -> StoreError:

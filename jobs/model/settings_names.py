@@ -89,7 +89,9 @@ def check_file(environment: Mapping[str, str]) -> None:
                 f"there is no file '{path}'", where=_CONFIG, hint=f"correct {_CONFIG}, or unset it"
             ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the file of settings cannot be read: {error}", where=str(path)) from error
+        why = error.strerror if isinstance(error, OSError) else f"it is no UTF-8 text, {error.reason}"
+        hint = "check its owner and mode, or that it is a file of TOML"
+        raise SettingsError(f"the file of settings cannot be read: {why}", where=str(path), hint=hint) from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(
             f"the file of settings is not TOML: {error}",

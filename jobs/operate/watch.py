@@ -70,7 +70,8 @@ def alerts(settings: Settings, now_ms: int) -> list[Alert]:
     """The alerts of a lake at a moment, in milliseconds since the epoch. No rows are read."""
     lake = Lake(settings.lake)
     catalog = Catalog(lake)
-    found = [Alert("broken", name, str(broken.error().message)) for name, broken in catalog.broken.items()]
+    errors = {name: broken.error() for name, broken in catalog.broken.items()}
+    found = [Alert("broken", name, error.message, error.hint or "") for name, error in errors.items()]
     for pipeline in catalog.pipelines():
         beat = read_beat(lake, pipeline)
         found += _of_run(pipeline, beat, now_ms) if beat is not None else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import ExitStack
 
@@ -23,7 +24,8 @@ def bound(host: str, port: int, option: str) -> list[socket.socket]:
             addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
             made = [opened.enter_context(socket.create_server(address, family=family)) for family, address in addresses]
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
+            known = error.errno if isinstance(error.errno, int) and error.errno > 0 else 0
+            why = (os.strerror(known) if known else error.strerror or str(error)).lower()
             raise SettingsError(
                 f"the server cannot listen on {host}, port {port}: {why}",
                 hint=f"take another with {option}, or end what listens there: ss -ltnp 'sport = :{port}'",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from state_store.disk_errors import of_system
+from state_store.disk_errors import disk_errors, of_system
 from state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StoreError
 from state_store.files import create, make_folder, replace, sync_file, write_new
 
@@ -33,6 +33,15 @@ def test_each_has_a_type_and_a_hint(number: int, kind: type[StoreError]) -> None
     assert made.hint
     assert "x" in made.message
     assert len(str(made)) < 400
+
+
+def test_a_temporary_file_has_the_name_that_it_was_to_get() -> None:
+    temporary = Path("/lake/topics/.7.log.81e5daf41f6e427184638128902f7d2b.tmp")
+    with pytest.raises(StorageDenied, match=r"'7\.log' may not be written") as refused, disk_errors(temporary):
+        raise PermissionError
+    assert refused.value.where == "/lake/topics/7.log"
+    full = of_system(OSError(errno.ENOSPC, "full", str(temporary)))
+    assert full.where == "/lake/topics/7.log"
 
 
 def test_a_name_that_is_too_long_is_cut() -> None:
