@@ -52,7 +52,13 @@ def of_system(error: OSError) -> StoreError:
 
     The file is the one that the error names.
     """
-    path = _meant(Path(os.fsdecode(error.filename))) if isinstance(error.filename, str | bytes) else Path()
+    if not isinstance(error.filename, str | bytes):  # at a file that is open already, such as standard output
+        full = error.errno in _FULL
+        what = "the disk is full" if full else f"the system failed: {error.strerror or error}"
+        return DiskFailed(
+            what, hint="free some space (df -h)" if full else "look at where the output goes, and at dmesg"
+        )
+    path = _meant(Path(os.fsdecode(error.filename)))
     if isinstance(error, PermissionError):
         what = f"'{path.name}' may not be read or written by this user"
         return StorageDenied(what, where=str(path), hint="check the owner and mode, or name another folder")

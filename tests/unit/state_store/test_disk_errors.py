@@ -35,6 +35,13 @@ def test_each_has_a_type_and_a_hint(number: int, kind: type[StoreError]) -> None
     assert len(str(made)) < 400
 
 
+def test_standard_output_has_no_name() -> None:
+    """As of `strandline sql -e … > /a/full/disk`."""
+    full = of_system(OSError(errno.ENOSPC, "No space left on device"))
+    assert (full.message, full.where) == ("the disk is full", None)
+    assert of_system(OSError(errno.EIO, "Input/output error")).message == "the system failed: Input/output error"
+
+
 def test_a_temporary_file_has_the_name_that_it_was_to_get() -> None:
     temporary = Path("/lake/topics/.7.log.81e5daf41f6e427184638128902f7d2b.tmp")
     with pytest.raises(StorageDenied, match=r"'7\.log' may not be written") as refused, disk_errors(temporary):
