@@ -265,3 +265,10 @@ def test_an_error_at_the_prompt_is_shown_and_does_not_end_it(
     shown = capsys.readouterr()
     assert "[sql.unknown_name]" in shown.err
     assert objects(shown.out) == [{"one": 1}]
+
+
+@pytest.mark.parametrize(("typed", "offered"), [("strandline ver", "verify"), ("strandline verify --de", "--deep")])
+def test_the_shell_completes_commands_and_options(typed: str, offered: str) -> None:
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_STRANDLINE_COMPLETE": "complete_bash"}
+    done = subprocess.run([COMMAND], env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, [offered])
