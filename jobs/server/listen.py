@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from jobs.server.access.bound import bound
 from jobs.server.app import application
-from jobs.server.bound import bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable

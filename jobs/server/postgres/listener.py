@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from jobs.server.bound import bound
+from jobs.server.access.bound import bound
 from jobs.server.pg_values.refusal import Refusal, SqlState
 from jobs.server.postgres import outgoing
 from jobs.server.postgres.asking import Asking
