@@ -31,7 +31,7 @@ def add_operations(app: typer.Typer) -> None:
 def compact(
     names: Names = None,
     before: Annotated[
-        int | None, typer.Option(metavar="VERSION", help="of one table: fold its feed up to this version now")
+        int | None, typer.Option(min=0, metavar="VERSION", help="of one table: fold its feed up to this version now")
     ] = None,
     dry_run: DryRun = False,
     json: Json = False,
@@ -118,7 +118,7 @@ def backup(
 def restore(
     source: Annotated[str, typer.Argument(metavar="SRC", help="where the backups are")],
     lake: Annotated[str, typer.Argument(metavar="LAKE", help="a path or URL with nothing in it")],
-    number: Annotated[int | None, typer.Option(help="of an older backup; default: the newest")] = None,
+    number: Annotated[int | None, typer.Option(min=1, help="of an older backup; default: the newest")] = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
