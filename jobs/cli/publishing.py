@@ -11,6 +11,7 @@ from jobs.cli.exits import exit_codes
 from jobs.cli.operated import show_json
 from jobs.cli.output import say
 from jobs.model.settings import load_settings
+from state_store.errors import TableMissing
 
 if TYPE_CHECKING:
     from jobs.publish.publisher import Published
@@ -57,6 +58,10 @@ def publish(
                     show_json([plan.as_json()]) if json else print(plan)
                 else:
                     told(publisher.catch_up())
+            except TableMissing:
+                if names:
+                    raise
+                say(f"'{called.of(view.name)}' was not computed yet: run '{view.pipeline}'; the others go on")
             finally:
                 publisher.close()
 

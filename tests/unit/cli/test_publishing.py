@@ -18,6 +18,30 @@ def invoke(*args: str) -> tuple[int, str, str]:
     return found.exit_code, found.stdout, found.stderr
 
 
+def test_a_view_that_was_not_computed_yet_does_not_keep_the_others(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_LAKE", str(settings.lake))
+    PublishedLake(settings)
+    for arguments in (("publish",), ("publish", "--dry-run")):
+        code, out, err = invoke(*arguments)
+        assert (code, out) == (0, "")
+        assert err.count(" was not computed yet: run '") == len(VIEWS)
+    assert invoke("publish", "by_town")[0] == 2
+
+
+def test_a_lake_without_changelog_topics_is_told_so(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_LAKE", str(settings.lake))
+    assert invoke("sql", "-e", "CREATE STREAM s (a INT)")[0] == 0
+    assert invoke("publish") == (
+        0,
+        "",
+        "no view has a changelog topic: give one … WITH (KAFKA_TOPIC = 'name') AS SELECT …\n",
+    )
+    code, out, err = invoke("compact")
+    assert (code, out, err) == (0, "", "0 tables: nothing to merge or remove\n")
+
+
 def test_publish_shows_its_plan_and_what_it_did(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_LAKE", str(settings.lake))
     made = PublishedLake(settings)
