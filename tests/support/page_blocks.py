@@ -23,7 +23,7 @@ class Typed:
 def block(page: str, part: str, language: str = "text") -> str:
     """The first fenced block of a page that has this part."""
     text = (ROOT / "docs" / page).read_text()
-    blocks = re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
     return next(each for each in blocks if part in each)
 
 
