@@ -152,6 +152,7 @@ def drill(
         from jobs.operate.drills.history import record
         from jobs.operate.drills.plan import plan_drills
         from jobs.operate.drills.run import run_drill
+        from state_store.errors import DiskFailed, StorageDenied
         from state_store.layout import Lake
 
         settings = load_settings()
@@ -166,7 +167,10 @@ def drill(
             for number, each in enumerate(plan, 1):
                 steps.begin(f"rehearsing {each.scenario} of {called.of(each.view)}, drill {number} of {len(plan)}")
                 results.append(run_drill(settings, each, backup=saved))
-                record(Lake(settings.lake), results[-1:])
+                try:
+                    record(Lake(settings.lake), results[-1:])
+                except (StorageDenied, DiskFailed) as error:
+                    say(f"what the drill came to is not kept in the lake: {error.message}")
         if not show_drills(shown(results, called, "view", "why"), json=json):
             raise typer.Exit(BROKEN)
 

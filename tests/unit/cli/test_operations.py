@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from jobs.cli import main as cli
 from jobs.model.settings import Settings
+from state_store.errors import StorageDenied
 from state_store.leases import ReaderLease
 from tests.support.operated_lake import operated
 from tests.unit.operate.verify.damage import data_file, flip
@@ -121,3 +122,15 @@ def test_a_rebuild_and_a_backfill_say_what_they_do(made: MadeLake) -> None:
     assert re.fullmatch(r"computing 'owned'.*: [\d,]+ rows to read", lines[0])
     assert re.fullmatch(r"'owned': \+0 −0 rows \(\d\.\d s\)", lines[1])
     assert "refreshing what reads it" in lines
+
+
+def test_a_drill_of_a_lake_that_may_only_be_read_has_its_result(
+    made: MadeLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> None:
+        raise StorageDenied("'drills' may not be written by this user")
+
+    monkeypatch.setattr("jobs.operate.drills.history.record", denied)
+    code, out, err = invoke("drill", "owned", "--scenario", "changelog", "--json")
+    assert (code, json.loads(out)["passed"]) == (0, True)
+    assert "is not kept in the lake: 'drills' may not be written by this user" in err
