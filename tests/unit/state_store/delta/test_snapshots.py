@@ -82,10 +82,18 @@ def test_any_history_gives_the_snapshots_that_are_read(
         _kept_up(operation, table)
         _replaced(operation, table, seed)
         newest = head_of(table).version
-        first = log.versions(table.path)[0]
+        first = _first_to_be_read(table)
         for version in (seed.randint(first, newest), newest, newest):
             if not skipping or seed.random() < 0.3:
                 assert same(cache.at(table.path, version), read_snapshot(table.path, version))
+
+
+def _first_to_be_read(table: ArrowTable) -> int:
+    """The version of the oldest checkpoint, once the log does not begin with version 0: clean-up leaves the entry of
+    our last record, which stands below the checkpoint when another tool has committed since."""
+    if log.versions(table.path)[0] == 0:
+        return 0
+    return log.checkpoints(table.path, upto=head_of(table).version)[0]
 
 
 def _written(operation: str, table: ArrowTable, seed: random.Random) -> None:
