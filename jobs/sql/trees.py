@@ -19,6 +19,11 @@ def call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
     return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
 
 
+def is_not_null(value: exp.Expression) -> exp.Not:
+    """The condition that a value is not NULL."""
+    return exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null()))
+
+
 def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
     """The conditions that AND joins, in order, without their parentheses; none without a condition."""
     if condition is None:

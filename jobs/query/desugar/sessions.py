@@ -2,7 +2,8 @@
 
     FROM SESSION(s, at, INTERVAL '5' MINUTE, k)
 
-    1  SELECT *, at in milliseconds, 0 where at most the gap has passed since the row of k before, else 1   FROM s
+    1  SELECT *, at in milliseconds, 0 where at most the gap has passed since the row of k before, else 1
+       FROM s WHERE at IS NOT NULL
     2  SELECT *, how many have begun up to this row: the number of its session                              FROM 1
     3  SELECT *, the least time of the session AS window_start, the greatest and the gap AS window_end      FROM 2
 
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from jobs.sql.trees import call, identifier
+from jobs.sql.trees import call, identifier, is_not_null
 
 # Names that no user gives a column by chance; two columns of one name are refused in any case.
 _TIME, _BEGINS, _NUMBER = "session_time_ms", "session_begins", "session_number"
@@ -36,6 +37,7 @@ def sessions(
     near = exp.LTE(this=exp.Sub(this=at.copy(), expression=before), expression=exp.Literal.number(gap))
     begins = exp.Case(ifs=[exp.If(this=near, true=exp.Literal.number(0))], default=exp.Literal.number(1))
     first = _with(exp.Table(this=source.this.copy()), exp.Star(), {_TIME: at, _BEGINS: begins})
+    first.set("where", exp.Where(this=is_not_null(time)))
     begun = _over(call("SUM", _column(_BEGINS)), keys, [_column(_TIME)])
     second = _with(_inside(first), exp.Star(), {_NUMBER: begun})
     session = [*keys, _column(_NUMBER)]

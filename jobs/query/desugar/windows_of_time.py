@@ -5,6 +5,7 @@
     FROM SESSION(s, at, INTERVAL '5' MINUTE, k)                 the same with the session of `k`: `sessions`
 
 The bounds are TIMESTAMPs. Windows begin at 0, as Kafka's do; no row is ever late, since they are columns like others.
+A row whose time is NULL is in no window.
 WINDOW TUMBLING and its like are the ones that close.
 """
 
@@ -16,7 +17,7 @@ from jobs.model.errors import InvalidQuery
 from jobs.query.desugar.sessions import sessions
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.intervals import IntervalNode
-from jobs.sql.trees import call, identifier
+from jobs.sql.trees import call, identifier, is_not_null
 
 START, END = "window_start", "window_end"
 _FORMS = {
@@ -72,7 +73,9 @@ def _windows(function: exp.Anonymous, source: exp.Column, time: exp.Column, size
             column=column,
         )
     select = exp.Select(
-        expressions=[exp.Star(), *_bounds(time, step, size)], from_=exp.From(this=exp.Table(this=source.this.copy()))
+        expressions=[exp.Star(), *_bounds(time, step, size)],
+        from_=exp.From(this=exp.Table(this=source.this.copy())),
+        where=exp.Where(this=is_not_null(time)),
     )
     return _ended(select, size) if step != size else select
 
