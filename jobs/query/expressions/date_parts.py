@@ -2,7 +2,7 @@
 
 EXTRACT(YEAR FROM at)       PART_OF_DATE('year', at)
 EXTRACT(MINUTE FROM clock)  (clock / 60000) % 60: TIME is milliseconds of the day
-EXTRACT(EPOCH FROM at)      UNIX_TIMESTAMP(at) / 1000
+EXTRACT(EPOCH FROM at)      UNIX_TIMESTAMP(BEGIN_OF_UNIT('SECOND', at)) / 1000: division cuts, also before 1970
 DATE_TRUNC('hour', at)      BEGIN_OF_UNIT('HOUR', at)
 """
 
@@ -43,7 +43,8 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
     if value.type.base is not BaseType.TIMESTAMP:
         raise TypeMismatch(f"EXTRACT takes a DATE, TIME or TIMESTAMP, not {value.type}")
     if part == _SECONDS:
-        millis = Typed(call("UNIX_TIMESTAMP", value.expression), t.BIGINT)
+        second = typed(call("BEGIN_OF_UNIT", exp.Literal.string("SECOND"), value.expression))
+        millis = Typed(call("UNIX_TIMESTAMP", second.expression), t.BIGINT)
         return arithmetic(exp.Div, millis, _whole(1_000))
     return typed(call("PART_OF_DATE", exp.Literal.string(part), value.expression))
 
