@@ -42,7 +42,7 @@ class Clauses(Strandline.Parser):
         return self._prev.text
 
     def _query(self) -> tuple[exp.Query, Emit | None]:
-        tree = self._parse_select()
+        tree = self.select_rule()
         while isinstance(tree, exp.Subquery) and not tree.alias:
             tree = tree.this
         if isinstance(tree, exp.Values):

@@ -17,7 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.errors import NotSupported
 from jobs.sql.generator import StrandlineGenerator
-from jobs.sql.value_clauses import ValueClauses
+from jobs.sql.join_clauses import JoinClauses
 
 # Only these are words of the language: any other, such as FORMAT or COMMENT, is free as the name of a column.
 _WORDS = """
@@ -75,7 +75,7 @@ class Strandline(Dialect):
             word: _OURS.get(word) or tokens.Tokenizer.KEYWORDS[word] for word in (*_WORDS.split(), *_PHRASES)
         }
 
-    class Parser(ValueClauses):
+    class Parser(JoinClauses):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             "CAST": lambda self: self._parse_cast(True),
@@ -86,7 +86,7 @@ class Strandline(Dialect):
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": lambda self: self._parse_case()}
         LAMBDAS: ClassVar[dict[TokenType, Any]] = {TokenType.FARROW: lambda self, args: self._lambda(args)}
         COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
-            **ValueClauses.COLUMN_OPERATORS,
+            **JoinClauses.COLUMN_OPERATORS,
             TokenType.ARROW: lambda self, this, member: self._member(this, member),
         }
         RANGE_PARSERS: ClassVar[dict[TokenType, Any]] = {
@@ -112,8 +112,8 @@ class Strandline(Dialect):
         }
 
         def select_rule(self) -> exp.Expr | None:
-            """The rule of one query."""
-            return self._parse_select()
+            """The rule of one query; the branches of a UNION may stand in brackets, the first one too."""
+            return self._parse_set_operations(self._parse_select(nested=True, parse_subquery_alias=False))
 
         def type_rule(self) -> exp.Expr | None:
             """The rule of one type."""
@@ -135,11 +135,15 @@ class Strandline(Dialect):
                 table.set("alias", self._parse_table_alias())
             return table
 
-        def _parse_join_parts(self) -> tuple[Token | None, Token | None, Token | None]:
-            # ASOF is no word of the language, so that a column may have the name.
-            nearest = self._prev if self._match_text_seq("ASOF") else None
-            method, side, kind = super()._parse_join_parts()
-            return nearest or method, side, kind
+        def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
+            # RECURSIVE is no word of the language: a name after it says that it is not the query's own.
+            if (
+                self._match_text_seq("RECURSIVE", advance=False)
+                and self._next
+                and self._next.text.upper() not in ("AS", "(")
+            ):
+                raise self._refuse("WITH RECURSIVE is not supported yet")
+            return super()._parse_cte()
 
         def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
             found = super()._parse_projections()
@@ -179,10 +183,6 @@ class Strandline(Dialect):
                 word = self._curr.text
                 raise self._refuse(f"{word.upper()} is not supported yet", hint=f"if it is a name: AS {word}")
             return super()._parse_table_alias(alias_tokens)
-
-        def _is_asof_join(self) -> bool:
-            words = (self._next.text.upper() if self._next else "", self._curr.text.upper() if self._curr else "")
-            return words[1] == "ASOF" and words[0] in ("JOIN", "LEFT", "RIGHT", "FULL", "INNER")
 
         def _parse_query_modifiers(self, this: Any) -> Any:
             this = super()._parse_query_modifiers(this)

@@ -16,6 +16,15 @@ _CLAUSES = (
     *("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "PARTITION", "HAVING", "WINDOW", "LIMIT", "JOIN", "INNER", "LEFT"),
     *("RIGHT", "FULL", "OUTER", "UNION", "VALUES", "WITH", "WITHIN", "EMIT", "CHANGES", "PRIMARY", "BETWEEN", "USING"),
 )
+# Words and operators of other dialects, and what says the same here.
+_INSTEAD = {
+    **dict.fromkeys(("~", "RLIKE", "REGEXP", "SIMILAR"), "REGEXP_EXTRACT(pattern, text) IS NOT NULL"),
+    "COLLATE": "texts are compared by their code points: LCASE(text) leaves case out",
+    "DIV": "INT / INT is an INT",
+    "MINUS": "EXCEPT",
+    "TOP": "LIMIT n after the query",
+    **dict.fromkeys(("APPLY", "LATERAL"), "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …)"),
+}
 # FORM and FROM share 0.75, as does any transposition in a word of four letters; FORMAT and FROM 0.6.
 _ALIKE = 0.74
 
@@ -37,6 +46,9 @@ def meant_before(tokens: Sequence[Token], line: int | None, column: int | None) 
         line, column: where the parser could not go on, 1-based.
     """
     before = [token for token in tokens if (token.line, token.col - len(token.text) + 1) <= (line or 0, column or 0)]
+    said = next((_INSTEAD[word] for token in reversed(before[-2:]) if (word := token.text.upper()) in _INSTEAD), None)
+    if said is not None:
+        return said
     pairs = list(zip([None, *before], before, strict=False))[-2:]
     words = (token for last, token in reversed(pairs) if token.token_type is TokenType.VAR and not _is_value(last))
     return next((hint for token in words if (hint := meant(token.text)) is not None), None)

@@ -215,7 +215,7 @@ class Grammar(ChangeClauses, FunctionClauses):
 
     def _explain(self) -> Statement:
         maintenance = self._match_text_seq("MAINTENANCE")
-        if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
+        if self._match_set((TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN), advance=False):
             return Explain(query=self._query()[0], maintenance=maintenance)
         return Explain(name=self._name("the name of a view, or a SELECT"), maintenance=maintenance)
 

@@ -114,6 +114,13 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.Subquery, "sample"): "TABLESAMPLE",
     (exp.With, "recursive"): "WITH RECURSIVE",
 }
+# What says the same as a node that nobody reads.
+_INSTEAD: Mapping[type[exp.Expr], str] = {
+    exp.All: "<> ALL (SELECT …) is NOT IN; > ALL is > (SELECT MAX(x) FROM …), where there are rows and no NULL",
+    exp.Struct: "a MAP is written MAP('a' := 1), a STRUCT STRUCT(a := 1)",
+    exp.AtTimeZone: "a TIMESTAMP is an instant in UTC; CONVERT_TZ(at, 'UTC', 'Europe/Rome') moves its clock",
+    exp.Slice: "SLICE(array, from, to)",
+}
 _OF_SETS = {"side": "a side of UNION"}
 
 
@@ -151,9 +158,8 @@ def _clause(node: exp.Expr, argument: str) -> str:
 
 def _refused(place: exp.Expr, what: str) -> NotSupported:
     line, column = position_of(place)
-    return NotSupported(
-        f"{what} is not supported yet", line=line, column=column, hint="leave it out: nothing is accepted and ignored"
-    )
+    hint = _INSTEAD.get(type(place), "leave it out: nothing is accepted and ignored")
+    return NotSupported(f"{what} is not supported yet", line=line, column=column, hint=hint)
 
 
 def refused_words() -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
     v::DOUBLE                            CAST(v AS DOUBLE)
     EXTRACT(YEAR FROM at)                EXTRACT('YEAR', at)
+    v = ANY (SELECT …), v <> ALL (…)     v IN (SELECT …), NOT v IN (…); ANY (ARRAY[1, 2]) is IN (1, 2)
     INTERVAL '1' DAY                     `jobs.sql.intervals`
     address                              the STRUCT that CREATE TYPE address AS named
     TEXT, SMALLINT, FLOAT, NUMERIC(9, 2) VARCHAR, INT, DOUBLE, DECIMAL(9, 2): the wider type where there is no equal one
@@ -32,6 +33,7 @@ TYPE_SYNONYMS: dict[str, exp.DType] = {
     "TIMESTAMPTZ": exp.DType.TIMESTAMP,
 }
 """Names of types in other dialects, and the type that holds all their values."""
+_ANY = ("ANY", "SOME")
 
 
 class ValueClauses(TimeClauses):
@@ -61,6 +63,19 @@ class ValueClauses(TimeClauses):
             if like is not None and like.args.get(side) is not None:
                 like.set(side, exp.Anonymous(this="LCASE", expressions=[like.args[side]]))
         return made
+
+    def _build_predicate(
+        self,
+        klass: type[exp.Binary],
+        this: exp.Expr | None,
+        expression: exp.Expr | None,
+        comments: list[str] | None = None,
+        negate: bool = False,
+    ) -> exp.Expr:
+        among = _among(klass, this, expression)
+        if among is None:
+            return super()._build_predicate(klass, this, expression, comments, negate)
+        return self.expression(among)
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         following = self._next.token_type if self._next else None
@@ -92,3 +107,22 @@ class ValueClauses(TimeClauses):
             parameters = self._parse_csv(self._parse_type_size)
             self._match_r_paren()
         return exp.DataType(this=known, expressions=parameters)
+
+
+def _among(comparison: type[exp.Binary], value: exp.Expr | None, other: Any) -> exp.Expression | None:
+    """`value = ANY (…)` and `value <> ALL (…)` as IN; None for any other comparison, and for the aggregate ANY."""
+    if comparison is exp.EQ and isinstance(other, exp.Anonymous) and other.name.upper() in _ANY:
+        given = other.expressions[0] if len(other.expressions) == 1 else None
+    elif comparison is exp.NEQ and isinstance(other, exp.All):
+        given = other.this
+    elif comparison is exp.NEQ and isinstance(other, exp.Anonymous) and other.name.upper() == "ALL":
+        given = other.expressions[0] if len(other.expressions) == 1 else None  # a query in two brackets
+    else:
+        return None
+    if isinstance(given, exp.Query):
+        found = exp.In(this=value, query=given if isinstance(given, exp.Subquery) else given.subquery(copy=False))
+    elif isinstance(given, exp.Array) and given.expressions:
+        found = exp.In(this=value, expressions=given.expressions)
+    else:
+        return None
+    return exp.Paren(this=exp.Not(this=found)) if comparison is exp.NEQ else found
