@@ -87,7 +87,9 @@ class _Reader:
         where = self._where()
         outputs = read_outputs(self._select, self._inputs, self._value, naming=self._naming)
         constants, pulls = self._context.semantics == "ksql", self._context.pulls
-        groups = read_groups(self._select, self._inputs, outputs, constants=constants, selected=pulls)
+        # To ksqlDB 1 is a value, and GROUP BY knows the input's names alone.
+        mine = self._context.kind is None and not constants
+        groups = read_groups(self._select, self._inputs, outputs, constants=constants, selected=mine)
         aliases = {output.name: output for output in outputs}
         self._aliases = aliases if pulls else {}
         having = self._condition("having", "HAVING")

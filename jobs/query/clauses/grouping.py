@@ -53,6 +53,8 @@ def read_groups(
     clause = select.args.get("group")
     if clause is None:
         return None
+    if not clause.expressions:
+        raise InvalidQuery("GROUP BY names nothing", hint="GROUP BY a, b; GROUP BY () is one group of all rows")
     found: dict[str, Typed] = {}
 
     def number(node: exp.Expr) -> int:
