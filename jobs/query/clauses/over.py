@@ -83,7 +83,7 @@ class AnalyticCalls:
         """
         if not isinstance(node, exp.Window):
             return None
-        call, ignores = without_words(node.this, OVER_ROWS)
+        call, ignores = without_words(_filtered(node.this), OVER_ROWS)
         name = call.name if isinstance(call, exp.Anonymous) else ""
         if name not in ANALYTIC_FUNCTIONS:
             line, place = position_of(node)
@@ -145,6 +145,8 @@ class AnalyticCalls:
         if number is not None and not (is_constant(number.expression) and number.type == t.INT):
             raise TypeMismatch(f"{name} takes a whole number, not {sql_of(number.expression)}")
         if name == "NTILE":
+            if not (isinstance(written[0], exp.Literal) and int(written[0].name) > 0):
+                raise TypeMismatch(f"NTILE takes a number from 1, not {sql_of(written[0])}")
             return (values[0].expression,), t.BIGINT
         sql_type = common(name, [values[0].type, *(value.type for value in values[2:])])
         if sql_type.base is t.BaseType.NULL:
@@ -156,6 +158,30 @@ class AnalyticCalls:
         values = [] if written and isinstance(written[0], exp.Star) else [self._typed(each) for each in written]
         bound = self._functions[name].bind(tuple(v.expression for v in values), tuple(v.type for v in values))
         return bound.arguments, bound.type
+
+
+def _filtered(call: exp.Expression) -> exp.Expression:
+    """`SUM(x) FILTER (WHERE c)` as `SUM(CASE WHEN c THEN x END)`: these aggregates skip NULL. Other calls stay.
+
+    Raises:
+        InvalidQuery: FILTER stands with a function that is no aggregate.
+    """
+    if not isinstance(call, exp.Filter):
+        return call
+    inner, condition = call.this, call.expression.this
+    if not isinstance(inner, exp.Anonymous) or inner.name not in _AGGREGATES or len(inner.expressions) > 1:
+        line, place = position_of(call)
+        raise InvalidQuery(
+            f"OVER a window, FILTER is for {', '.join(_AGGREGATES)} of one value: {sql_of(call)}",
+            line=line,
+            column=place,
+        )
+    value = inner.expressions[0] if inner.expressions else exp.Star()
+    if isinstance(value, exp.Distinct):
+        return inner  # refused with and without FILTER
+    kept = exp.Literal.number(1) if isinstance(value, exp.Star) else value.copy()
+    made = exp.Case(ifs=[exp.If(this=condition.copy(), true=kept)])
+    return exp.Anonymous(this=inner.this, expressions=[made])
 
 
 def _frame(spec: exp.Expr | None, name: str, order: list[SqlType]) -> str | None:
