@@ -183,6 +183,12 @@ def struct(*fields: tuple[str, SqlType]) -> SqlType:
     return SqlType(BaseType.STRUCT, fields=fields)
 
 
+def has_null(sql_type: SqlType) -> bool:
+    """True if the type is that of a bare NULL, or holds it anywhere: no column has such a type."""
+    inside = (*sql_type.args, *(field for _, field in sql_type.fields))
+    return sql_type.base is BaseType.NULL or any(map(has_null, inside))
+
+
 def as_decimal(sql_type: SqlType) -> SqlType:
     """The DECIMAL that holds every value of an integer or decimal type."""
     return sql_type if sql_type.base is BaseType.DECIMAL else decimal(INTEGER_DIGITS[sql_type.base], 0)

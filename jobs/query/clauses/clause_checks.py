@@ -11,6 +11,11 @@ from jobs.sql.dialect import position_of
 # Clauses that parse and are refused: argument of the tree -> name.
 _REFUSED = {"laterals": "LATERAL", "into": "SELECT INTO"}
 _SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
+_FUNCTIONS = "functions in FROM are UNNEST, TUMBLE, HOP and SESSION"
+_INSTEAD = {
+    "LATERAL": "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …), and compare the number in ON",
+    "GENERATE_SERIES": "UNNEST(GENERATE_SERIES(1, 10)) AS name (column)",
+}
 _ORDERS = {"order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET"}
 
 
@@ -62,6 +67,16 @@ def repeats_rows(select: exp.Select) -> bool:
     sets = group is not None and (group.args.get("rollup") or group.args.get("cube") or group.find(*_SETS) is not None)
     calls = (node for item in select.expressions for node in item.find_all(exp.Anonymous))
     return bool(sets) or any(call.name in TABLE_FUNCTIONS for call in calls)
+
+
+def not_in_from(table: exp.Expr) -> NotSupported:
+    """The refusal of a function, or of anything else, that FROM does not know."""
+    function = table.this if isinstance(table, exp.Table) else None
+    what = function.name if isinstance(function, exp.Anonymous) else table.key.upper()
+    line, place = position_of(table)
+    return NotSupported(
+        f"{what} in FROM is not supported", line=line, column=place, hint=_INSTEAD.get(what, _FUNCTIONS)
+    )
 
 
 def check_first_table(table: exp.Expr) -> None:

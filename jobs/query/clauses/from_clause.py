@@ -16,7 +16,7 @@ from jobs.model.names import alike, differ_only_in_case
 from jobs.model.relation import Relation
 from jobs.model.types import SqlType
 from jobs.model.view_options import Semantics
-from jobs.query.clauses.clause_checks import check_first_table
+from jobs.query.clauses.clause_checks import check_first_table, not_in_from
 from jobs.query.clauses.unnest import NOWHERE, UNNEST, is_unnest, unnest_alias
 from jobs.query.desugar.constant_rows import constant_rows
 from jobs.query.desugar.windows_of_time import window_function
@@ -197,7 +197,7 @@ def _plain_part(table: exp.Expr, context: Context) -> Part:
             )
         return _query_part(table.alias, table.alias, context.read(table.this, context.within()))
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise NotSupported(f"{table.key.upper()} in FROM is not supported", line=line, column=place)
+        raise not_in_from(table)
     if table.args.get("db") is not None:
         raise UnknownName(
             f"unknown schema '{table.db}'", line=line, column=place, hint="names have no schema before them"

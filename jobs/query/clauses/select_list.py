@@ -20,7 +20,7 @@ from jobs.model.columns import META_COLUMNS, PSEUDO_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import InvalidQuery
 from jobs.model.names import alike, differ_only_in_case
 from jobs.model.stage import Output
-from jobs.model.types import BaseType
+from jobs.model.types import BaseType, has_null
 from jobs.query.clauses.stars import Item, Naming, changed, stars_of
 from jobs.query.expressions.infer import Aggregate, infer
 from jobs.query.expressions.scope import Typed
@@ -167,6 +167,8 @@ def _check(item: Item, earlier: list[Item], naming: Naming) -> None:
         message = differ_only_in_case("columns", taken, name)
     elif item.output.type.base is BaseType.NULL and naming != "pull":
         message, hint = f"column '{name}' is NULL and has no type", "CAST(NULL AS …)"
+    elif has_null(item.output.type) and naming != "pull":
+        message, hint = f"column '{name}' holds a NULL that has no type: {item.output.type}", "CAST(NULL AS …)"
     if message is not None:
         line, place = position_of(item.node)
         raise InvalidQuery(message, line=line, column=place, hint=hint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
+from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType, as_decimal, common_type
 from jobs.query.expressions.casts import beside, widened
 from jobs.query.expressions.scope import Typed, binary
@@ -22,7 +22,11 @@ _QUOTIENT_SCALE = 6
 
 
 def literal(node: exp.Literal) -> Typed:
-    """A literal with its type: VARCHAR, or INT, BIGINT or DECIMAL by its digits, DOUBLE when it has an exponent."""
+    """A literal with its type: VARCHAR, or INT, BIGINT or DECIMAL by its digits, DOUBLE when it has an exponent.
+
+    Raises:
+        InvalidQuery: it has more digits than a DECIMAL.
+    """
     text = node.name
     made = exp.Literal(this=text, is_string=node.is_string)
     if node.is_string:
@@ -31,6 +35,8 @@ def literal(node: exp.Literal) -> Typed:
         return Typed(made, t.DOUBLE)
     whole, _, fraction = text.partition(".")
     digits = len(whole.lstrip("0"))
+    if digits + len(fraction) > t.MAX_PRECISION:
+        raise InvalidQuery(f"{text} has more than {t.MAX_PRECISION} digits", hint="1e40 is a DOUBLE")
     if "." in text:
         return Typed(made, t.decimal(max(digits + len(fraction), 1), len(fraction)))
     if int(text) < 2**31:

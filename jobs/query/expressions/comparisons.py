@@ -9,7 +9,7 @@ from sqlglot import exp
 from jobs.engines.arrays import has_map
 from jobs.functions.scalars.contract import common
 from jobs.model import types as t
-from jobs.model.errors import NotSupported, TypeMismatch
+from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.query.expressions.casts import beside, converted, widened
 from jobs.query.expressions.casts_nested import entries
@@ -98,6 +98,8 @@ def _between(node: exp.Between, typed: Infer) -> Typed:
 def _contained(node: exp.In, typed: Infer) -> Typed:
     if node.args.get("query") is not None:
         raise NotSupported("a subquery cannot stand here")
+    if not node.expressions:
+        raise InvalidQuery(f"IN () has no values: {sql_of(node)}", hint="no row meets it: leave it out, or write FALSE")
     this, *items = _alike(typed(node.this), [typed(item) for item in node.expressions])
     sides = [_comparable(this, item, node) for item in items]
     sql_type = common("IN", [side.type for pair in sides for side in pair])
@@ -126,11 +128,26 @@ def _like(node: exp.Like, typed: Infer) -> Typed:
 
 
 def _escaped(node: exp.Escape, typed: Infer) -> Typed:
+    _check_escape(node)
     negate = bool(node.this.args.get("negate"))
     inner = typed(node.this).expression
     like = inner.this if negate else inner
     made: exp.Expression = exp.Escape(this=like, expression=node.expression.copy())
     return Typed(exp.Not(this=made) if negate else made, t.BOOLEAN)
+
+
+def _check_escape(node: exp.Escape) -> None:
+    """Check that a pattern can be read: the engines fail on others, at every row."""
+    mark, pattern = node.expression, node.this.expression
+    if not (isinstance(mark, exp.Literal) and mark.is_string and len(mark.name) == 1):
+        raise InvalidQuery(f"ESCAPE takes one character, not {sql_of(mark)}", hint="LIKE '10!%' ESCAPE '!'")
+    if isinstance(pattern, exp.Literal) and _ends_in(pattern.name, mark.name):
+        raise InvalidQuery(f"the pattern {sql_of(pattern)} ends in its ESCAPE", hint=f"write {mark.name} twice")
+
+
+def _ends_in(pattern: str, mark: str) -> bool:
+    """True if the last mark of a pattern has nothing to stand before."""
+    return (len(pattern) - len(pattern.rstrip(mark))) % 2 == 1
 
 
 def _case(node: exp.Case, typed: Infer) -> Typed:

@@ -189,6 +189,9 @@ def _refusal(node: exp.Expression) -> SqlError:
         )
     if isinstance(node, exp.Star):
         return InvalidQuery("* stands for all columns of a SELECT, or in COUNT(*)")
+    if isinstance(node, exp.Tuple):
+        hint = "(a, b) IN (SELECT c, d …) is EXISTS (SELECT 1 … WHERE c = a AND d = b); a STRUCT is ROW(a, b)"
+        return NotSupported(f"{sql_of(node)} stands for several values: that is not supported", hint=hint)
     return NotSupported(f"{sql_of(node)} is not supported yet")
 
 

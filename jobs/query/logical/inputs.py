@@ -228,7 +228,11 @@ class Inputs:
     def _unknown(self, column: exp.Column) -> UnknownName:
         known: list[str] = []
         if column.table and self.part(column.table) is None:
-            return UnknownName.among("stream, table or alias", column.table, [part.alias for part in self.parts])
+            error = UnknownName.among("stream, table or alias", column.table, [part.alias for part in self.parts])
+            types = [sql_type for part in self.parts if (sql_type := part.type_of(column.table)) is not None]
+            if any(sql_type.base is t.BaseType.STRUCT for sql_type in types):
+                error.hint = f"the field of a STRUCT is {column.table}->{column.name}"
+            return error
         for part in self.parts:
             if not column.table or part.alias == column.table:
                 known += [name for name, _ in part.columns]
