@@ -24,6 +24,11 @@ CREATE MATERIALIZED VIEW v AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;
 
 CONSTANT = "correct it, or write NULL; WITH (ERRORS = 'null') gives NULL wherever an expression fails"
 
+ON = "JOIN … ON a.x = b.x, or USING (x); CROSS JOIN makes a row of every pair"
+
+FIRST_OF_EACH = "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …), and compare the number in ON"
+PAIR = "(a, b) IN (SELECT c, d …) is EXISTS (SELECT 1 … WHERE c = a AND d = b); a STRUCT is ROW(a, b)"
+QUANTIFIED = "<> ALL (SELECT …) is NOT IN; > ALL is > (SELECT MAX(x) FROM …), where there are rows and no NULL"
 STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("SELECT * FORM s", "sql.syntax", "line 1, column 15", "did you mean FROM?"),
     ("SELECT * FROM s WEHRE id = 1", "sql.syntax", "line 1, column 23", "did you mean WHERE?"),
@@ -126,6 +131,81 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "sql.invalid_query",
         "line 1, column 1",
         "SELECT … FROM a stream or table; CREATE MATERIALIZED VIEW … AS holds constants",
+    ),
+    ("SELECT s.id FROM s JOIN p WHERE s.id = p.id", "sql.syntax", "line 1, column 27", ON),
+    (
+        "SELECT id FROM s WHERE id IN ()",
+        "sql.invalid_query",
+        "line 1, column 24",
+        "no row meets it: leave it out, or write FALSE",
+    ),
+    (
+        "SELECT COUNT(*) FROM s GROUP BY",
+        "sql.invalid_query",
+        "line 1, column 1",
+        "GROUP BY a, b; GROUP BY () is one group of all rows",
+    ),
+    (
+        "SELECT id FROM s WHERE name LIKE 'a' ESCAPE ''",
+        "sql.invalid_query",
+        "line 1, column 24",
+        "LIKE '10!%' ESCAPE '!'",
+    ),
+    ("SELECT id FROM s WHERE name LIKE 'a!' ESCAPE '!'", "sql.invalid_query", "line 1, column 24", "write ! twice"),
+    (f"SELECT {'1' * 39} AS a FROM s", "sql.invalid_query", "line 1, column 8", "1e40 is a DOUBLE"),
+    ("SELECT NTILE(0) OVER (ORDER BY id) AS a FROM p", "sql.type_mismatch", "line 1, column 8", None),
+    (
+        "CREATE MATERIALIZED VIEW z AS SELECT id, ARRAY[NULL] AS a FROM p",
+        "sql.invalid_query",
+        "line 1, column 57",
+        "CAST(NULL AS …)",
+    ),
+    (
+        "SELECT id FROM s WHERE name ~ 'a.*'",
+        "sql.syntax",
+        "line 1, column 29",
+        "REGEXP_EXTRACT(pattern, text) IS NOT NULL",
+    ),
+    (
+        "SELECT id FROM s WHERE name RLIKE 'a.*'",
+        "sql.syntax",
+        "line 1, column 29",
+        "REGEXP_EXTRACT(pattern, text) IS NOT NULL",
+    ),
+    ("SELECT TOP 3 id FROM s", "sql.syntax", "line 1, column 12", "LIMIT n after the query"),
+    ("SELECT id FROM s MINUS SELECT id FROM p", "sql.syntax", "line 1, column 24", "EXCEPT"),
+    ("SELECT * FROM s, LATERAL (SELECT n FROM p) z", "sql.not_supported", "line 1, column 18", FIRST_OF_EACH),
+    (
+        "SELECT g FROM GENERATE_SERIES(1, 3) g",
+        "sql.not_supported",
+        "line 1, column 15",
+        "UNNEST(GENERATE_SERIES(1, 10)) AS name (column)",
+    ),
+    ("WITH RECURSIVE z AS (SELECT 1 AS n) SELECT n FROM z", "sql.not_supported", "line 1, column 6", None),
+    (
+        "SELECT id, RANK() OVER w AS r FROM p WINDOW w AS (ORDER BY n)",
+        "sql.not_supported",
+        "line 1, column 45",
+        "write the window after OVER in brackets",
+    ),
+    (
+        "SELECT id FROM s WHERE (id, name) IN (SELECT id, name FROM p)",
+        "sql.not_supported",
+        "line 1, column 25",
+        PAIR,
+    ),
+    ("SELECT id FROM s WHERE id > ALL (SELECT id FROM p)", "sql.not_supported", "line 1, column 41", QUANTIFIED),
+    (
+        "SELECT id, MAP{'a': 1} AS m FROM s",
+        "sql.not_supported",
+        "line 1, column 21",
+        "a MAP is written MAP('a' := 1), a STRUCT STRUCT(a := 1)",
+    ),
+    (
+        "SELECT id, LAG(n) FILTER (WHERE n > 1) OVER (ORDER BY id) AS a FROM p",
+        "sql.invalid_query",
+        "line 1, column 12",
+        None,
     ),
     ("DROP STREAM s", "sql.name_in_use", "line 1, column 1", "drop what reads it first, or say DROP … CASCADE"),
     ("DROP STREAM nope", "sql.unknown_name", "line 1, column 1", "known: p, s, v"),
