@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from jobs.model.definitions import ALL_HEADERS
+from jobs.model.errors import UnknownName
 from jobs.sql.dialect import Strandline, fold, position_of
 from jobs.sql.read_arguments import check_read
 from jobs.sql.syntax import DeclaredColumn, Emit, Option
 from jobs.sql.types_text import type_of
+
+_CONSTRAINTS = ("NOT", "NULL", "DEFAULT", "UNIQUE", "CHECK", "REFERENCES", "GENERATED")
+_CONSTRAINED = "leave it out: any column may be NULL, and what is expected of rows is said by EXPECT in WITH"
 
 
 class Clauses(Strandline.Parser):
@@ -82,9 +88,37 @@ class Clauses(Strandline.Parser):
         return Option(name.upper(), sign + self._prev.text, line, column)
 
     def _declared_columns(self) -> tuple[DeclaredColumn, ...]:
-        columns = cast(list[DeclaredColumn], self._parse_csv(cast(Any, self._declared_column)))
+        columns = [self._declared_column()]
+        while self._match(TokenType.COMMA):
+            if self._is_key_clause():
+                columns = self._with_key(columns)
+                break
+            columns.append(self._declared_column())
+        if self._curr and self._match_texts(_CONSTRAINTS, advance=False):
+            raise self._refuse(f"{self._curr.text.upper()} of a column is not supported", _CONSTRAINED)
         self._punctuation(TokenType.R_PAREN, ", or ) after a column")
         return tuple(columns)
+
+    def _is_key_clause(self) -> bool:
+        """True before `PRIMARY KEY (`; a column may be named `primary`."""
+        return self._match_text_seq("PRIMARY", "KEY", "(", advance=False)
+
+    def _with_key(self, columns: Sequence[DeclaredColumn]) -> list[DeclaredColumn]:
+        """The columns, those of the clause `PRIMARY KEY (a, b)` marked."""
+        self._match_text_seq("PRIMARY", "KEY", "(")
+        names = [each.name for each in cast(list[exp.Identifier], self._parse_csv(self._key_column))]
+        self._punctuation(TokenType.R_PAREN, ", or ) after a column of the key")
+        known = [each.name for each in columns]
+        for name in names:
+            if name not in known:
+                line, column = position_of(self._prev)
+                raise UnknownName.among("column", name, known, line=line, column=column)
+        if any(each.key for each in columns):
+            self.raise_error("PRIMARY KEY is given twice", self._prev)
+        return [replace(each, key="PRIMARY KEY" if each.name in names else None) for each in columns]
+
+    def _key_column(self) -> exp.Identifier:
+        return self._identifier("the name of a column")
 
     def _declared_column(self) -> DeclaredColumn:
         name = self._identifier("the name of a column")

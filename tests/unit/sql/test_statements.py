@@ -88,6 +88,12 @@ def test_create_table_with_a_primary_key() -> None:
     assert [(c.name, c.key) for c in statement.columns] == [("id", "PRIMARY KEY"), ("Full Name", None)]
 
 
+def test_the_key_of_a_table_may_stand_after_its_columns() -> None:
+    statement = parse_one("CREATE TABLE z (a INT, b INT, n INT, PRIMARY KEY (B, a)) WITH (KEY_FORMAT='JSON')")
+    assert isinstance(statement, CreateSource)
+    assert [(c.name, c.key) for c in statement.columns] == [("a", "PRIMARY KEY"), ("b", "PRIMARY KEY"), ("n", None)]
+
+
 def test_a_materialized_view_has_no_kind_of_its_own() -> None:
     statement = parse_one("CREATE OR REPLACE MATERIALIZED VIEW v WITH (STATE='full') AS SELECT * FROM s")
     assert isinstance(statement, CreateView)
