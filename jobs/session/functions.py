@@ -81,9 +81,15 @@ def drop(statement: DropFunction, catalog: Catalog) -> str:
 
 
 def description(name: str, catalog: Catalog) -> Document:
-    """`DESCRIBE FUNCTION name`. Raises UnknownName: there is no such function of a user."""
+    """`DESCRIBE FUNCTION name`; of the language's own functions the kind. Raises UnknownName: there is no such one."""
+    from jobs.functions.aggregates.registry import FUNCTIONS
+    from jobs.functions.registry import SCALARS
+
     function = catalog.functions.get(name)
     if function is None:
+        kind = "aggregate" if name in FUNCTIONS else "scalar" if name in SCALARS else None
+        if kind is not None:
+            return Document({"name": name, "kind": kind}, f"{name}: {kind} function of the language")
         raise UnknownName.among("function", name, catalog.functions)
     data: dict[str, Any] = {
         "name": function.name,

@@ -111,7 +111,7 @@ def _computed(operation: type[exp.Expr], left: object, right: object, node: exp.
         with localcontext(prec=MAX_PRECISION):
             result = _ARITHMETIC[operation](left, right)  # type: ignore[arg-type]
     except (ZeroDivisionError, DecimalException, OverflowError) as error:
-        raise InvalidQuery(f"{sql_of(node)} cannot be computed: {type(error).__name__}") from error
+        raise InvalidQuery(f"{sql_of(node)} has no value: it divides by zero, or is too large") from error
     return result
 
 

@@ -190,8 +190,11 @@ class Grammar(ChangeClauses, FunctionClauses):
         )
 
     def _show(self) -> Statement:
+        if self._next and self._next.text.upper() == "VIEWS":
+            self._match_text_seq("MATERIALIZED")
         if not self._match_texts(_SHOWN):
-            hint = meant(self._curr.text if self._curr else "", _SHOWN)
+            word = self._curr.text if self._curr else ""
+            hint = "DESCRIBE name" if word.upper() in ("COLUMNS", "CREATE") else meant(word, _SHOWN)
             raise self._unexpected(f"expected one of {', '.join(_SHOWN)} after {self._prev.text.upper()}", hint)
         what = self._prev.text.upper()
         return Show(what=cast(Any, what), extended=self._match_text_seq("EXTENDED"))

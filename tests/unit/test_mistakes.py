@@ -29,6 +29,7 @@ ON = "JOIN … ON a.x = b.x, or USING (x); CROSS JOIN makes a row of every pair"
 FIRST_OF_EACH = "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …), and compare the number in ON"
 PAIR = "(a, b) IN (SELECT c, d …) is EXISTS (SELECT 1 … WHERE c = a AND d = b); a STRUCT is ROW(a, b)"
 QUANTIFIED = "<> ALL (SELECT …) is NOT IN; > ALL is > (SELECT MAX(x) FROM …), where there are rows and no NULL"
+CONSTRAINT = "leave it out: any column may be NULL, and what is expected of rows is said by EXPECT in WITH"
 STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("SELECT * FORM s", "sql.syntax", "line 1, column 15", "did you mean FROM?"),
     ("SELECT * FROM s WEHRE id = 1", "sql.syntax", "line 1, column 23", "did you mean WHERE?"),
@@ -231,6 +232,11 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "mark the column whose later events replace earlier ones: name TYPE PRIMARY KEY",
     ),
     ("CREATE TABLE z (id INT KEY)", "sql.invalid_query", "line 1, column 17", "write id INT PRIMARY KEY"),
+    ("CREATE TABLE z (id INT, n INT NOT NULL)", "sql.not_supported", "line 1, column 31", CONSTRAINT),
+    ("CREATE TABLE z (id INT PRIMARY KEY, n INT DEFAULT 1)", "sql.not_supported", "line 1, column 43", CONSTRAINT),
+    ("CREATE TABLE z (id INT, PRIMARY KEY (idd))", "sql.unknown_name", "line 1, column 41", "did you mean 'id'?"),
+    ("CREATE TABLE z (id INT PRIMARY KEY, PRIMARY KEY (id))", "sql.syntax", "line 1, column 52", None),
+    ("SHOW COLUMNS FROM p", "sql.syntax", "line 1, column 6", "DESCRIBE name"),
     ("CREATE STREAM z (select INT)", "sql.syntax", "line 1, column 18", None),
     ("CREATE STREAM z (rowtime BIGINT)", "sql.invalid_query", "line 1, column 18", None),
     ("CREATE STREAM z ()", "sql.syntax", "line 1, column 18", None),

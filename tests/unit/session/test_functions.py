@@ -123,6 +123,15 @@ def test_functions_are_listed_and_described(session: Interpreter) -> None:
         list(session.run("DESCRIBE FUNCTION spred"))
 
 
+def test_a_function_of_the_language_is_described_by_its_kind(session: Interpreter) -> None:
+    kinds = [
+        each.data["kind"]
+        for each in session.run("DESCRIBE FUNCTION sum; DESCRIBE FUNCTION ucase;")
+        if isinstance(each, Document)
+    ]
+    assert kinds == ["aggregate", "scalar"]
+
+
 def test_a_function_comes_back_from_the_files_of_the_catalog(session: Interpreter, lake: Lake) -> None:
     say(session, f"CREATE AGGREGATE FUNCTION longest(a VARCHAR) RETURNS VARCHAR LANGUAGE PYTHON AS '{MODULE}:Longest'")
     found = Catalog(lake).functions["LONGEST"]

@@ -14,6 +14,7 @@ def test_show_lists_what_there_is(session: Interpreter) -> None:
     assert [row["name"] for row in rows(session, "SHOW STREAMS")] == ["s", "m"]
     assert [row["name"] for row in rows(session, "LIST TABLES")] == ["v"]
     assert [row["name"] for row in rows(session, "SHOW VIEWS")] == ["v", "m"]
+    assert rows(session, "SHOW MATERIALIZED VIEWS") == rows(session, "SHOW VIEWS")
     assert rows(session, "SHOW TOPICS") == [{"topic": "t", "partitions": 3, "records": 2}]
     assert {"name": "COUNT", "kind": "aggregate"} in rows(session, "SHOW FUNCTIONS")
 
