@@ -95,6 +95,10 @@ class PlainTables:
         """The rows of a query, as `told_apart` gives them."""
         return told_apart(self._db.execute(sql).fetchall())
 
+    def in_order(self, sql: str) -> list[Counter[tuple[Any, ...]]]:
+        """The rows of a query with ORDER BY, each as `told_apart` gives it."""
+        return [told_apart([row]) for row in self._db.execute(sql).fetchall()]
+
     def epochs(self, count: int, most: int) -> Iterator[Events]:
         """Events, up to `most` of each source at a time; the tables have them when they are given."""
         for _ in range(count):
