@@ -26,6 +26,7 @@ _FLAT_TYPES = {
     exp.DType.DATE: t.DATE,
     exp.DType.TIME: t.TIME,
     exp.DType.TIMESTAMP: t.TIMESTAMP,
+    exp.DType.TIMESTAMPTZ: t.TIMESTAMP,  # TIMESTAMP WITH TIME ZONE: an instant, as ours is
 }
 _TYPE_NAMES = ("STRING", *(base.value for base in BaseType if base is not BaseType.NULL))
 

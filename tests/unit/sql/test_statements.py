@@ -6,6 +6,7 @@ import pytest
 
 from jobs.model import types as t
 from jobs.model.errors import NotSupported, SqlError, SqlSyntaxError, UnknownName
+from jobs.model.types import TIMESTAMP
 from jobs.sql import statements
 from jobs.sql.dialect import sql_of
 from jobs.sql.statements import (
@@ -86,6 +87,13 @@ def test_create_table_with_a_primary_key() -> None:
     assert statement.if_not_exists
     assert statement.name == "users"
     assert [(c.name, c.key) for c in statement.columns] == [("id", "PRIMARY KEY"), ("Full Name", None)]
+
+
+@pytest.mark.parametrize("name", ["TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITHOUT TIME ZONE"])
+def test_every_timestamp_is_an_instant(name: str) -> None:
+    statement = parse_one(f"CREATE STREAM z (at {name})")
+    assert isinstance(statement, CreateSource)
+    assert [c.type for c in statement.columns] == [TIMESTAMP]
 
 
 def test_the_key_of_a_table_may_stand_after_its_columns() -> None:
