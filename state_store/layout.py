@@ -107,7 +107,8 @@ def check_lake(lake: Lake) -> None:
     Raises:
         ObjectMissing: there is nothing of a lake at its root.
     """
-    if not any(is_folder(part) for part in (lake.catalog, lake.tables, lake.root / "topics")):
+    parts = (lake.catalog, lake.tables, lake.root / "topics")
+    if not any(is_folder(part) for part in parts) and not lake.topics_kind.exists():
         raise ObjectMissing(
             "there is no lake yet",
             where=str(lake.root),
