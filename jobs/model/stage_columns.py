@@ -56,10 +56,10 @@ def hidden_columns(stage: Stage) -> Columns:
 
 
 def key_names(stage: Stage) -> tuple[str, ...]:
-    """The names of all key columns, visible ones and hidden ones."""
-    if isinstance(stage, AggregateStage) and stage.session is not None:
-        return (*stage.key, *WINDOW_BOUNDS)
-    return stage.key
+    """The names of all key columns, visible ones and hidden ones, each once: where the keys of two inputs are joined by
+    an equality, one column stands for both of them in a stage's key."""
+    bounds = WINDOW_BOUNDS if isinstance(stage, AggregateStage) and stage.session is not None else ()
+    return tuple(dict.fromkeys((*stage.key, *bounds)))
 
 
 def key_path(stage: Stage, name: str) -> tuple[str, ...]:

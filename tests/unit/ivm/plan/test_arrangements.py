@@ -9,6 +9,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
+from jobs.model.stage_columns import key_names
 from jobs.model.tables import is_shared
 from jobs.run.schedule import maintained
 from jobs.run.shared.reading import shared_tables
@@ -45,6 +46,18 @@ def test_views_over_one_join_share_it_whatever_they_select_filter_and_call_it(ca
     (one,) = tables
     (table,) = one
     assert is_shared(table)
+
+
+def test_a_column_that_the_keys_of_both_sides_share_is_in_the_key_once(catalog: Catalog) -> None:
+    """Spark refuses a struct in which a field is named twice, and the rule makes one of the key."""
+    run("CREATE MATERIALIZED VIEW pairs AS SELECT DISTINCT product, person FROM visit", catalog)
+    shared = "CREATE MATERIALIZED VIEW met WITH (STATE='shared') AS"
+    met = run(
+        f"{shared} SELECT a.person, COUNT(*) FROM pairs a JOIN pairs b ON a.product = b.person GROUP BY 1", catalog
+    )
+    (join, _) = plan(met, catalog).stages
+    names = key_names(join)
+    assert len(names) == len(set(names)) == 3
 
 
 def test_another_join_and_another_pipeline_have_tables_of_their_own(catalog: Catalog) -> None:
