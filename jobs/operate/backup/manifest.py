@@ -109,10 +109,15 @@ def read(backup: LakePath, number: int) -> Manifest:
     return Manifest(number, body["made"], body["lake"], tables, tuple(Stored(*each) for each in body["files"]))
 
 
+def numbers(backup: LakePath) -> list[int]:
+    """The numbers of the backups that have a manifest, the oldest first."""
+    return sorted(int(name[:6]) for name in sizes_below(backup / "manifests") if name[:6].isdecimal())
+
+
 def _kept(backup: LakePath) -> str | None:
     """Which backups can be asked for instead."""
-    numbers = sorted(int(name[:6]) for name in sizes_below(backup / "manifests") if name[:6].isdecimal())
-    return f"there are the numbers {', '.join(map(str, numbers))}" if numbers else None
+    found = numbers(backup)
+    return f"there are the numbers {', '.join(map(str, found))}" if found else None
 
 
 def write(backup: LakePath, manifest: Manifest) -> None:

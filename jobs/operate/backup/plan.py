@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.operate.backup.image import lake_image
-from jobs.operate.backup.manifest import objects, read_latest
+from jobs.operate.backup.manifest import numbers, objects, read_latest
 from jobs.operate.verify.findings import sized
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import BackupBroken
@@ -96,17 +96,17 @@ def _last(destination: LakePath) -> tuple[Manifest | None, int]:
     Raises:
         BackupBroken: what is there is no backup.
     """
-    numbers = [int(name[:6]) for name in sizes_below(destination / "manifests") if name[:6].isdecimal()]
-    if not numbers and is_folder(destination) and set(file_names(destination)) - {"objects", "manifests"}:
+    made = numbers(destination)
+    if not made and is_folder(destination) and set(file_names(destination)) - {"objects", "manifests"}:
         raise BackupBroken(
             "the destination holds something else than a backup",
             where=str(destination),
             hint="name a folder that is not there yet, or one with older backups",
         )
     try:
-        return read_latest(destination), max(numbers, default=0) + 1
+        return read_latest(destination), max(made, default=0) + 1
     except BackupBroken:
-        return None, max(numbers, default=0) + 1
+        return None, max(made, default=0) + 1
 
 
 def _lies(file: Stored, destination: LakePath, there: dict[str, int]) -> bool:
