@@ -23,7 +23,7 @@ demo: $(STAMP) ## the pattern catalogue's examples, end to end on the local log
 up: $(STAMP) ## Dagster and the HTTP server on loopback, over the same lake; make up PORT=3001 SERVE_PORT=8089
 	@$(BIN)/python -m orchestration.up $(if $(PORT),--port $(PORT)) $(if $(SERVE_PORT),--serve-port $(SERVE_PORT))
 
-check: $(STAMP) ## formatting, lint with the layer rule, strict types, the plan of the house
+check: $(STAMP) ## formatting, lint with the layer rule, strict types, the floors of the house
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -1,4 +1,4 @@
-"""The generated parts of the page on the architecture: the floors, and what every file owns by its own docstring."""
+"""The generated part of the page on the architecture: the floors, and what each room is by its own docstring."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`_(])")
 
 
 def page_text() -> str:
-    """The page as it should be: the prose as it stands, the generated parts anew."""
-    text = PAGE.read_text()
-    for name, lines in (("floors", _floors()), ("files", _files())):
-        text = _replaced(text, name, "\n".join(lines))
-    return text
+    """The page as it should be: the prose as it stands, the generated part written again."""
+    return _replaced(PAGE.read_text(), "floors", "\n".join(_floors()))
 
 
 def first_sentence(source: str) -> str:
@@ -35,35 +32,7 @@ def _floors() -> Iterator[str]:
     for number, floor in reversed(list(enumerate(FLOORS))):
         for room in floor:
             if room in rooms:
-                yield f"| {number} | [{_name(room)}](#{_name(room).replace('/', '')}) | {_owned(folder_of(room))} |"
-
-
-def _files() -> Iterator[str]:
-    for room in standing():
-        folder = folder_of(room)
-        yield f"### `{_name(room)}`"
-        yield ""
-        yield "| file | what it owns |"
-        yield "| --- | --- |"
-        yield from _rows(folder, folder)
-        yield ""
-
-
-def _rows(folder: Path, room: Path) -> Iterator[str]:
-    """The files of a folder, then each folder in it with its own."""
-    for path in sorted(folder.glob("*.py")):
-        if path.name != "__init__.py":
-            yield _row(path, path, room)
-    rooms = {folder_of(each) for each in standing()}
-    for inner in sorted({path.parent for path in folder.glob("*/__init__.py")} - rooms):
-        yield _row(inner, inner / "__init__.py", room)
-        yield from _rows(inner, room)
-
-
-def _row(path: Path, told_by: Path, room: Path) -> str:
-    name = path.relative_to(room).as_posix() + ("/" if path.is_dir() else "")
-    shown = f"**{name}**" if path.is_dir() else name
-    return f"| [{shown}](../{path.relative_to(ROOT).as_posix()}) | {_sentence(told_by)} |"
+                yield f"| {number} | [{_name(room)}](../{_name(room)}) | {_owned(folder_of(room))} |"
 
 
 def _owned(folder: Path) -> str:

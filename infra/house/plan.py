@@ -1,11 +1,10 @@
-"""The plan of the house, as data: which rooms stand on which floor, and how large things may get, with the reasons.
+"""The plan of the house, as data: which rooms stand on which floor.
 
 The lint rule of each room, the page on the architecture and the checks of `make house` are all made from here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -37,25 +36,7 @@ FACADE = ("strandline",)
 """The public package for users' own code: it shows what others offer, Dagster's definitions among them."""
 PRODUCT = ("state_store", "jobs", "orchestration", "strandline")
 TOOLS = ("infra", "benchmarks")
-"""Packages of tools: their files keep the limits too, and no room imports them."""
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The most that something may measure, and why."""
-
-    most: int
-    reason: str
-
-
-ROOM_SHARE = Limit(20, "a room with more of the product, in percent, is where everything goes that has no place")
-FOLDER_FILES = Limit(25, "a list of names is searched by reading it once")
-MEDIAN_FILE = Limit(130, "most files are one concept, seen in three screens")
-FILE_LINES = Limit(260, "a longer file tells two things")
-FUNCTION_LINES = Limit(50, "a function is a screen")
-PARAMETERS = Limit(
-    6, "more travel together and have a name; self and cls do not count, nor *args, **options and a command's options"
-)
+"""Packages of tools: no room imports them."""
 
 
 ROOMS: tuple[str, ...] = tuple(room for floor in FLOORS for room in floor)

@@ -1,4 +1,4 @@
-"""The measures of the house: what counts as a circle, as against the floors, as too large."""
+"""The measures of the house: what counts as a circle, and as against the floors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from infra.house.breaches import breaches
 from infra.house.graph import Edge, against_the_floors, between_rooms, circles, circles_by_scope, folder
 from infra.house.measures import File, measure
 from infra.house.page import first_sentence
-from infra.house.plan import FILE_LINES, FUNCTION_LINES, ROOMS, below, floor_of, not_below
+from infra.house.plan import ROOMS, below, floor_of, not_below
 
 
 def test_a_graph_without_circles_has_none() -> None:
@@ -88,25 +88,14 @@ def test_options_of_a_command_are_named_by_users() -> None:
     assert function.parameters == 1
 
 
-def test_what_is_too_large_is_told_with_its_numbers() -> None:
-    long = FILE_LINES.most + 1
-    file = measure("infra/x.py", "def f(a, b, c, d, e, f, g):\n" + "    a()\n" * (long - 1))
-    whole = [File(f"{room}/x.py", 10, ()) for room in ("state_store", "orchestration", *(f"jobs/{n}" for n in "abcd"))]
-    found = [line for line in breaches([], [*whole, file]) if "no floor" not in line]
-    assert [line.split(", at most")[0] for line in found] == [
-        f"infra/x.py: {long} lines",
-        f"infra/x.py:1 f: {long} lines",
-        "infra/x.py:1 f: 7 parameters",
-    ]
-    assert f"at most {FUNCTION_LINES.most}" in found[1]
+def test_a_room_off_the_plan_is_told() -> None:
+    files = [File("state_store/x.py", 900, ()), File("jobs/attic/x.py", 21, ())]
+    assert breaches([], files) == ["jobs/attic: stands on no floor of the plan"]
 
 
-def test_a_room_that_holds_too_much_is_told() -> None:
-    files = [File("state_store/x.py", 79, ()), File("jobs/sql/x.py", 21, ())]
-    assert [line.split(",")[0] for line in breaches([], files)] == [
-        "state_store: 79 of 100 lines",
-        "jobs/sql: 21 of 100 lines",
-    ]
+def test_an_import_against_the_floors_is_told() -> None:
+    (line,) = breaches([Edge("jobs.sql.trees", "jobs.ingest.source")], [])
+    assert "ingest does not stand below sql" in line
 
 
 @pytest.mark.parametrize(
