@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.serve.format import Table, cell, json_line, to_json
-from jobs.serve.results import Document, LiveRows, Message, Result, Rows, Tombstone
+from jobs.serve.results import Document, LiveRows, Message, Result, Rows, Tombstone, Weighted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TOMBSTONE_FIELD = "__tombstone"
-"""The JSON member that marks a tombstone; other rows do not have it."""
+"""The JSON member that marks a tombstone, and a row that went; others do not have it."""
+WEIGHT_FIELD = "__weight"
+"""The JSON member, and the table's last column, of rows that no key tells apart: 1 for one more, -1 for one less."""
 
 _TOMBSTONE_CELL = "<gone>"
 
@@ -59,17 +61,23 @@ class Output:
         print(table.rule, flush=True)
 
     def _live_json(self, result: LiveRows) -> None:
-        for row in result.rows:
-            if isinstance(row, Tombstone):
-                print(json_line((*result.names, TOMBSTONE_FIELD), (*row.row, True)), flush=True)
-            else:
-                print(json_line(result.names, row), flush=True)
+        for change in result.rows:
+            match change:
+                case Tombstone(row):
+                    marks: dict[str, object] = {TOMBSTONE_FIELD: True}
+                case Weighted(row, weight):
+                    marks = {TOMBSTONE_FIELD: True, WEIGHT_FIELD: weight} if weight < 0 else {WEIGHT_FIELD: weight}
+                case row:
+                    marks = {}
+            print(json_line((*result.names, *marks), (*row, *marks.values())), flush=True)
 
     def _live_table(self, result: LiveRows) -> None:
-        table = Table.within(result.names, shutil.get_terminal_size().columns)
+        names = (*result.names, WEIGHT_FIELD) if result.marked else result.names
+        table = Table.within(names, shutil.get_terminal_size().columns)
         print(table.header(), flush=True)
-        for row in result.rows:
-            print(table.line(_live_cells(row)), flush=True)
+        for change in result.rows:
+            cells, weight = _live_cells(change)
+            print(table.line([*cells, str(weight)] if result.marked else cells), flush=True)
 
 
 def say(text: str) -> None:
@@ -77,7 +85,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _live_cells(row: tuple[object, ...] | Tombstone) -> Sequence[str]:
-    if isinstance(row, Tombstone):
-        return [_TOMBSTONE_CELL if value is None else cell(value) for value in row.row]
-    return [cell(value) for value in row]
+def _live_cells(change: tuple[object, ...] | Tombstone | Weighted) -> tuple[Sequence[str], int]:
+    """The cells of a change, and 1 for a row that came, -1 for one that went."""
+    match change:
+        case Tombstone(row):
+            return [_TOMBSTONE_CELL if value is None else cell(value) for value in row], -1
+        case Weighted(row, weight):
+            return [cell(value) for value in row], weight
+        case row:
+            return [cell(value) for value in row], 1

@@ -1,7 +1,7 @@
 """Push queries: the present rows of one table as changes, then every change as it is committed.
 
     version V ──> snapshot ──┐
-    V+1, V+2, … ──> changes ─┴─> subscription ──> inserts, updates, tombstones
+    V+1, V+2, … ──> changes ─┴─> subscription ──> rows, tombstones, weighted rows
 
 For a stream each event is a row, in the order of the stream.
 """
@@ -45,7 +45,7 @@ def push(statement: Select, catalog: Catalog, lake: Lake, functions: Library, *,
     """
     made = subscription(statement, catalog, lake)
     changes = _follow(made, lake, functions, from_latest=from_latest)
-    return LiveRows(made.names, islice(changes, statement.limit))
+    return LiveRows(made.names, islice(changes, statement.limit), marked=not made.shows_deletions)
 
 
 def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: bool) -> Iterator[Change]:

@@ -45,11 +45,26 @@ class Tombstone:
 
 
 @dataclass(frozen=True)
+class Weighted:
+    """A change of rows that no key tells apart: one row equal to `row` more (1) or less (-1)."""
+
+    row: tuple[object, ...]
+    weight: int
+
+
+@dataclass(frozen=True)
 class LiveRows:
-    """The rows of a push query as they arrive, perhaps without end: each must be written at once."""
+    """The changes of a push query as they arrive, perhaps without end: each must be written at once.
+
+    Attributes:
+        rows: a bare row is an event of a stream, or the row of its key from now on.
+        marked: the rows are `Weighted`, or their columns leave no place where a tombstone shows: whoever prints them
+            marks each.
+    """
 
     names: tuple[str, ...]
-    rows: Iterator[tuple[object, ...] | Tombstone]
+    rows: Iterator[tuple[object, ...] | Tombstone | Weighted]
+    marked: bool = False
 
 
 Result = Message | Document | Rows | LiveRows

@@ -1,16 +1,21 @@
 """A subscription: a query that filters and projects one relation, applied to rows and changes of any version.
 
-    changes of V ──> WHERE, SELECT (DuckDB) ──> old and new rows of each key ──> inserts, updates, tombstones
+    changes of V ──> WHERE, SELECT (DuckDB) ──> rows that went and came, key by key ──> changes as they are told
 
-A row is the new value of its key; a key that is deleted, or no longer meets the WHERE, is a tombstone. A change that
-the SELECT does not show gives no row.
+| the SELECT shows | a row that came | a row that went, or left the WHERE |
+| --- | --- | --- |
+| a stream | the row | – |
+| every column of a table's key | the row, in the place of its key's | `Tombstone`, unless a row took its place |
+| rows that no key tells apart | `Weighted` +1: one row more | `Weighted` -1: one row equal to it less |
+
+So whoever applies what comes, from the snapshot on, holds what the SELECT gives. A change that the SELECT does not show
+gives nothing.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, repeat, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -28,7 +33,7 @@ from jobs.query.recompute.select import recompute_sql
 from jobs.serve.format import json_line
 from jobs.serve.pushdown import natural_order, only_relation, row_by_row
 from jobs.serve.readable import check_stored
-from jobs.serve.results import Tombstone
+from jobs.serve.results import Tombstone, Weighted
 from jobs.serve.values import python_rows
 from state_store.columns import VERSION, WEIGHT
 from state_store.delta import reader
@@ -58,7 +63,7 @@ _CLAUSES = {
 }
 
 Row = tuple[object, ...]
-Change = Row | Tombstone
+Change = Row | Tombstone | Weighted
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,10 @@ class Subscription:
         text: SQL that selects of each change its version, its weight, the `keys` columns of its key, then the columns
             shown.
         stored: the columns it reads.
+        keys: the columns that order the changes of one version; 0: the table's key cannot be read.
         types: the types of the columns shown.
-        of_key: for each column shown, true if it belongs to the key: those a tombstone keeps.
+        of_key: for each column shown, true if it is one of the key's.
+        by_key: every column of the table's key is shown, so that a row takes the place of another.
     """
 
     relation: Relation
@@ -81,6 +88,12 @@ class Subscription:
     names: tuple[str, ...]
     types: tuple[SqlType, ...]
     of_key: tuple[bool, ...]
+    by_key: bool
+
+    @property
+    def shows_deletions(self) -> bool:
+        """True where the columns alone, without a mark, tell a row that came from the tombstone of one that went."""
+        return self.relation.storage == "append" or (self.by_key and not all(self.of_key))
 
     def snapshot(self, version: int) -> pa.Table:
         """The rows of a version as insertions in that version. Raises as `state_store.delta.reader.scan`."""
@@ -106,55 +119,66 @@ class Subscription:
             )
         return found
 
-    def weighted(self, duck: Duck, changes: pa.Table) -> list[tuple[int, Row]]:
-        """The rows shown with their weights, in the order of versions and keys.
+    def pairs(self, duck: Duck, changes: pa.Table) -> Iterator[tuple[Row | None, Row | None]]:
+        """The row that went and the row that came in its place, or None for either: in the order of versions and keys,
+        the same at each look. Where no key tells rows apart, which row took the place of which means nothing.
 
         Args:
             changes: the stored columns, `_commit_version` and `__weight`.
         """
-        answer = duck.query(self.text, {self.relation.name: changes})
-        return list(zip(answer.column(1).to_pylist(), self._shown(answer), strict=True))
+        for went, came in self._by_key(duck, changes):
+            yield from zip_longest(went, came)
+
+    def weighted(self, duck: Duck, changes: pa.Table) -> Iterator[Weighted]:
+        """Every change as rows that went and rows that came; `changes` and order as of `pairs`."""
+        for went, came in self._by_key(duck, changes):
+            yield from (Weighted(row, -1) for row in went)
+            yield from (Weighted(row, 1) for row in came)
 
     def visible(self, duck: Duck, changes: pa.Table) -> Iterator[Change]:
-        """The rows shown that are new, and tombstones for those that are gone; `changes` as of `weighted`."""
-        answer = duck.query(self.text, {self.relation.name: changes})
-        shown = self._shown(answer)
-        if self.relation.storage == "append":
-            yield from shown
+        """The changes as the module says; `changes` and order as of `pairs`."""
+        if self.relation.storage == "keyed" and not self.by_key:
+            yield from self.weighted(duck, changes)
             return
-        versions, weights = (answer.column(place).to_pylist() for place in (0, 1))
-        keys = [str(key) for key in zip(*(answer.column(2 + i).to_pylist() for i in range(self.keys)), strict=True)]
-        placed = zip(versions, keys or [""] * len(shown), weights, shown, strict=True)
+        for went, came in self.pairs(duck, changes):
+            if came is not None:
+                yield came
+            elif went is not None:
+                # A stream that was rebuilt may lose an event, and has no key to say so by.
+                yield Tombstone(self.key_of(went)) if self.by_key else Weighted(went, -1)
+
+    def key_of(self, row: Row) -> Row:
+        """The row with None in the columns that are not of the key."""
+        return tuple(value if key else None for value, key in zip(row, self.of_key, strict=True))
+
+    def _by_key(self, duck: Duck, changes: pa.Table) -> Iterator[tuple[list[Row], list[Row]]]:
+        """The rows shown that went and those that came: of each version and key, or of each version."""
+        answer = duck.query(self.text, {self.relation.name: changes})
+        shown = python_rows(answer.select(range(2 + self.keys, answer.num_columns)), self.types)
+        versions, weights, *keys = (answer.column(place).to_pylist() for place in range(2 + self.keys))
+        texts = map(_key_text, zip(*keys, strict=True)) if keys else repeat("")
+        placed = zip(versions, texts, weights, shown, strict=False)
         # One version changes a key at most once: its old and new row are together.
         for _, group in groupby(placed, key=itemgetter(0, 1)):
-            members = list(group)
-            old = [row for _, _, weight, row in members if weight < 0]
-            new = [row for _, _, weight, row in members if weight > 0]
-            yield from self._visible_changes(old, new)
+            yield self._net([(weight, row) for _, _, weight, row in group])
 
-    def _shown(self, answer: pa.Table) -> list[Row]:
-        return python_rows(answer.select(range(2 + self.keys, answer.num_columns)), self.types)
+    def _net(self, changes: list[tuple[int, Row]]) -> tuple[list[Row], list[Row]]:
+        """The rows that went and those that came, without what did both; several in the order of their text, as
+        nothing else orders them alike at each look."""
+        if len(changes) == 1:
+            ((weight, row),) = changes
+            return [row] * -weight, [row] * weight
+        rows = {json_line(self.names, row): row for _, row in changes}
+        weights = dict.fromkeys(sorted(rows), 0)
+        for weight, row in changes:
+            weights[json_line(self.names, row)] += weight
+        net = [(rows[text], weight) for text, weight in weights.items()]
+        return [row for row, weight in net for _ in range(-weight)], [row for row, weight in net for _ in range(weight)]
 
-    def _visible_changes(self, old: list[Row], new: list[Row]) -> Iterator[Change]:
-        """A key's change from `old` to `new` rows, consolidated; without a visible key there may be several of both."""
-        retracted = Counter(json_line(self.names, row) for row in old)
-        replacements = 0
-        for row in new:
-            text = json_line(self.names, row)
-            if retracted[text]:
-                retracted[text] -= 1
-            else:
-                replacements += 1
-                yield row
-        for row in old:
-            text = json_line(self.names, row)
-            if not retracted[text]:
-                continue
-            retracted[text] -= 1
-            # Each new row replaces a retracted one; a retraction without a replacement is a tombstone.
-            replacements -= 1
-            if replacements < 0:
-                yield Tombstone(tuple(value if key else None for value, key in zip(row, self.of_key, strict=True)))
+
+def _key_text(key: Row) -> str:
+    """What one key's rows have in common: 0.0 and -0.0 are one key, and each version may spell it its own way."""
+    return str(tuple(value + 0.0 if isinstance(value, float) else value for value in key))
 
 
 def subscription(statement: Select, catalog: Catalog, lake: Lake) -> Subscription:
@@ -173,12 +197,7 @@ def subscription(statement: Select, catalog: Catalog, lake: Lake) -> Subscriptio
     assert relation is not None
     assert isinstance(block, Block)
     (part,) = block.inputs
-    # Without a visible key, only the whole row identifies what was retracted.
-    by_key = set(relation.key) <= {name for name, _ in relation.columns} and bool(relation.key)
-    of_key = [
-        not by_key or (isinstance(each.expression, exp.Column) and each.expression.name in relation.key)
-        for each in block.outputs
-    ]
+    shown = [each.expression.name if isinstance(each.expression, exp.Column) else None for each in block.outputs]
     order = natural_order(pull)
     version, weight = (Output(name, column(name, part.alias), BIGINT) for name in (VERSION, WEIGHT))
     made = replace(block, outputs=(version, weight, *order, *block.outputs))
@@ -191,7 +210,8 @@ def subscription(statement: Select, catalog: Catalog, lake: Lake) -> Subscriptio
         keys=len(order),
         names=tuple(name for name, _ in pull.outputs),
         types=tuple(sql_type for _, sql_type in pull.outputs),
-        of_key=tuple(of_key),
+        of_key=tuple(name in relation.key for name in shown),
+        by_key=relation.storage == "keyed" and bool(relation.key) and set(relation.key) <= set(shown),
     )
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from jobs.serve.format import json_line, to_json
-from jobs.serve.results import Tombstone
+from jobs.serve.results import Tombstone, Weighted
 from jobs.server.changes.place import Place
 
 if TYPE_CHECKING:
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from jobs.serve.subscription import Subscription
     from state_store.errors import StrandlineError
 
-Form = Literal["upserts", "weights", "columns"]
-"""`upserts`: the new row, or the key that was deleted; `weights`: rows that come and go; `columns`: as `upserts`, each
-row as an array, of a deleted one its key alone."""
+Form = Literal["upserts", "weights", "columns", "arrays"]
+"""`upserts`: the new row of a key, or the key that was deleted; rows that no key tells apart as they come and go, each
+with its weight. `weights`: every row so. `columns`: ksqlDB's rows, one for each row that changed, and `retracted`: the
+row that went, where no key says which. `arrays`: the columns of those alone."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """One event: `change` or `row` of a snapshot, `progress`, `error`. `deleted`: a key is gone."""
+    """One event: `change` or `row` of a snapshot, `progress`, `error`."""
 
     kind: str
     place: Place
     data: str
-    deleted: bool = False
 
     @cached_property
     def text(self) -> bytes:
@@ -45,10 +45,8 @@ def events_of(made: Subscription, duck: Duck, changes: pa.Table, form: Form, fir
         first: the place before the first of them.
     """
     kind = "row" if first.snapshot else "change"
-    lines = _LINES[form](made, duck, changes)
-    # Without a key nothing but the rows' own text orders them.
-    for number, (data, deleted) in enumerate(lines if made.keys else sorted(lines), start=1):
-        yield Event(kind, replace(first, sent=number), data, deleted)
+    for number, data in enumerate(_LINES[form](made, duck, changes), start=1):
+        yield Event(kind, replace(first, sent=number), data)
 
 
 def progress(place: Place, **about: object) -> Event:
@@ -61,24 +59,35 @@ def failed(place: Place, error: StrandlineError) -> Event:
     return Event("error", place, to_json({**error.attrs(), "where": None, "last_event_id": str(place)}))
 
 
-def _weights(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[tuple[str, bool]]:
-    for weight, row in made.weighted(duck, changes):
-        yield f'{{"weight": {weight}, "row": {json_line(made.names, row)}}}', weight < 0
+def _weights(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]:
+    for change in made.weighted(duck, changes):
+        yield f'{{"weight": {change.weight}, "row": {json_line(made.names, change.row)}}}'
 
 
-def _upserts(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[tuple[str, bool]]:
+def _upserts(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]:
     for change in made.visible(duck, changes):
-        if isinstance(change, Tombstone):
-            key = [(n, v) for n, v, of_key in zip(made.names, change.row, made.of_key, strict=True) if of_key]
-            yield f'{{"deleted": {json_line([n for n, _ in key], [v for _, v in key])}}}', True
-        else:
-            yield f'{{"row": {json_line(made.names, change)}}}', False
+        match change:
+            case Tombstone(row):
+                key = [(n, v) for n, v, of_key in zip(made.names, row, made.of_key, strict=True) if of_key]
+                yield f'{{"deleted": {json_line([n for n, _ in key], [v for _, v in key])}}}'
+            case Weighted(row, weight):
+                what = "row" if weight > 0 else "deleted"
+                yield f'{{"{what}": {json_line(made.names, row)}, "weight": {weight}}}'
+            case row:
+                yield f'{{"row": {json_line(made.names, row)}}}'
 
 
-def _columns(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[tuple[str, bool]]:
-    for change in made.visible(duck, changes):
-        deleted = isinstance(change, Tombstone)
-        yield to_json(list(change.row if isinstance(change, Tombstone) else change)), deleted
+def _columns(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]:
+    for went, came in made.pairs(duck, changes):
+        shown = came if came is not None else made.key_of(went or ())
+        tombstone = ', "tombstone": true' if came is None else ""
+        retracted = "" if went is None or made.by_key else f', "retracted": {to_json(list(went))}'
+        yield f'{{"columns": {to_json(list(shown))}{tombstone}{retracted}}}'
 
 
-_LINES: Final = {"upserts": _upserts, "weights": _weights, "columns": _columns}
+def _arrays(made: Subscription, duck: Duck, changes: pa.Table) -> Iterator[str]:
+    for went, came in made.pairs(duck, changes):
+        yield to_json(list(came if came is not None else made.key_of(went or ())))
+
+
+_LINES: Final = {"upserts": _upserts, "weights": _weights, "columns": _columns, "arrays": _arrays}

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from jobs.model.serving_errors import Busy, ChangesGone, SlowReader
+from jobs.model.serving_errors import Busy, ChangesGone, RequestRefused, SlowReader
 from jobs.serve.subscription import subscription
 from jobs.server.changes.events import Event, Form, failed, progress
 from jobs.server.changes.feed import Feed, Member
@@ -96,6 +96,7 @@ class Hub:
 
         Raises:
             SqlError: the query is refused, or does more than filter and project.
+            RequestRefused: rows may go that the form cannot name.
             ChangesGone: the place is no longer among the changes that are kept.
             Busy: there are as many subscribers as there may be.
         """
@@ -104,6 +105,11 @@ class Hub:
         # A client that is gone before its first event has joined no feed, and left none.
         self._forget_unused()
         made = self._subscription(wish.statement, catalog)
+        if wish.form == "arrays" and not made.shows_deletions:
+            raise RequestRefused(
+                f"an array of columns cannot say which row of '{made.relation.name}' is gone",
+                hint="select its whole key and a column more, or ask /query, whose rows say so",
+            )
         feed = self._feed(made, wish.form, functions)
         place = wish.place or Place(feed.version, 0 if wish.snapshot and feed.version >= 0 else None, wish.snapshot)
         try:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
 from fastapi import APIRouter, Request
@@ -30,10 +30,11 @@ from jobs.sql.syntax import Select
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator
 
     from jobs.model.relation import Relation
     from jobs.model.types import SqlType
+    from jobs.serve.subscription import Subscription
     from jobs.server.changes.events import Event
     from jobs.server.queries.worker import Answered
     from jobs.server.state.server import Server
@@ -66,8 +67,8 @@ async def query(request: Request) -> Response:
     the rows that are there first."""
     asked = await _asked(request, "ksql", "streamsProperties")
     if asked.statement.emit is not None:
-        names, types, events = _followed(request, asked)
-        header = orjson.dumps({"header": {"schema": schema(names, types)}})
+        made, events = _followed(request, asked, "columns")
+        header = orjson.dumps({"header": {"schema": schema(made.names, made.types)}})
         return StreamingResponse(_array(header, events, asked.statement.limit), media_type="application/json")
     found = await _pulled(request, asked)
     source = _source(server_of(request), asked.statement)
@@ -86,8 +87,8 @@ async def query_stream(request: Request) -> Response:
     sent as changes are committed; `"properties"` says from where, as of `/query`."""
     asked = await _asked(request, "sql", "properties")
     if asked.statement.emit is not None:
-        names, types, events = _followed(request, asked)
-        return StreamingResponse(_lines(_header(names, types), events), media_type=_DELIMITED)
+        made, events = _followed(request, asked, "arrays")
+        return StreamingResponse(_lines(_header(made.names, made.types), events), media_type=_DELIMITED)
     found = await _pulled(request, asked)
     lines = [_header(found.names, found.types), *found.body.splitlines(), b""]
     return Response(b"\n".join(lines), media_type=_DELIMITED)
@@ -137,16 +138,17 @@ async def _pulled(request: Request, asked: _Asked) -> Answered:
     return await asyncio.to_thread(server.queries.ask, asked.text, token, form="arrays")
 
 
-def _followed(request: Request, asked: _Asked) -> tuple[Sequence[str], Sequence[SqlType], AsyncGenerator[Event | None]]:
-    """The columns of a push query, and its events."""
+def _followed(
+    request: Request, asked: _Asked, form: Literal["columns", "arrays"]
+) -> tuple[Subscription, AsyncGenerator[Event | None]]:
+    """What a push query shows, and its events. Raises as `Hub.follow`."""
     server = server_of(request)
     called = server.catalogued.catalog.called
     token = server.token_of(request.headers.get("authorization"))
     for name in names_read(asked.statement.query, server.catalogued.catalog):
         token.require("read", called.of(name), name)
-    wish = Wish(asked.statement, "columns", snapshot=asked.earliest, limit=asked.statement.limit)
-    made, events = server.hub.follow(wish, server.catalogued.catalog, server.library())
-    return made.names, made.types, events
+    wish = Wish(asked.statement, form, snapshot=asked.earliest, limit=asked.statement.limit)
+    return server.hub.follow(wish, server.catalogued.catalog, server.library())
 
 
 def _source(server: Server, statement: Select) -> Relation | None:
@@ -166,11 +168,9 @@ async def _array(header: bytes, events: AsyncGenerator[Event | None], limit: int
     yield b"[" + header
     sent = 0
 
-    def row(event: Event) -> bytes:
-        deleted = b', "tombstone": true' if event.deleted else b""
-        return b',\n{"row": {"columns": ' + event.data.encode() + deleted + b"}}"
-
-    async for part in _parts(events, row, b',\n{"errorMessage": %b}'):
+    async for part in _parts(
+        events, lambda event: b',\n{"row": ' + event.data.encode() + b"}", b',\n{"errorMessage": %b}'
+    ):
         yield part
         sent += 1
     yield b",\n" + _LIMIT_REACHED + b"]" if sent == limit else b"]"

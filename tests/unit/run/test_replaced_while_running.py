@@ -148,8 +148,8 @@ def _subscribed(settings: Settings, query: str) -> Iterator[dict[object, tuple[o
         for change in changes.rows:
             if isinstance(change, Tombstone):
                 held.pop(change.row[0], None)
-            else:
-                held[change[0]] = tuple(change)
+            elif isinstance(change, tuple):
+                held[change[0]] = change
 
     taking = Thread(target=take, daemon=True)
     taking.start()

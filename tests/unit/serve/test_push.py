@@ -10,7 +10,7 @@ import pytest
 from jobs.model.errors import NotSupported
 from jobs.model.settings import Settings
 from jobs.serve import push
-from jobs.serve.results import LiveRows, Tombstone
+from jobs.serve.results import LiveRows, Tombstone, Weighted
 from jobs.serve.subscription import Subscription
 from jobs.session.interpreter import Interpreter
 from state_store.errors import TableMissing
@@ -128,16 +128,32 @@ def test_a_stream_gives_its_events_in_their_order(session: Interpreter, lake: La
     assert rows == [(0, 9, "a"), (1, 1, "b"), (2, 5, "c"), (3, 1, "b")]
 
 
-def test_without_a_visible_key_a_tombstone_is_the_row_that_went(session: Interpreter, lake: Lake) -> None:
-    append(lake, "counts", [{"n": 1}, {"n": 4}])
+def test_rows_that_no_key_tells_apart_come_and_go_by_their_weights(session: Interpreter, lake: Lake) -> None:
+    append(lake, "counts", [{"n": 1}, {"n": 4}, {"n": 1}])
 
     def change() -> None:
         delete(lake, "counts", 1, "n = 4")
         update(lake, "counts", 2, "n = 1", n="2")
 
-    rows = take(session, "SELECT n FROM counts EMIT CHANGES", 4, change, after=2)
-    assert sorted(rows[:2], key=str) == [(1,), (4,)]
-    assert rows[2:] == [Tombstone((4,)), (2,)]
+    rows = take(session, "SELECT n FROM counts EMIT CHANGES", 8, change, after=3)
+    assert rows == [
+        *(Weighted((1,), 1), Weighted((1,), 1), Weighted((4,), 1)),
+        Weighted((4,), -1),
+        *(Weighted((1,), -1), Weighted((1,), -1), Weighted((2,), 1), Weighted((2,), 1)),
+    ]
+
+
+def test_a_select_without_the_key_gives_the_row_that_went_as_well(session: Interpreter, lake: Lake) -> None:
+    """Also where the key has another spelling: only a column by itself is told to be the key's."""
+    append(lake, "places", [place(1, 1, "Rome"), place(2, 1, "Rome")])
+    rows = take(
+        session,
+        "SELECT id + 0 AS id, place FROM places EMIT CHANGES",
+        4,
+        lambda: update(lake, "places", 1, "id = 2", place="'Oslo'"),
+        after=2,
+    )
+    assert rows[2:] == [Weighted((2, "Rome"), -1), Weighted((2, "Oslo"), 1)]
 
 
 def test_latest_leaves_the_snapshot_out(

@@ -167,6 +167,17 @@ def test_upserts_and_weights_both_fold_to_the_table(filled: ServedLake) -> None:
     asyncio.run(run())
 
 
+def test_upserts_of_rows_without_a_key_say_what_came_and_what_went(filled: ServedLake) -> None:
+    async def run() -> None:
+        hub = Hub(filled.lake, 10, 100)
+        wish = Wish(select("SELECT visits FROM by_town EMIT CHANGES;"), place=Place(1), up_to=2)
+        sent = [data for _, _, data in events(await taken(subscribe(filled, hub, wish)))]
+        assert sent == [{"deleted": {"visits": 1}, "weight": -1}, {"row": {"visits": 2}, "weight": 1}, {"version": 2}]
+        hub.close()
+
+    asyncio.run(run())
+
+
 def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_it(
     filled: ServedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

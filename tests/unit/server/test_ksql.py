@@ -116,3 +116,27 @@ def test_a_push_query_from_the_latest_sends_changes_and_tombstones(client: TestC
         {"row": {"columns": ["Rome", None], "tombstone": True}},
         {"finalMessage": "Limit Reached"},
     ]
+
+
+def test_a_push_query_without_the_key_says_which_row_went(client: TestClient, served: ServedLake) -> None:
+    """A row of ksqlDB's answer has a place for what is new alone."""
+    with ThreadPoolExecutor(1) as beside, served.kernel() as kernel:
+        asked = beside.submit(client.post, "/query", json={"ksql": "SELECT opens FROM places EMIT CHANGES LIMIT 3;"})
+        wait_until(lambda: hub(client).subscribers == 1, "nobody subscribed")
+        for row in ({"opens": 0}, {"opens": 1}, {TOMBSTONE: True}):
+            served.append("places", [{"name": "Lima", **row}])
+            served.refresh(kernel)
+        found = asked.result().json()
+    assert found[1:] == [
+        {"row": {"columns": ["00:00:00.000"]}},
+        {"row": {"columns": ["00:00:00.001"], "retracted": ["00:00:00.000"]}},
+        {"row": {"columns": [None], "tombstone": True, "retracted": ["00:00:00.001"]}},
+        {"finalMessage": "Limit Reached"},
+    ]
+
+
+@pytest.mark.parametrize("columns", ["visits", "town"])
+def test_lines_that_could_not_say_which_row_went_are_refused(client: TestClient, columns: str) -> None:
+    sql = f"SELECT {columns} FROM by_town EMIT CHANGES LIMIT 1;"
+    found = client.post("/query-stream", json={"sql": sql, "properties": EARLIEST})
+    assert (found.status_code, "which row of 'by_town' is gone" in found.json()["message"]) == (400, True)
