@@ -20,7 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("run", "partial"),
     ("operate",),
     ("session",),
-    ("server",),
+    ("server", "testing"),
     ("cli", "orchestration"),
     ("strandline",),
 )

@@ -1,4 +1,4 @@
-"""The command `strandline`: apply, run, sql, status, verify, and those of `operations`, `publishing` and `serving`.
+"""The command `strandline`: apply, run, sql, status, verify, and those of the modules beside this one.
 
 Standard output holds data; everything else goes to standard error. The exit codes are in `jobs.cli.exits`.
 """
@@ -18,6 +18,7 @@ from jobs.cli.operations import add_operations
 from jobs.cli.output import Output, say
 from jobs.cli.publishing import add_publishing
 from jobs.cli.serving import add_serving
+from jobs.cli.testing import add_testing
 from jobs.model.settings import load_settings
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ def verify(
 add_operations(app)
 add_publishing(app)
 add_serving(app)
+add_testing(app)
 
 
 def main() -> None:

@@ -47,11 +47,13 @@ def drain(
     *,
     stop: Event | None = None,
     watch: Watch | None = None,
+    in_driver: bool = False,
 ) -> RunReport:
     """Bring a pipeline up to what its topics hold now, then stop.
 
     Args:
         spark: a session to run in; without it one is started and stopped.
+        in_driver: this process takes in what the topics hold, by its kernel; no session is started for that.
         stop: set to end after the present micro-batch.
         watch: told of each micro-batch; without it they are logged.
 
@@ -61,13 +63,14 @@ def drain(
         WriterBusy: another process runs the pipeline.
         LockLost: the file of its lock was taken from under it.
         ViewsStopped: some views failed, the others are fresh.
+        RefreshFailed: with `in_driver`, more waits than the driver may take in (`ingest.driver_rows`).
         StrandlineError: a source failed; what was committed before stays, a rerun goes on from there.
     """
-    with opened(settings, name, spark) as (stream, began):
+    with opened(settings, name, spark, in_driver=in_driver) as (stream, began):
         stream.watch = watch or stream.watch
         published = publishing(settings, stream.definitions, _logged, drained=True)
         with published as unpublished, _heartbeat(stream, "drain", began), _typed_errors():
-            stream.drain(stop)
+            stream.drain_in_driver(stop) if in_driver else stream.drain(stop)
         stream.failures |= unpublished
         return _finish(stream, began)
 
@@ -92,10 +95,12 @@ def _heartbeat(stream: PipelineStream, mode: Mode, began: float) -> AbstractCont
 
 
 @contextmanager
-def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterator[tuple[PipelineStream, float]]:
+def opened(
+    settings: Settings, name: str, spark: SparkSession | None, *, in_driver: bool = False
+) -> Iterator[tuple[PipelineStream, float]]:
     """The pipeline and its engines under its lock, and the moment of its start (monotonic seconds).
 
-    Raises: as `drain`.
+    Args, raises: as `drain`.
     """
     began = time.monotonic()
     lake = Lake(settings.lake)
@@ -108,7 +113,7 @@ def opened(settings: Settings, name: str, spark: SparkSession | None) -> Iterato
         from jobs.run.schedule import maintained
 
         levels = maintained(definitions, catalog)
-        with Session(settings, lake, lock, spark) as session, kernel_for(settings) as kernel:
+        with Session(settings, lake, lock, spark) as session, kernel_for(settings, intake=in_driver) as kernel:
             from jobs.functions.python.register import Library
             from jobs.ivm.refresh.context import RunContext
             from jobs.ivm.refresh.spark_sessions import SparkSessions
@@ -140,9 +145,13 @@ def loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:
 
 
 @contextmanager
-def kernel_for(settings: Settings) -> Iterator[Kernel | None]:
-    """The kernel of this process; None when Spark computes everything."""
-    if settings.engine == "spark":
+def kernel_for(settings: Settings, *, intake: bool = False) -> Iterator[Kernel | None]:
+    """The kernel of this process; None when Spark computes everything.
+
+    Args:
+        intake: the kernel takes in micro-batches, whoever computes the views.
+    """
+    if settings.engine == "spark" and not intake:
         yield None
         return
     from state_store.kernel.kernel import Kernel

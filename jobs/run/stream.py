@@ -30,6 +30,7 @@ from jobs.ingest.offsets import committed_offsets
 from jobs.ingest.while_starting import DriverClock
 from jobs.ivm.retention.upkeep import TrimUpkeep
 from jobs.model.definitions import Definition, Source
+from jobs.model.errors import RefreshFailed
 from jobs.model.report import MicroBatch
 from jobs.run.end_replacements import end_replacements
 from jobs.run.refresh_tasks import RefreshTasks, in_tasks, warm_up
@@ -115,6 +116,22 @@ class PipelineStream:
                 if self._is_outdated() or stop.is_set():
                     query.stop()
             more = self._outdated and not stop.is_set()
+
+    def drain_in_driver(self, stop: Event | None = None) -> None:
+        """Drain in this process, by its kernel and without a session: for what is small.
+
+        Raises:
+            RefreshFailed: more waits than the driver may take in.
+        """
+        stop = stop or Event()
+        self.refresh()
+        waiting = open_log(self.settings, self.lake)
+        small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.kernel)
+        assert small is not None, "without a kernel, Spark takes in every micro-batch"
+        clock = DriverClock(small, self._micro_batch, 0, stop)
+        while behind(self.sources, self.lake, waiting) and not stop.is_set():
+            if not clock.tick():
+                raise RefreshFailed("more events wait than the driver takes in", hint="set ingest.driver_rows higher")
 
     def follow(self, stop: Event) -> None:
         """Go on until `stop` is set. Inputs of other pipelines wake the views by their new versions."""

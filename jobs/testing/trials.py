@@ -1,0 +1,230 @@
+"""Trials: the ways in which every test of a suite is run, each in a lake of its own, with the same outcome.
+
+| trial | what it shows |
+| --- | --- |
+| as written | each step is one epoch, by DuckDB |
+| cut | each step is cut into epochs at random places |
+| killed | in each step, the process is killed at a random place of the epoch, and another one goes on |
+| on Spark | each step is one epoch, by Spark's own plans |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final, Literal
+
+from jobs.catalog.catalog import Catalog
+from jobs.ingest.produce import insert_rows
+from jobs.model.definitions import Source
+from jobs.model.errors import RefreshFailed
+from jobs.model.settings import IngestSettings, KafkaSettings, RegistrySettings, Settings
+from jobs.run.pipeline import drain
+from jobs.testing.outcome import Fault, check, versions_of
+from jobs.testing.typed import Event, TypedCase, TypedStep
+from state_store.folders import copy_to_disk, discard_folder, remove_folder
+from state_store.layout import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+Kind = Literal["as written", "cut", "killed", "on Spark"]
+
+_KILLS: Final = ("before-log-commit", "after-log-commit", "inside-refresh", "before-log-entry", "after-refresh-commit")
+"""Failpoints that an epoch passes: around the commit of events, and around that of each view."""
+_PASSES: Final = 4
+"""A kill is at one of the first passes of its failpoint: a pipeline of one source and three views has as many."""
+_FIRST_FAILPOINT: Final = "before-log-commit:1"
+"""Passed by every epoch that takes in an event: where a kill is put that the epoch did not come to."""
+_PATIENCE_SECONDS: Final = 300.0
+"""After which a child is taken to hang: it imports, opens the lake and takes in a few rows, which takes a second."""
+_LAST_WORDS: Final = 300
+"""Characters of a child's error that a message repeats: an error with its hint."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to run a test.
+
+    Attributes:
+        seed: of the random places; the same seed gives the same ones.
+    """
+
+    kind: Kind
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}, seed {self.seed}" if self.kind in ("cut", "killed") else self.kind
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """The result of a test in one trial: what was found wrong, in the first step that went wrong; nothing if it passed.
+
+    Attributes:
+        step: its number, from 1; 0 when none went wrong.
+    """
+
+    case: str
+    trial: Trial
+    seconds: float
+    step: int = 0
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all trials of a suite share.
+
+    Attributes:
+        template: a lake with the suite's definitions and no events; each trial begins with a copy.
+        pipelines: of the suite's files, in order.
+        settings: of a scratch lake, which is still the template.
+        spark: the session of the trials on Spark.
+    """
+
+    template: Path
+    pipelines: tuple[str, ...]
+    settings: Settings
+    spark: SparkSession | None = field(default=None, compare=False)
+
+
+def scratch_settings(settings: Settings, lake: Path) -> Settings:
+    """The settings of a lake for tests: the user's functions and memory, and nothing that is shared with anybody.
+
+    Topics and schemas lie in the lake. The driver takes in what a test gives, however much, and an event may be of any
+    time: records of tests are of 2024, which TIMESTAMP columns need not be.
+    """
+    ingest = IngestSettings(driver_rows=10**9, max_rows_per_epoch=10**9, max_seconds_ahead=0)
+    apart = {"lake": lake, "kafka": KafkaSettings(), "registry": RegistrySettings(), "ingest": ingest}
+    return settings.model_copy(update=apart)
+
+
+def trials(cuts: int, seed: int, *, kills: bool, duckdb: bool, spark: bool) -> tuple[Trial, ...]:
+    """The trials of each test."""
+    found: list[Trial] = []
+    if duckdb:
+        found += [Trial("as written"), *(Trial("cut", seed + number) for number in range(cuts))]
+        found += [Trial("killed", seed)] if kills else []
+    return (*found, Trial("on Spark")) if spark else tuple(found)
+
+
+def run_trial(bench: Bench, case: TypedCase, trial: Trial, folder: Path) -> TrialResult:
+    """Run a test in a lake of its own.
+
+    Args:
+        folder: for the lake, which is removed again.
+
+    Raises:
+        StrandlineError: an event cannot be inserted, or the pipeline does not run. What views say of rows is a fault.
+    """
+    began = time.monotonic()
+    copy_to_disk(bench.template, folder)
+    settings = bench.settings.model_copy(
+        update={"lake": folder, "engine": "spark" if trial.kind == "on Spark" else "duckdb"}
+    )
+    random = Random(f"{trial.seed} {case.name}")  # noqa: S311 - places to cut and to kill, no secret
+    result = TrialResult(case.name, trial, 0)
+    try:
+        for number, step in enumerate(case.steps, 1):
+            before = versions_of(settings, step.expected)
+            for events in _epochs(step, trial, random):
+                _insert(settings, events)
+                if trial.kind == "killed":
+                    _kill(bench, settings, random, some=bool(events))
+                _drain(bench, settings, trial)
+            faults = check(settings, step.expected, before)
+            if faults:
+                result = replace(result, step=number, faults=tuple(faults))
+                break
+    finally:
+        discard_folder(folder)
+    return replace(result, seconds=time.monotonic() - began)
+
+
+def _epochs(step: TypedStep, trial: Trial, random: Random) -> Iterator[Sequence[Event]]:
+    """The events of a step, an epoch each; their order stays."""
+    events = step.events
+    if trial.kind != "cut":
+        yield events
+        return
+    inner = range(1, len(events))
+    places = sorted(random.sample(inner, random.randint(0, len(inner))))
+    for begin, end in zip((0, *places), (*places, len(events)), strict=True):
+        yield events[begin:end]
+
+
+def _insert(settings: Settings, events: Sequence[Event]) -> None:
+    lake = Lake(settings.lake)
+    catalog = Catalog(lake)
+    for event in events:
+        source = catalog.get(event.source)
+        assert isinstance(source, Source), "typed events are of sources"
+        insert_rows(source, [event.row], settings, lake)
+
+
+def _drain(bench: Bench, settings: Settings, trial: Trial) -> None:
+    for pipeline in bench.pipelines:
+        drain(settings, pipeline, bench.spark if trial.kind == "on Spark" else None, in_driver=True)
+
+
+def _kill(bench: Bench, settings: Settings, random: Random, *, some: bool) -> None:
+    """Run the pipelines in a process that is killed at a random place of its epoch; of a step without events, nothing.
+
+    Where the epoch does not come to the place so often, the lake is put back, and the kill is at a place that every
+    epoch comes to.
+
+    Raises:
+        RefreshFailed: the process ended otherwise.
+    """
+    if not some:
+        return
+    lake = Path(str(settings.lake))
+    before = lake.with_suffix(".before")
+    copy_to_disk(lake, before)
+    for place in (f"{random.choice(_KILLS)}:{random.randint(1, _PASSES)}", _FIRST_FAILPOINT):
+        done = _child(bench.pipelines, settings, place)
+        if done.returncode == -signal.SIGKILL:
+            discard_folder(before)
+            return
+        if done.returncode != 0:
+            break
+        remove_folder(lake)
+        copy_to_disk(before, lake)
+    said = done.stderr.strip()[-_LAST_WORDS:] or "it ended as if nothing were to be taken in"
+    raise RefreshFailed(f"a process that was to be killed was not: {said}")
+
+
+def _child(pipelines: Sequence[str], settings: Settings, failpoint: str) -> subprocess.CompletedProcess[str]:
+    """A process that drains the pipelines. It reads the lake's own settings, and none of the user's."""
+    config = Path(str(settings.lake)).with_suffix(".toml")
+    config.touch()
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("STRANDLINE_")}
+    environment = {
+        **ours,
+        "STRANDLINE_CONFIG": str(config),
+        "STRANDLINE_LAKE": str(settings.lake),
+        "STRANDLINE_FUNCTIONS__MODULES": json.dumps(settings.functions.modules),
+        "STRANDLINE_INGEST": settings.ingest.model_dump_json(),
+        "STRANDLINE_FAILPOINT": failpoint,
+    }
+    command = [sys.executable, "-m", "jobs.testing.child", *pipelines]
+    try:
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RefreshFailed(f"a process that was to be killed did not end within {_PATIENCE_SECONDS:g} s") from error

@@ -1,0 +1,34 @@
+"""`strandline test` on Spark: the views of a suite are refreshed by Spark's own plans, and compared all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs.model.settings import Settings
+from jobs.testing import trials
+from jobs.testing.run import prepared
+from jobs.testing.suite import read_suite
+from jobs.testing.trials import Trial, run_trial
+from state_store.delta import reader
+from state_store.layout import Lake
+
+LONGEST = Path(__file__).parents[2] / "jobs" / "pipelines" / "longest_visits.sql"
+
+
+def test_a_test_passes_on_spark(spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def kept(folder: Path) -> None:
+        head = reader.head(Lake(folder).table("longest"))
+        assert head is not None
+        seen.append(head.record.reason)
+
+    monkeypatch.setattr(trials, "discard_folder", kept)
+    with prepared(settings, read_suite(LONGEST)) as (bench, cases):
+        found = run_trial(replace(bench, spark=spark), cases[1], Trial("on Spark"), bench.template.with_name("lake"))
+    assert found.faults == ()
+    assert ["by Spark: STRANDLINE_ENGINE=spark" in reason for reason in seen] == [True]
