@@ -11,6 +11,8 @@ StrandlineError
 │   ├── OptionRefused             sql.option_refused
 │   ├── FunctionRefused           sql.function_refused        names what the operator or the author must do
 │   └── NotSupported              sql.not_supported           names what is not there yet
+├── InternalError
+│   └── ConditionLost             internal.condition_lost     names the condition
 ├── SourceError
 │   ├── SourceUnavailable         source.unavailable          retry
 │   ├── SourceDenied              source.denied               stop
@@ -35,7 +37,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Self
 
-from state_store.errors import Action, StrandlineError
+from state_store.errors import Action, InternalError, StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,6 +138,21 @@ class NotSupported(SqlError):
     """Part of the language that Strandline does not maintain yet; the message names it."""
 
     code = "sql.not_supported"
+
+
+class ConditionLost(InternalError):
+    """A plan, or the text of a rule, lacks a part of its query: a fault of Strandline. Nothing was changed. Stop."""
+
+    code = "internal.condition_lost"
+
+    @classmethod
+    def of(cls, view: str, part: str) -> ConditionLost:
+        """The error for a part of a view's query: a condition with its clause, or a relation."""
+        return cls(
+            f"the plan of '{view}' lacks a part of its query: {part}",
+            where=view,
+            hint="report it with the statement; the same condition in a view of its own below this one may be kept",
+        )
 
 
 class SourceError(StrandlineError):

@@ -50,9 +50,10 @@ class Input:
 
     Attributes:
         alias: unique in the core; the rule's relations are `delta_<alias>`, `old_<alias>`, `new_<alias>`.
-        join: `inner` for the first input. `semi` and `anti` (IN, EXISTS and their negations) give no columns.
+        join: `semi` and `anti` (IN, EXISTS and their negations) give no columns.
         on: the join's condition, over the qualified columns of this input and of those before it; None for the
-            first, and for an inner join with a relation of one row.
+            first, and for an inner join with a relation of one row. The first has a condition, and a join, where it
+            joins constants that stand left of it: one row, which never changes.
         frozen: rows that exist are not touched when this input changes: an event joins the table as it is when the
             event is taken in. The input's changes alone give nothing.
         as_of: only with `frozen`; `relation` is the event log of a keyed source, and the row that joins is the one
@@ -65,6 +66,11 @@ class Input:
     on: exp.Expression | None = None
     frozen: bool = False
     as_of: bool = False
+
+    @property
+    def joins_nothing(self) -> bool:
+        """True if it is the first of its core and joins nothing, not even constants."""
+        return self.on is None and self.join == "inner"
 
 
 @dataclass(frozen=True)

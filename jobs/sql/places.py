@@ -11,8 +11,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from jobs.model.calls import AnalyticCall
+from jobs.sql.trees import conjuncts
 
 Place = tuple[str, str]
+
+MARK = "condition"
+"""Key of a tree's `meta` under which a condition keeps the number that the planner knows it by."""
 
 # Expressions that keep their meaning wherever they stand; any other gets parentheses when it takes a column's place.
 _ATOMS = (exp.Column, exp.Literal, exp.Anonymous, exp.Cast, exp.Paren, exp.Null, exp.Boolean, exp.Case, exp.Bracket)
@@ -31,7 +35,7 @@ def columns_in(node: exp.Expr) -> Iterator[exp.Column]:
 
 
 def replaced(node: exp.Expression, values: Mapping[Place, exp.Expression]) -> exp.Expression:
-    """A copy with other expressions where the columns of `values` stood; other columns stay."""
+    """A copy with other expressions where the columns of `values` stood; other columns stay. Marks stay too."""
 
     def change(part: exp.Expr) -> exp.Expr:
         if not isinstance(part, exp.Column) or _is_parameter(part):
@@ -40,7 +44,10 @@ def replaced(node: exp.Expression, values: Mapping[Place, exp.Expression]) -> ex
         if value is None:
             return part
         alone = part.parent is None or isinstance(value, _ATOMS)
-        return value.copy() if alone else exp.Paren(this=value.copy())
+        put = value.copy()
+        for each in conjuncts(put) if MARK in part.meta else ():
+            each.meta[MARK] = part.meta[MARK]
+        return put if alone else exp.Paren(this=put)
 
     made = node.copy().transform(change, copy=False)
     assert isinstance(made, exp.Expression)

@@ -6,7 +6,7 @@ For features that the grammar of `tests/properties` does not write: a line of SQ
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,9 +14,12 @@ from typing import Any
 import duckdb
 
 from jobs.catalog.catalog import Catalog
+from jobs.model.definitions import View
+from tests.support import oracle
 from tests.support.catalog_from_sql import run
 from tests.support.duck_lake import DuckLake
 from tests.support.memory_catalog import MemoryCatalog
+from tests.support.oracle import counted
 
 SOURCES = """
 CREATE STREAM s (k VARCHAR KEY, v INT, x DOUBLE, d DECIMAL(8, 2), tags ARRAY<INT>, b BOOLEAN, ts TIMESTAMP, day DATE);
@@ -24,6 +27,7 @@ CREATE STREAM c (k VARCHAR KEY, n INT);
 CREATE TABLE t (id INT PRIMARY KEY, k VARCHAR, n INT);
 CREATE TABLE u (id INT PRIMARY KEY, k VARCHAR, n INT);
 """
+_NAMES = ("s", "c", "t", "u")
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 _EPOCHS = 4
 _MOST_EVENTS = 6
@@ -40,19 +44,43 @@ def defined(sql: str) -> Catalog:
 def wrong(sql: str, db: duckdb.DuckDBPyConnection, seed: int = 0) -> str:
     """What is wrong with the views of `sql` after some epoch of a random history; empty when nothing is."""
     catalog = defined(sql)
+    views = [each.name for each in catalog.definitions() if each.name not in _NAMES]
+    return _held(catalog, db, seed, lambda lake: next(filter(None, map(lake.wrong, views)), ""), views)
+
+
+def unlike_text(select: str, db: duckdb.DuckDBPyConnection, seed: int = 0) -> str:
+    """What is wrong with a view of `select`, which must be SQL of DuckDB too, by that text as it stands.
+
+    It is run over the rows of the sources, without anything of ours that reads queries. Empty when nothing is wrong.
+    """
+
+    def found(lake: DuckLake) -> str:
+        sources = ", ".join(f"{name} AS ({lake.visible_sql(name)})" for name in _NAMES)
+        # WITH of the text itself is one inside.
+        expected = lake.fetch(f"WITH {sources} SELECT * FROM ({select}) AS __text")
+        view = lake.catalog.get("v")
+        assert isinstance(view, View)
+        names = [column.name for column in view.columns]
+        rows = [dict(zip(names, row.values(), strict=True)) for row in expected]
+        return oracle.difference(view, counted(lake.rows("v"), names), counted(rows, names))
+
+    return _held(defined(select), db, seed, found, ["v"])
+
+
+def _held(
+    catalog: Catalog, db: duckdb.DuckDBPyConnection, seed: int, found: Callable[[DuckLake], str], views: list[str]
+) -> str:
+    """What `found` says after some epoch of a random history; empty where it never says anything."""
     lake = DuckLake(catalog, catalog.definitions(), db)
     seen = 0
-    views = [each.name for each in catalog.definitions() if each.name not in ("s", "c", "t", "u")]
     try:
         for epoch, batch in enumerate(_history(random.Random(seed))):
             for log, rows in batch.items():
                 lake.feed(log, rows)
             lake.refresh()
-            for name in views:
-                found = lake.wrong(name)
-                if found:
-                    return f"epoch {epoch}: {found}"
-                seen += len(lake.rows(name))
+            if wrong := found(lake):
+                return f"epoch {epoch}: {wrong}"
+            seen += sum(len(lake.rows(name)) for name in views)
         return "" if seen else "the history never makes a row"
     finally:
         lake.close()

@@ -84,7 +84,8 @@ def _core(core: Core, *, with_columns: bool) -> Iterator[Fact]:
     if not core.inputs:
         yield "reads", "nothing: its rows are constants"
     for each in core.inputs:
-        yield ("reads" if each is core.inputs[0] else "", _input(each, first=each is core.inputs[0]))
+        first = each is core.inputs[0]
+        yield ("reads" if first else "", _input(each, joins=not (first and each.joins_nothing)))
     for items in core.expand:
         yield "repeats", f"each row for each {_output(items)}"
     if core.where is not None:
@@ -93,11 +94,11 @@ def _core(core: Core, *, with_columns: bool) -> Iterator[Fact]:
         yield "columns", ", ".join(_output(column) for column in core.columns)
 
 
-def _input(each: Input, *, first: bool) -> str:
+def _input(each: Input, *, joins: bool) -> str:
     name = quote(each.relation.name)
     alias = f" AS {quote(each.alias)}" if each.alias != each.relation.name else ""
     text = f"{name}{alias} ({_input_rows(each)})"
-    if first:
+    if not joins:
         return text
     on = f" ON {sql_of(each.on)}" if each.on is not None else ""
     found = bool(each.on is not None and equalities(each.on, each.alias))

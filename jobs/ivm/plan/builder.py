@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jobs.ivm.plan.arrangements import arrangement
+from jobs.ivm.plan.conditions import conditions_of
 from jobs.ivm.plan.lookups import lookups_apart
 from jobs.ivm.plan.map import marked_stage
 from jobs.ivm.plan.normal_form import digest_of
@@ -34,6 +35,7 @@ class Stages:
         first: the number of the first inner stage.
         made: the inner stages, each after what it reads.
         notes: reasons, for EXPLAIN.
+        offered: every stage that was made, also those in whose place an equal one stands.
         places: rows of tables keep time and place of their newest events, for a function that goes by these.
     """
 
@@ -44,6 +46,7 @@ class Stages:
     pipeline: str = ""
     first: int = 1
     made: list[Stage] = field(default_factory=list)
+    offered: list[Stage] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     places: bool = False
     _known: dict[str, Relation] = field(default_factory=dict)
@@ -68,6 +71,7 @@ class Stages:
     def add(self, stage: Stage) -> Relation:
         """The table of an inner stage; that of an equal stage, if there is one already."""
         stage = lookups_apart(stage, self)
+        self.offered.append(stage)
         form = form_of((stage,))
         # A table that views share is found by its name: one in another form has another.
         digest = digest_of(stage, self.pipeline, *((f"form {form}",) if form > 1 else ()))
@@ -85,7 +89,14 @@ class Stages:
         """Keep a reason for EXPLAIN."""
         self.notes[text] = None
 
-    def plan(self, last: Stage) -> Plan:
-        """The plan whose last stage maintains the view's own table."""
-        last = lookups_apart(last, self)
+    def plan(self, query: Query) -> Plan:
+        """The plan whose last stage maintains the query's rows in the view's own table.
+
+        Raises:
+            NotSupported: no stage can maintain it; the message says why.
+            ConditionLost: a condition of the query would stand in no stage.
+        """
+        conditions = conditions_of(query)
+        last = lookups_apart(self.build(conditions.query, self), self)
+        conditions.check(self.view, (*self.offered, last))
         return Plan(self.view, (*self.made, replace(last, table=self.view)), tuple(self.notes))

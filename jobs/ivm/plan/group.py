@@ -29,7 +29,7 @@ from jobs.model.types import SqlType
 from jobs.query.logical.group_columns import mark_name, mark_outputs, marks_in
 from jobs.query.logical.query import Block
 from jobs.sql.dialect import sql_of
-from jobs.sql.places import replaced
+from jobs.sql.places import MARK, replaced
 
 _OVER = "groups"
 """Alias of an inner aggregate in the stage above it."""
@@ -78,6 +78,9 @@ class _Columns:
         if place not in self.found:
             count = sum(1 for each in self.found.values() if each.name.startswith(prefix))
             self.found[place] = Output(f"{prefix}{count}", expression, sql_type)
+        elif MARK in expression.meta:
+            # The column has the condition's text already: it stands for the condition from now on.
+            self.found[place] = replace(self.found[place], expression=expression)
         return named(self.found[place].name)
 
 

@@ -165,12 +165,17 @@ def _may_look_padded(relation: Relation) -> bool:
     return relation.storage == "keyed" and relation.hidden != PLACE
 
 
+def _is_one_relation(rows: Rows) -> bool:
+    """True if the rows are those of one relation, which may be filtered, but joins nothing."""
+    return len(rows.inputs) == 1 and rows.inputs[0].joins_nothing and not rows.expand
+
+
 def _joining(source: From, padded: bool, inner: Inner) -> Rows:
     """The right side of a join as one input. Its filter may move into ON unless the join keeps all its rows."""
     if isinstance(source.source, Relation):
         return _named(Input(source.alias, source.source))
     parts = selected(source.source, inner) if is_plain(source.source) else ()
-    if len(parts) == 1 and len(parts[0].rows.inputs) == 1 and not parts[0].rows.expand:
+    if len(parts) == 1 and _is_one_relation(parts[0].rows):
         (part,) = parts
         keeps = source.join in ("right", "full")
         nullable = padded or source.join in ("left", "full")

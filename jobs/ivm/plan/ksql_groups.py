@@ -20,21 +20,23 @@ from jobs.model import types as t
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import META_COLUMNS, PLACE, TOMBSTONE
 from jobs.model.relation import Relation
-from jobs.model.stage import Input, Output
+from jobs.model.stage import Output
 
 _IN = "__in"
 
 
 def with_events(rows: Rows) -> Rows | None:
     """The events of a source table as rows of the same block; None when the rows are not those of one source table."""
-    (source, *others) = rows.inputs
+    if len(rows.inputs) != 1 or rows.inputs[0].join != "inner" or rows.expand:
+        return None
+    (source,) = rows.inputs
     relation = source.relation
-    if others or rows.expand or relation.storage != "keyed" or relation.hidden != PLACE:
+    if relation.storage != "keyed" or relation.hidden != PLACE:
         return None
     columns = (*relation.columns, *META_COLUMNS, (TOMBSTONE, t.BOOLEAN))
     log = Relation(tables.log_below(relation.name), columns, "append", relation.key)
     kept = exp.Not(this=named(TOMBSTONE, source.alias))
-    return replace(rows, inputs=(Input(source.alias, log),), where=all_of(rows.where, kept))
+    return replace(rows, inputs=(replace(source, relation=log),), where=all_of(rows.where, kept))
 
 
 def marked(*, counted: bool) -> Output:

@@ -51,8 +51,7 @@ def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
     stages = Stages(
         definition.name, stage_of_query, options.semantics, options.state, definition.pipeline, definition.first_stage
     )
-    made = stages.plan(stage_of_query(query, stages))
-    return with_rowtime(made, options)
+    return with_rowtime(stages.plan(query), options)
 
 
 def plan_of_query(
@@ -67,7 +66,7 @@ def plan_of_query(
         NotSupported: no stage can maintain it; the message says why.
     """
     stages = Stages(name, stage_of_query, semantics, state, pipeline)
-    return stages.plan(stage_of_query(query, stages))
+    return stages.plan(query)
 
 
 def _latest(source: Source) -> LatestStage:
@@ -76,16 +75,16 @@ def _latest(source: Source) -> LatestStage:
 
 
 def _insert(definition: InsertQuery, query: Query, target: Source | View) -> Plan:
-    stages = Stages(definition.name, stage_of_query)
-    last = stage_of_query(query, stages)
+    made = Stages(definition.name, stage_of_query).plan(query)
+    last = made.stages[-1]
     if storage_of(last) != "append":
         raise NotSupported(
             f"'{target.name}' is a stream, and the rows of the query change and go",
             hint="CREATE TABLE … AS SELECT keeps them",
         )
     assert isinstance(last, MapStage)
-    made = stages.plan(_into(last, definition.number, target.columns))
-    made = replace(made, stages=(*made.stages[:-1], replace(made.stages[-1], table=target.name)))
+    into = replace(_into(last, definition.number, target.columns), table=target.name)
+    made = replace(made, stages=(*made.stages[:-1], into))
     return with_rowtime(made, target.maintenance) if isinstance(target, View) else made
 
 

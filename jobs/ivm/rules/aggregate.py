@@ -97,7 +97,7 @@ def evaluated(stage: AggregateStage, engine: Engine, weight: str) -> list[str]:
         for number, (argument, sql_type) in enumerate(zip(call.arguments, call.argument_types, strict=True)):
             parts.append(f"{engine.cast(render(argument, engine), sql_type)} AS {_argument(call, number, engine)}")
         if call.filter is not None:
-            parts.append(f"{render(call.filter, engine)} AS {_filter(call, engine)}")
+            parts.append(f"{render(call.filter, engine)} AS {filter_name(call, engine)}")
     if any(function_of(call).ordered for call in stage.aggregates):
         # Rows that are no events, such as groups, have no place in the order of events.
         events = {column.name for column in stage.body[0].columns}.issuperset(EVENT_ORDER)
@@ -127,14 +127,15 @@ def _grouped(groups: list[str]) -> str:
 
 def _changes(call: AggregateCall, weight: str, engine: Engine) -> Changes:
     arguments = tuple(_argument(call, number, engine) for number in range(len(call.arguments)))
-    return Changes(arguments=arguments, weight=weight, order=_ORDER, where=_filter(call, engine))
+    return Changes(arguments=arguments, weight=weight, order=_ORDER, where=filter_name(call, engine))
 
 
 def _argument(call: AggregateCall, number: int, engine: Engine) -> str:
     return engine.name(f"{call.name}_{number}")
 
 
-def _filter(call: AggregateCall, engine: Engine) -> str | None:
+def filter_name(call: AggregateCall, engine: Engine) -> str | None:
+    """The column of `__e` that says which rows a call takes; None when it takes all."""
     return engine.name(f"{call.name}_filter") if call.filter is not None else None
 
 

@@ -25,7 +25,7 @@ Side = Literal["delta", "old", "new"]
 
 _TOUCHED = "__touched"
 _KEYS = "__keys"
-# The FROM clause of constants: one row, which nobody reads.
+# The FROM clause of constants, or where the first relation joins them: one row, which nobody reads.
 _NOTHING = "FROM (SELECT 1 AS __one) AS __nothing"
 
 
@@ -61,15 +61,16 @@ class _Restriction:
 def from_text(source: From, engine: Engine) -> str:
     """The FROM clause, with the text that repeats rows for `expand`."""
     restriction = _restriction(source, engine)
-    lines = [] if source.core.inputs else [_NOTHING]
-    for place, each in enumerate(source.core.inputs):
+    inputs = source.core.inputs
+    lines = [] if inputs and inputs[0].joins_nothing else [_NOTHING]
+    for place, each in enumerate(inputs):
         relation = _relation(source, each, engine)
         alias = engine.name(each.alias)
         if restriction is not None and restriction.at == place:
             lines.append(restriction.prefix)
             if restriction.right is not None:
                 relation = f"(SELECT {alias}.* FROM {relation} AS {alias} {restriction.right})"
-        if place == 0:
+        if place == 0 and each.joins_nothing:
             lines.append(f"FROM {relation} AS {alias}")
             continue
         on = _condition(source.core, each, engine)

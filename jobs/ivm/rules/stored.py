@@ -17,7 +17,7 @@ from typing import Final
 
 from jobs.functions.aggregates.registry import function_of
 from jobs.model.columns import EVENT_ORDER
-from jobs.model.stage import AggregateStage, MapStage, Stage
+from jobs.model.stage import AggregateStage, MapStage, Stage, body_of
 from jobs.model.stage_columns import Columns, hidden_columns, key_names, key_path, storage_of, visible_columns
 from jobs.model.types import BIGINT, SqlType, struct
 from state_store.columns import STATE
@@ -27,6 +27,8 @@ ROWS = "__rows"
 _MARK = "."
 _PLACES_FORM: Final = 3
 """Higher than those of accumulators: before it, lists over subqueries of tables were in another order."""
+_CONSTANTS_FORM: Final = 4
+"""Before it, the condition by which the first relation joins constants was lost, and rows were stored that fail it."""
 
 
 def state_type(stage: Stage) -> SqlType | None:
@@ -46,9 +48,11 @@ def stored_columns(stage: Stage) -> Columns:
 
 
 def form_of(stages: Iterable[Stage]) -> int:
-    """The number of the form in which the stages store `__state`: that of their newest accumulator, or of places."""
+    """The number of the form in which the stages store rows: that of their newest accumulator, of places, or of joins
+    with constants."""
     stages = tuple(stages)
     forms = [_PLACES_FORM] if any(map(_keeps_places, stages)) else []
+    forms += [_CONSTANTS_FORM] if any(map(_joins_constants, stages)) else []
     forms += [
         function_of(call).form(call)
         for stage in stages
@@ -62,6 +66,11 @@ def _keeps_places(stage: Stage) -> bool:
     """True if a stage keeps the places of rows that are no events."""
     hidden = {name for name, _ in hidden_columns(stage)} if isinstance(stage, MapStage) else set()
     return hidden.issuperset(EVENT_ORDER) and "_timestamp" not in hidden
+
+
+def _joins_constants(stage: Stage) -> bool:
+    """True if the first relation of a core joins constants."""
+    return any(core.inputs and not core.inputs[0].joins_nothing for core in body_of(stage))
 
 
 def marked(fingerprint: str, stages: Iterable[Stage]) -> str:

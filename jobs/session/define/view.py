@@ -5,11 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.catalog.catalog import Catalog
-from jobs.engines.engine import Dialect
+from jobs.engines.engine import Dialect, engine_of
 from jobs.ivm.plan.event_time import with_rowtime
 from jobs.ivm.plan.incremental import check_incremental
 from jobs.ivm.plan.plan import plan_of_query
 from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.written import check_written
 from jobs.model import tables
 from jobs.model.columns import META_COLUMNS
 from jobs.model.definitions import Column, InsertQuery, Source, View
@@ -99,10 +100,15 @@ def _read(statement: CreateView, semantics: Semantics, catalog: Catalog) -> tupl
 
 
 def check_rules(made: Plan) -> None:
-    """Write the rules of both engines: what cannot be maintained is refused now, and not by the first refresh."""
+    """Write the rules of both engines: what cannot be maintained is refused now, and not by the first refresh.
+
+    Raises:
+        NotSupported: no rule can maintain a stage.
+        ConditionLost: a rule's text would lack a condition of the query.
+    """
     for stage in made.stages:
         for dialect in _ENGINES:
-            maintenance(stage, dialect)
+            check_written(made.view, stage, maintenance(stage, dialect), engine_of(dialect))
 
 
 def _note_rowtime(statement: CreateView, query: Query, options: dict[str, str]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from jobs.catalog.catalog import Catalog
+from jobs.engines.engine import Dialect, engine_of
 from jobs.ivm.plan.plan import plan
 from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.written import check_written
 from jobs.model.columns import META_COLUMNS
 from jobs.model.stage import Output, Plan, Stage
 from jobs.model.stage_columns import hidden_columns
@@ -26,9 +30,9 @@ def planned(text: str, catalog: Catalog) -> Plan:
     definition = run(text, catalog)
     made = plan(definition, catalog)
     for stage in made.stages:
-        for engine in ("spark", "duckdb"):
-            assert maintenance(stage, engine)
-            assert maintenance(stage, engine, None)
+        for dialect in get_args(Dialect):
+            for changed in ((), None):
+                check_written(made.view, stage, maintenance(stage, dialect, changed), engine_of(dialect))
     return made
 
 
