@@ -21,6 +21,9 @@ from jobs.sql.types_text import type_of
 
 _Write = Callable[[Any, Any], str]
 
+OF_ARRAY = "of_array"
+"""The mark, among a Bracket's `meta`, of an element of an ARRAY; without it one of a MAP."""
+
 
 def _call(dialect: str) -> _Write:
     """A function call. STRUCT and MAP take pairs, all others values."""
@@ -81,9 +84,7 @@ class SparkSqlGenerator(SparkGenerator):
         exp.Cast: _cast("CAST"),
         exp.TryCast: _cast("try_cast"),
         exp.Array: lambda self, node: f"array({self.expressions(node, flat=True)})",
-        exp.Bracket: lambda self, node: (
-            f"try_element_at({self.sql(node, 'this')}, {self.expressions(node, flat=True)})"
-        ),
+        exp.Bracket: lambda self, node: self.element_text(node),
         exp.Like: lambda self, node: self.like_text(node),
         exp.Literal: lambda self, node: self.literal_text(node),
         exp.Lambda: lambda self, node: self.lambda_sql(node),
@@ -97,6 +98,13 @@ class SparkSqlGenerator(SparkGenerator):
 
     def map_text(self, pairs: list[exp.PropertyEQ]) -> str:
         return f"map({', '.join(f'{self.sql(p.this)}, {self.sql(p.expression)}' for p in pairs)})"
+
+    def element_text(self, node: exp.Bracket) -> str:
+        place = self.expressions(node, flat=True)
+        if node.meta.get(OF_ARRAY):
+            # Spark takes the place's magnitude, which the smallest INT has none of: it would read beyond the array.
+            place = f"nullif({place}, {-(2**31)})"
+        return f"try_element_at({self.sql(node, 'this')}, {place})"
 
     def literal_text(self, node: exp.Literal) -> str:
         return _string(node.name) if node.is_string else node.name

@@ -5,34 +5,50 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jobs.functions.scalars.contract import Scalar, Template, takes, takes_any_number
-from jobs.functions.scalars.literals import unquoted
+from jobs.functions.scalars.literals import quoted, unquoted
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery
 
 ENCODINGS = ("hex", "utf8", "ascii", "base64")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-# Hexadecimal is digits in pairs, as they are or in X'…'; after 0x a leading zero may be missing.
-_HEX = "^(0x[0-9a-fA-F]*|[xX]'([0-9a-fA-F]{{2}})*'|([0-9a-fA-F]{{2}})*)$"
+# Hexadecimal is digits in pairs, as they are or in X'…'; after 0x a leading zero may be missing. \\z is the end of the
+# text: Java's $ would also be before a last line break. No group is repeated, which Java reads by recursion.
+_HEX = "^(0x[0-9a-fA-F]*|[xX]'[0-9a-fA-F]*'|[0-9a-fA-F]*)\\z"
+# The last group of base64 may be short, and then need not be filled up with signs of equality.
+_BASE64 = "^[A-Za-z0-9+/]*={{0,2}}\\z"
+_IN_GROUPS = "(length({0}) % 4 = 0 OR (length({0}) % 4 <> 1 AND NOT contains({0}, '=')))"
+_FILLED = "rpad({{0}}, CAST((length({{0}}) + 3) {} 4 * 4 AS INT), '=')"
+
+
+def _from_hex(matches: str, expression: str, digits: str) -> str:
+    paired = f"(left({{0}}, 2) = '0x' OR length({digits}) % 2 = 0)"
+    return f"CASE WHEN {matches}({{0}}, {expression}) AND {paired} THEN unhex({digits}) END"
+
+
+def _from_base64(matches: str, expression: str, decode: str, divide: str) -> str:
+    filled = _FILLED.format(divide)
+    return f"CASE WHEN {matches}({{0}}, {expression}) AND {_IN_GROUPS} THEN {decode}({filled}) END"
+
+
 _TO_BYTES: dict[str, dict[str, str]] = {
     "spark": {
-        "hex": f"CASE WHEN regexp_like({{0}}, \"{_HEX}\") THEN unhex(regexp_replace({{0}}, \"^0x|^[xX]'|'$\", '')) END",
+        "hex": _from_hex("regexp_like", quoted(_HEX, "spark"), "regexp_replace({0}, '^0x|^[xX]\\'|\\'$', '')"),
         "utf8": "encode({0}, 'UTF-8')",
         "ascii": "encode(regexp_replace({0}, '[^\\\\x00-\\\\x7f]', '?'), 'UTF-8')",
-        "base64": "try_to_binary({0}, 'base64')",
+        "base64": _from_base64("regexp_like", quoted(_BASE64, "spark"), "unbase64", "div"),
     },
     "duckdb": {
-        "hex": f"CASE WHEN regexp_matches({{0}}, '{_HEX.replace(chr(39), chr(39) * 2)}')"
-        " THEN unhex(regexp_replace({0}, '^0x|^[xX]''|''$', '', 'g')) END",
+        "hex": _from_hex("regexp_matches", quoted(_HEX, "duckdb"), "regexp_replace({0}, '^0x|^[xX]''|''$', '', 'g')"),
         "utf8": "encode({0})",
         "ascii": "encode(regexp_replace({0}, '[^\\x00-\\x7f]', '?', 'g'))",
-        "base64": "try(from_base64({0}))",
+        "base64": _from_base64("regexp_matches", quoted(_BASE64, "duckdb"), "from_base64", "//"),
     },
 }
 _FROM_BYTES: dict[str, dict[str, str]] = {
     "spark": {
         "hex": "hex({0})",
-        "utf8": "make_valid_utf8(CAST({0} AS STRING))",
+        "utf8": "try_validate_utf8(CAST({0} AS STRING))",
         "ascii": f"regexp_replace(decode({{0}}, 'ISO-8859-1'), '[^\\\\x00-\\\\x7f]', '{_REPLACEMENT}')",
         "base64": "base64({0})",
     },
@@ -108,8 +124,9 @@ def _padded_duckdb(left: bool) -> Template:
         pad = f"array_slice(repeat({padding}, {length}), 1, {length} - octet_length({value}))"
         padded = f"{pad} || {value}" if left else f"{value} || {pad}"
         cut = f"array_slice({value}, 1, {length})"
-        made = f"CASE WHEN octet_length({value}) >= {length} THEN {cut} ELSE {padded} END"
-        return f"CASE WHEN {length} = 0 THEN ''::BLOB WHEN {length} > 0 AND octet_length({padding}) > 0 THEN {made} END"
+        none = f"CASE WHEN {length} = 0 THEN ''::BLOB"
+        made = f"{none} WHEN octet_length({value}) >= {length} THEN {cut} ELSE {padded} END"
+        return f"CASE WHEN {value} IS NOT NULL AND {length} >= 0 AND octet_length({padding}) > 0 THEN {made} END"
 
     return write
 
@@ -127,7 +144,8 @@ def _substring_duckdb(arguments: Sequence[str]) -> str:
     start = _START.format(*arguments)
     end = f"({start}) + ({_LENGTH.format(*arguments)}) - 1" if len(arguments) > 2 else f"octet_length({arguments[0]})"
     sliced = f"array_slice({arguments[0]}, {start}, {end})"
-    return f"CASE WHEN ({start}) > ({end}) THEN ''::BLOB WHEN ({start}) <= ({end}) THEN {sliced} END"
+    none = f"CASE WHEN {arguments[0]} IS NULL THEN NULL"
+    return f"{none} WHEN ({start}) > ({end}) THEN ''::BLOB WHEN ({start}) <= ({end}) THEN {sliced} END"
 
 
 def _number(bits: int, dialect: str, finish: Callable[[str], str]) -> Template:
@@ -238,7 +256,7 @@ BYTES = (
         " THEN transform(regexp_extract_all(hex({0}), '..', 0), __x -> unhex(__x))"
         " ELSE transform(split(decode({0}, 'ISO-8859-1'), concat('\\\\Q', decode({1}, 'ISO-8859-1'), '\\\\E')),"
         " __x -> encode(__x, 'ISO-8859-1')) END",
-        "CASE WHEN octet_length({1}) = 0 AND octet_length({0}) > 0"
+        "CASE WHEN {1} IS NULL THEN NULL WHEN octet_length({1}) = 0 AND octet_length({0}) > 0"
         " THEN list_transform(regexp_extract_all(hex({0}), '..'), lambda __x: unhex(__x))"
         " ELSE list_transform(str_split(regexp_replace(hex({0}), '(..)', '\\1,', 'g'),"
         " regexp_replace(hex({1}), '(..)', '\\1,', 'g')), lambda __x: unhex(replace(__x, ',', ''))) END",

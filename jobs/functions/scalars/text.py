@@ -1,10 +1,14 @@
-"""Functions over VARCHAR. Characters are counted, not bytes, and positions count from 1."""
+"""Functions over VARCHAR. Characters are counted, not bytes, and positions count from 1.
+
+A character is a code point of Unicode, also where several make one sign for the eye.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from jobs.functions.scalars.contract import Scalar, Types, count, takes, takes_any_number
+from jobs.functions.scalars.letters import lower_spark, upper_spark
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import BaseType, SqlType
@@ -51,6 +55,21 @@ def _nth_place(places: str, element: str, arguments: Sequence[str]) -> str:
     )
 
 
+# Words are what white space of ASCII separates.
+_WORDS = "'[ \\t\\n\\x0B\\f\\r]+|[^ \\t\\n\\x0B\\f\\r]+'"
+
+
+def _initcap_spark(arguments: Sequence[str]) -> str:
+    words = f"regexp_extract_all({arguments[0]}, {_WORDS.replace(chr(92), chr(92) * 2)}, 0)"
+    word = f"{upper_spark('substring(__x, 1, 1)')} || {lower_spark('substring(__x, 2)')}"
+    return f"array_join(transform({words}, __x -> {word}), '')"
+
+
+def _initcap_duckdb(arguments: Sequence[str]) -> str:
+    word = "upper(substring(__x, 1, 1)) || lower(substring(__x, 2))"
+    return f"array_to_string(list_transform(regexp_extract_all({arguments[0]}, {_WORDS}), lambda __x: {word}), '')"
+
+
 def _elt(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 2, None)
     return takes(t.VARCHAR, t.INT, *([t.VARCHAR] * (len(types) - 1)))(name, types)
@@ -78,8 +97,8 @@ def _chr(name: str, types: Types) -> tuple[Types, SqlType]:
 _IS_CODE = "{0} BETWEEN 0 AND 1114111 AND {0} NOT BETWEEN 55296 AND 57343"
 
 TEXT = (
-    Scalar("UCASE", _TEXT, "upper", aliases=("UPPER",)),
-    Scalar("LCASE", _TEXT, "lower", aliases=("LOWER",)),
+    Scalar("UCASE", _TEXT, lambda texts: upper_spark(texts[0]), "upper", aliases=("UPPER",)),
+    Scalar("LCASE", _TEXT, lambda texts: lower_spark(texts[0]), "lower", aliases=("LOWER",)),
     Scalar(
         "LEN",
         takes(t.INT, t.VARCHAR),
@@ -88,9 +107,8 @@ TEXT = (
         aliases=("LENGTH",),
         instead=((BaseType.BYTES, "BYTES_LEN"),),
     ),
-    Scalar("TRIM", _TEXT, "trim"),
-    Scalar("LTRIM", _TEXT, "ltrim"),
-    Scalar("RTRIM", _TEXT, "rtrim"),
+    # Of spaces, and of nothing else that is blank.
+    *(Scalar(name, _TEXT, name.lower(), f"{name.lower()}({{0}}, ' ')") for name in ("TRIM", "LTRIM", "RTRIM")),
     Scalar(
         "SUBSTRING",
         takes(t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=1),
@@ -118,16 +136,9 @@ TEXT = (
     Scalar("INSTR", takes(t.INT, t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=2), _instr_spark, _instr_duckdb),
     Scalar("LPAD", _PAD, _PADDED.format("lpad"), instead=((BaseType.BYTES, "BYTES_LPAD"),)),
     Scalar("RPAD", _PAD, _PADDED.format("rpad"), instead=((BaseType.BYTES, "BYTES_RPAD"),)),
-    Scalar("REVERSE", _TEXT, "reverse"),
-    # Words are what white space separates.
-    Scalar(
-        "INITCAP",
-        _TEXT,
-        "array_join(transform(regexp_extract_all({0}, '\\\\s+|\\\\S+', 0),"
-        " __x -> upper(substring(__x, 1, 1)) || lower(substring(__x, 2))), '')",
-        "array_to_string(list_transform(regexp_extract_all({0}, '\\s+|\\S+'),"
-        " lambda __x: upper(substring(__x, 1, 1)) || lower(substring(__x, 2))), '')",
-    ),
+    # DuckDB's own keeps together what is one sign for the eye.
+    Scalar("REVERSE", _TEXT, "reverse", "array_to_string(list_reverse(str_split({0}, '')), '')"),
+    Scalar("INITCAP", _TEXT, _initcap_spark, _initcap_duckdb),
     Scalar("ELT", _elt, _elt_text),
     Scalar("FIELD", takes_any_number(t.INT, t.VARCHAR, 2), _field_text),
     Scalar(
@@ -140,7 +151,7 @@ TEXT = (
     Scalar(
         "CHR_OF_TEXT",
         _chr,
-        "CASE WHEN regexp_like({0}, '^(\\\\\\\\u[0-9a-fA-F]{{4}}){{1,2}}$')"
+        "CASE WHEN regexp_like({0}, '^(\\\\\\\\u[0-9a-fA-F]{{4}}){{1,2}}\\\\z')"
         " THEN decode(unhex(replace({0}, '\\\\u', '')), 'UTF-16BE') END",
         "CASE WHEN regexp_full_match({0}, '\\\\u[0-9a-fA-F]{{4}}') THEN chr(CAST('0x' || {0}[3:6] AS INTEGER))"
         " WHEN regexp_full_match({0}, '(\\\\u[0-9a-fA-F]{{4}}){{2}}')"
@@ -153,7 +164,7 @@ TEXT = (
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR),
         "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0)"
         " ELSE split({0}, concat('\\\\Q', {1}, '\\\\E')) END",
-        "str_split({0}, {1})",
+        "CASE WHEN {1} IS NOT NULL THEN str_split({0}, {1}) END",
         instead=((BaseType.BYTES, "BYTES_SPLIT"),),
     ),
 )

@@ -17,10 +17,19 @@ def _expression(text: str, dialect: str) -> str:
     return f"'{text}'" if dialect == "spark" else f"'{text.replace(chr(92) * 2, chr(92))}'"
 
 
+# A % that two hexadecimal digits do not follow.
+_BROKEN = "%([^0-9a-fA-F]|[0-9a-fA-F][^0-9a-fA-F]|[0-9a-fA-F]?$)"
+_NO_UTF8 = "\N{REPLACEMENT CHARACTER}"
+
+
 def _decoded(text: str, dialect: str) -> str:
+    """The text that was encoded; NULL where it was not, or where its bytes are no UTF-8."""
     if dialect == "spark":
-        return f"try_url_decode({text})"
-    return f"try(url_decode(replace({text}, '+', ' ')))"
+        # Java puts a sign in the place of bytes that are no UTF-8; the text may have that sign itself.
+        without = f"regexp_replace({text}, '(?i)%EF%BF%BD|{_NO_UTF8}', 'x')"
+        return f"CASE WHEN NOT contains(try_url_decode({without}), '{_NO_UTF8}') THEN try_url_decode({text}) END"
+    broken = f"regexp_matches({text}, '{_BROKEN}', 's')"
+    return f"CASE WHEN NOT {broken} THEN try(url_decode(replace({text}, '+', ' '))) END"
 
 
 def _part(dialect: str, group: int, *, marked: int | None = None, decoded: bool = False) -> Written:

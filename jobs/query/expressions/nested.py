@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from jobs.functions.render import OF_ARRAY
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
 from jobs.model.names import alike, differ_only_in_case
@@ -31,17 +32,22 @@ def _element(node: exp.Bracket, typed: Infer) -> Typed:
     place = converted(index, t.INT).expression
     if not is_constant(place) and not (isinstance(place, exp.Anonymous) and place.name == "NULLIF"):
         place = exp.Anonymous(this="NULLIF", expressions=[place, exp.Literal.number(0)])
-    return Typed(exp.Bracket(this=this.expression, expressions=[place]), this.type.args[0])
+    made = exp.Bracket(this=this.expression, expressions=[place])
+    made.meta[OF_ARRAY] = True
+    return Typed(made, this.type.args[0])
 
 
 def _field(node: exp.Dot, typed: Infer) -> Typed:
-    this, name = typed(node.this), node.expression.name
+    this, written = typed(node.this), node.expression.name
     fields = dict(this.type.fields)
     if this.type.base is not BaseType.STRUCT:
         raise TypeMismatch(f"-> reaches into a STRUCT; {sql_of(node.this)} is {this.type}")
-    if name not in fields:
-        raise UnknownName.among("field", name, fields)
-    return Typed(exp.Dot(this=this.expression, expression=node.expression.copy()), fields[name])
+    # No two fields differ only in case, so that case decides nothing: `f->A` is the field a, or "A".
+    name = written if written in fields else alike(written, fields)
+    if name is None:
+        raise UnknownName.among("field", written, fields)
+    found = node.expression.copy() if name == written else identifier(name)
+    return Typed(exp.Dot(this=this.expression, expression=found), fields[name])
 
 
 def _array(node: exp.Array, typed: Infer) -> Typed:

@@ -10,6 +10,7 @@ EXPECTED: dict[str, object] = {
     "tags[-1]": "y",
     "tags[9]": None,
     "tags[i - 7]": None,
+    "tags[-2147483641 - i]": None,
     "ratings['two']": 2,
     "ratings['three']": None,
     "who->age + 1": 37,

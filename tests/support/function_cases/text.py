@@ -8,6 +8,12 @@ EXPECTED: dict[str, object] = {
     "SHA256(bytes)": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
     # text
     "UCASE(s) || LCASE(s)": "HELLO 'WORLD'hello 'world'",
+    "UCASE('straße ﬁx ΐ') || LCASE('İΑΣ ΣΑΣ')": "STRAẞE ﬁX ΐiασ σασ",
+    "INITCAP('ßa\x0bǆ ﬁx')": "ẞa\x0bǄ ﬁx",
+    "TRIM(' \u00a0\t ') || LTRIM(' \u3000') || RTRIM('\n ')": "\u00a0\t\u3000\n",
+    "REVERSE('e\u0301\r\n')": "\n\r\u0301e",
+    "LEN('😀e\u0301')": 3,
+    "SPLIT('a', CAST(NULL AS VARCHAR))": None,
     "LEN(s)": 13,
     "TRIM('  a ')": "a",
     "SUBSTRING(s, 1, 5)": "Hello",
@@ -54,6 +60,7 @@ EXPECTED: dict[str, object] = {
     "MASK('Ä1é😀\n', s, 'yz', '')": "Hy--",
     "MASK_LEFT('My Test $123', 4) || MASK_RIGHT('My Test $123', 4)": "Xx-Xest $123My Test -nnn",
     "MASK_KEEP_LEFT('My Test $123', 4) || MASK_KEEP_RIGHT('My Test $123', 4)": "My Txxx--nnnXx-Xxxx-$123",
+    "COALESCE(URL_DECODE_PARAM('100%'), URL_DECODE_PARAM('%zz'), URL_DECODE_PARAM('%ff'))": None,
     # JSON
     'EXTRACTJSONFIELD(\'{"@a": {"b": [1, "x"]}}\', \'$.@a.b[1]\')': "x",
     "EXTRACTJSONFIELD('{\"a\": 1}', '$.b')": None,
