@@ -47,6 +47,23 @@ def of_members(members: Mapping[str, Any], *, ascii_only: bool) -> int:
     return zlib.crc32(json.dumps(members, ensure_ascii=ascii_only, sort_keys=True).encode())
 
 
+def sealed_members(members: Mapping[str, Any]) -> bytes:
+    """An object as JSON, with its checksum as the member `crc`; `members_in` reads it."""
+    return json.dumps({"crc": of_members(members, ascii_only=True), **members}).encode()
+
+
+def members_in(data: bytes) -> dict[str, Any]:
+    """The members of an object that `sealed_members` wrote.
+
+    Raises:
+        ValueError: it does not read back, or not as it was written.
+    """
+    members = json.loads(data)
+    if not isinstance(members, dict) or members.pop("crc", None) != of_members(members, ascii_only=True):
+        raise ValueError("the checksum is not that of the members")
+    return members
+
+
 def _with(data: bytes, mark: re.Pattern[bytes], digits: str) -> bytes:
     found = mark.search(data)
     if found is None:

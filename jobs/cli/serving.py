@@ -27,6 +27,9 @@ def serve(
     postgres_port: Annotated[
         int | None, typer.Option(help="PostgreSQL's clients connect here, on the same host")
     ] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="a name by which browsers reach the server, or a proxy's")
+    ] = None,
     log_requests: Annotated[bool, typer.Option("--log-requests", help="a line of JSON for each request")] = False,
 ) -> None:
     """Answer pull and push queries and inserts over HTTP, until Ctrl-C or SIGTERM."""
@@ -37,7 +40,10 @@ def serve(
     if not host or not port.isdecimal():
         raise typer.BadParameter("--listen is HOST:PORT")
     with exit_codes():
-        options = ServerOptions(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port)
+        options = ServerOptions(
+            *(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port),
+            allowed_hosts=tuple(allowed_host or ()),
+        )
 
         def ready(bound: int) -> None:
             say(f"listening on http{'s' if certificate else ''}://{host}:{bound}")
@@ -49,12 +55,21 @@ def serve(
 
 def token(
     name: Annotated[str, typer.Argument(metavar="NAME", help="whose it is; one of that name is replaced")],
-    scope: Annotated[list[str], typer.Option(help="read:VIEW, write:STREAM or operate:*; VIEW may hold *")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="read:VIEW, write:STREAM or operate:*; VIEW may hold *")
+    ] = None,
     file: Annotated[Path, typer.Option(help="the file of tokens, made if it is not there")] = Path("tokens.json"),
     days: Annotated[int | None, typer.Option(help="it expires after so many")] = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="remove the token of that name")] = False,
 ) -> None:
-    """Make a token for the server and print it, once: the file keeps a hash of it."""
-    from jobs.server.access.tokens import make_token
+    """Make a token for the server and print it, once: the file keeps a hash of it. Or remove one."""
+    from jobs.server.access.tokens import make_token, revoke_token
 
+    if bool(scope) == revoke:
+        raise typer.BadParameter("give --scope for a new token, or --revoke, and not both")
     with exit_codes():
-        print(make_token(file, name, tuple(scope), days))
+        if revoke:
+            revoke_token(file, name)
+            say(f"the token '{name}' is not valid any more")
+        else:
+            print(make_token(file, name, tuple(scope or ()), days))

@@ -33,6 +33,15 @@ class RequestRefused(ServeError):
     code = "serve.request_refused"
 
 
+class MediaTypeRefused(ServeError):
+    """The body of a write is not declared as JSON. Stop: send `Content-Type: application/json`.
+
+    A page of any site may send the types that are taken for plain text without asking; of JSON its browser asks first.
+    """
+
+    code = "serve.media_type_refused"
+
+
 class KeyRequired(ServeError):
     """A partial view was read otherwise than by its key. Stop: give the columns of the key, or have the view stored."""
 

@@ -1,7 +1,8 @@
 """The application: its routes, and what happens around every request.
 
-request ──one key?──> answered here (`routes.point`)      both ways: measured, logged
-       └─> FastAPI ──> route ──> answer                  a typed error anywhere ──> its status, and its text as JSON
+request ──foreign page or host?──> 403 (`access.origins`)
+   └─one key?──> answered here (`routes.point`)          both ways: measured, logged
+        └─> FastAPI ──> route ──> answer                 a typed error anywhere ──> its status, and its text as JSON
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
+from jobs.model.serving_errors import Forbidden
+from jobs.server.access.origins import Origins
 from jobs.server.http.direct import add_routes
 from jobs.server.http.failures import failure
 from jobs.server.http.measured import Measured
@@ -50,6 +53,13 @@ class _Application(FastAPI):
     """FastAPI's application, with the look-ups of one key in front of it. The description of its API has both."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origins: Origins | None = getattr(self.state, "origins", None)
+        if scope["type"] == "http" and origins is not None:
+            try:
+                origins.check(scope)
+            except Forbidden as error:
+                await failure(error)(scope, receive, send)
+                return
         points: PointLookups | None = getattr(self.state, "points", None)
         if scope["type"] == "http" and points is not None and await points.answer(scope, send):
             return
@@ -63,6 +73,7 @@ def application(settings: Settings, options: ServerOptions) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with running(settings, options) as server, postgres(server):
             app.state.server, app.state.points = server, PointLookups(server)
+            app.state.origins = Origins(options.host, options.allowed_hosts)
             yield
 
     app = _Application(title="Strandline", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)

@@ -31,6 +31,7 @@ class ServerOptions:
         postgres_port: where PostgreSQL's clients connect; None: nowhere.
         postgres_clients: of those that may be connected at once.
         limits: of one query.
+        allowed_hosts: names by which pages reach it, beside its address and this machine's name.
         queries: run at once, each in a process of its own.
         body_bytes: the longest body of a request: some 50,000 rows to insert.
         wait_seconds: the longest that `at_least` waits.
@@ -47,6 +48,7 @@ class ServerOptions:
     postgres_port: int | None = None
     postgres_clients: int = 100
     limits: Limits = QUERY_LIMITS
+    allowed_hosts: tuple[str, ...] = ()
     queries: int = 2
     body_bytes: int = 8 << 20
     wait_seconds: float = 30.0

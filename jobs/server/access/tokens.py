@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from jobs.model.serving_errors import Forbidden, Unauthenticated
+from state_store.checksum import members_in, sealed_members
 from state_store.errors import CorruptState, SettingsError
 from state_store.files import make_folder, replace
 
@@ -163,9 +163,28 @@ def make_token(path: Path, name: str, scopes: tuple[str, ...], days: int | None)
     others = [token for token in _read(path) if token.name != name] if path.exists() else []
     entries = [asdict(token) for token in (*others, Token(name, _hashed(text), scopes, expires))]
     make_folder(path.parent)
-    replace(path, json.dumps({"format": _FORMAT, "tokens": entries}, indent=1).encode())
-    path.chmod(0o600)
+    _write(path, entries)
     return text
+
+
+def revoke_token(path: Path, name: str) -> None:
+    """Remove a token from a file: a server that runs answers it no more.
+
+    Raises:
+        SettingsError: the file has no token of that name.
+        CorruptState: the file does not read back.
+    """
+    known = _read(path) if path.exists() else []
+    left = [token for token in known if token.name != name]
+    if len(left) == len(known):
+        names = ", ".join(token.name for token in known) or "none"
+        raise SettingsError(f"'{path}' has no token '{name}'", hint=f"it has {names}")
+    _write(path, [asdict(token) for token in left])
+
+
+def _write(path: Path, entries: list[dict[str, Any]]) -> None:
+    replace(path, sealed_members({"format": _FORMAT, "tokens": entries}))
+    path.chmod(0o600)
 
 
 def _hashed(text: str) -> str:
@@ -174,9 +193,13 @@ def _hashed(text: str) -> str:
 
 def _read(path: Path) -> list[Token]:
     try:
-        body: dict[str, Any] = json.loads(path.read_bytes())
+        body = members_in(path.read_bytes())
         if body["format"] != _FORMAT:
-            raise ValueError
+            raise ValueError(body["format"])
         return [Token(**{**entry, "scopes": tuple(entry["scopes"])}) for entry in body["tokens"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptState("the file of tokens does not read back", where=str(path)) from error
+        raise CorruptState(
+            "the file of tokens is not as it was written",
+            where=str(path),
+            hint="put a copy of it back, or move it away and make its tokens again: strandline token NAME --scope …",
+        ) from error

@@ -25,6 +25,7 @@ _STATUS: Final[dict[type[store.StrandlineError], int]] = {
     serving.TimeLimit: 408,
     serving.ChangesGone: 410,
     serving.TooLarge: 413,
+    serving.MediaTypeRefused: 415,
     serving.KeyReused: 422,
     serving.Busy: 429,
     serving.NotYet: 503,

@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 from jobs.model.errors import TypeMismatch
-from jobs.model.serving_errors import Forbidden, RequestRefused, TooLarge
+from jobs.model.serving_errors import Forbidden, MediaTypeRefused, RequestRefused, TooLarge
 from jobs.serve.lookup import KeyValues, Windows
 from jobs.session.conversions import assign, convert
 
@@ -26,6 +26,8 @@ _BEFORE_KEY = 5
 """Slashes in the path of a row before its key."""
 _WAIT_MS = 5_000
 """Some epochs of a view that keeps up."""
+_JSON_TYPES = ("application/json", "application/vnd.ksqlapi.delimited.v1", "application/x-ndjson")
+"""Of bodies that hold JSON, in one piece or by lines; ksqlDB's clients send theirs."""
 MOST_ROWS = 100_000
 """Of one look-up: more are what POST /v1/query with Arrow is for."""
 
@@ -94,6 +96,19 @@ async def body_of(request: Request) -> bytes:
             raise TooLarge(f"the body has more than {most:,} bytes", hint="send less at once")
         parts.append(part)
     return b"".join(parts)
+
+
+def check_json(request: Request) -> None:
+    """Check that a write declares its body as JSON, in one of the types that stand for it.
+
+    Raises:
+        MediaTypeRefused: it does not.
+    """
+    declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if declared not in _JSON_TYPES and not (declared.startswith("application/") and declared.endswith("+json")):
+        raise MediaTypeRefused(
+            f"a write is JSON, and '{declared or 'no type'}' was declared", hint="send Content-Type: application/json"
+        )
 
 
 async def json_of(request: Request) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
 from jobs.serve.format import to_json
-from jobs.server.http.requests import body_of, named, server_of
+from jobs.server.http.requests import body_of, check_json, named, server_of
 from jobs.server.http.row_list import SMALL_BYTES, rows_in
 from jobs.server.state.inserts import let_go
 
@@ -24,6 +24,7 @@ async def insert(request: Request, stream: str) -> Response:
     """Append events: `{"rows": [{"id": 1, "town": "Rome"}]}`. With the header `Idempotency-Key` a request that is sent
     again has the same answer and adds nothing. `position` of the answer is what `at_least` of a look-up takes."""
     stream = named(request, "write", stream)
+    check_json(request)
     server = server_of(request)
     source = server.catalogued.source(stream)
     body = await body_of(request)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from jobs.ingest.logs.open import open_log
 from jobs.ingest.produce import append_records, encode_rows
 from jobs.model.serving_errors import KeyReused, RequestRefused
+from state_store.checksum import members_in, sealed_members
+from state_store.errors import CorruptState
 from state_store.failpoints import failpoint
 from state_store.files import make_folder
 from state_store.files import replace as replace_file
@@ -105,7 +107,7 @@ class Inserts:
 
     def _once(self, name: str, source: Source, records: Sequence[Record], body: str) -> Inserted:
         file = self._folder / f"{name}.json"
-        known = json.loads(file.read_bytes()) if file.exists() else None
+        known = _known(file) if file.exists() else None
         if known is not None and known["body"] != body:
             raise KeyReused("the idempotency key came with other rows before", hint="use a new key for a new request")
         if known is not None and known["places"] is not None:
@@ -115,7 +117,7 @@ class Inserts:
         if known is None:
             ends = {str(partition): end for partition, end in log.end_offsets(source.topic).items()}
             known = {"body": body, "ends": ends, "places": None}
-            replace_file(file, json.dumps(known).encode())
+            replace_file(file, sealed_members(known))
             found: dict[int, Place] = {}
         else:
             found = self._found(name, source, {int(partition): end for partition, end in known["ends"].items()})
@@ -127,7 +129,7 @@ class Inserts:
             found |= dict(zip(missing, places, strict=True))
         failpoint("after-insert-records")
         made = Inserted(source.topic, tuple(found[number] for number in range(len(records))))
-        replace_file(file, json.dumps({**known, "places": made.places}).encode())
+        replace_file(file, sealed_members({**known, "places": made.places}))
         return made
 
     def _found(self, name: str, source: Source, ends: Mapping[int, int]) -> dict[int, Place]:
@@ -149,6 +151,24 @@ class Inserts:
             with suppress(FileNotFoundError):  # removed since it was listed
                 if file.stat().st_mtime < time.time() - KEPT_SECONDS:
                     file.unlink()
+
+
+def _known(file: Path) -> dict[str, Any]:
+    """What is kept of a request: its body's hash, the topic's ends before it, and its answer.
+
+    Raises:
+        CorruptState: it is not as it was written. Without it nobody knows which rows of the request are in the topic.
+    """
+    try:
+        return members_in(file.read_bytes())
+    except ValueError as error:
+        raise CorruptState(
+            f"what the server kept of this idempotency key, '{file.name}', is not as it was written: "
+            "it cannot tell whether the rows are in the topic",
+            where=str(file),
+            hint=f"look for records with the header {HEADER} = '{file.stem}:0' and on (PRINT shows headers); if there "
+            "are none, remove the file and send the request again; if all are there, it is done",
+        ) from error
 
 
 def let_go(items: list[Any]) -> None:

@@ -79,6 +79,6 @@ def fed_server(program: Program, folder: Path, kernel: Kernel) -> Iterator[FedSe
     assert isinstance(program.lake, Lake)
     settings = load_settings(lake=program.lake.root)
     app = application(settings, ServerOptions(folder, limits=_LIMITS, queries=0))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as client:
         server_of(client).queries = _Here(settings)
         yield FedServer(client, program, InputDecoder(program), kernel)

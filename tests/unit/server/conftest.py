@@ -42,5 +42,5 @@ def client(served: ServedLake, tmp_path_factory: pytest.TempPathFactory) -> Iter
         served.append("places", [{"name": "Rome", "tags": [("hot", 1)], "opens": 34_500_250}])
         served.refresh(kernel)
     options = ServerOptions(folder, limits=LIMITS, queries=1, body_bytes=1 << 20, wait_seconds=PATIENCE_SECONDS)
-    with TestClient(application(served.settings, options), raise_server_exceptions=False) as client:
+    with TestClient(application(served.settings, options), "http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client

@@ -35,7 +35,7 @@ def test_a_browser_gives_the_token_as_a_password(served: ServedLake, tmp_path: P
     write_docs(served.lake, "by_town", 1, [])
     token = make_token(tmp_path / "tokens.json", "towns", ("read:by_town",), None)
     options = ServerOptions(tmp_path / "server", tokens=tmp_path / "tokens.json", limits=LIMITS, queries=1)
-    with TestClient(application(served.settings, options)) as guarded:
+    with TestClient(application(served.settings, options), "http://127.0.0.1") as guarded:
         asked = guarded.get(PATH)
         assert asked.status_code == 401
         assert asked.headers["www-authenticate"].startswith("Basic realm=")

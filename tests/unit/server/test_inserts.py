@@ -18,6 +18,7 @@ from jobs.model.settings import load_settings
 from jobs.server.state import inserts as inserts_module
 from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.inserts import Inserts
+from state_store.errors import CorruptState
 from state_store.layout import Lake
 from tests.support.served_lake import ServedLake
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -57,6 +58,38 @@ def test_a_request_that_comes_again_has_the_same_answer_and_adds_nothing(
 def test_what_cannot_be_inserted_says_why(client: TestClient, path: str, body: object, status: int, code: str) -> None:
     found = client.post(f"/v1/streams/{path}", json=body)
     assert (found.status_code, found.json()["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    "declared", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+)
+@pytest.mark.parametrize("path", ["/v1/streams/visits", "/inserts-stream"])
+def test_a_write_that_any_page_could_send_is_refused(
+    client: TestClient, served: ServedLake, path: str, declared: str
+) -> None:
+    before = LocalLog(served.lake).end_offsets("visits")
+    body = b'{"rows": [{"id": 1}]}' if path.startswith("/v1") else b'{"target": "VISITS"}\n{"ID": 1}'
+    found = client.post(path, content=body, headers={"Content-Type": declared})
+    assert (found.status_code, found.json()["code"]) == (415, "serve.media_type_refused")
+    assert LocalLog(served.lake).end_offsets("visits") == before
+
+
+def test_a_flipped_bit_of_a_kept_key_answers_the_same_or_says_so(tmp_path: Path) -> None:
+    """Never another position, and never rows that come twice."""
+    served = ServedLake(load_settings(lake=tmp_path / "lake"), STREAM)
+    once = insert(served.lake.root, tmp_path / "keys")
+    (file,) = (tmp_path / "keys").glob("*.json")
+    written = file.read_bytes()
+    hints = set()
+    for place in range(0, len(written), 3):
+        file.write_bytes(written[:place] + bytes([written[place] ^ (1 << place % 8)]) + written[place + 1 :])
+        try:
+            assert insert(served.lake.root, tmp_path / "keys") == once
+        except CorruptState as error:
+            hints.add(error.hint)
+    (hint,) = hints
+    assert "remove the file" in str(hint)
+    assert LocalLog(served.lake).end_offsets("orders") == {0: len(ROWS)}
 
 
 @pytest.mark.parametrize("place", ["after-insert-intent", "after-segment", "after-insert-records"])

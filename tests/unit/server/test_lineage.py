@@ -32,7 +32,7 @@ def test_a_reader_is_named_while_it_holds_a_lease(client: TestClient) -> None:
 def test_a_token_sees_what_it_may_read(served: ServedLake, client: TestClient, tmp_path: Path) -> None:
     token = make_token(tmp_path / "tokens.json", "towns", ("read:by_*", "read:trips"), None)
     options = ServerOptions(tmp_path / "server", tokens=tmp_path / "tokens.json", limits=LIMITS, queries=1)
-    with TestClient(application(served.settings, options)) as guarded:
+    with TestClient(application(served.settings, options), "http://127.0.0.1") as guarded:
         body = guarded.get("/v1/lineage", headers={"authorization": f"Bearer {token}"}).json()
     assert {node["id"] for node in body["nodes"]} == {"by_town", "by_id", "topic/trips", "trips"}
     assert body["edges"] == [["topic/trips", "trips"]]

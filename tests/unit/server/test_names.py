@@ -24,7 +24,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     served = ServedLake(load_settings(lake=tmp_path_factory.mktemp("served") / "lake"), DEFINITIONS)
     served.append("訪=,", [{"id": 1, "town": "Rome"}])
     app = application(served.settings, ServerOptions(tmp_path_factory.mktemp("server"), queries=1))
-    with TestClient(app, raise_server_exceptions=False) as found:
+    with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as found:
         yield found
 
 

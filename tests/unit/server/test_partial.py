@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> ServedLake:
 @pytest.fixture
 def client(served: ServedLake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     app = application(served.settings, ServerOptions(tmp_path_factory.mktemp("server"), queries=1))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 
 

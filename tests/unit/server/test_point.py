@@ -48,7 +48,7 @@ def pointed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         served.append("things", ROWS)
         served.refresh(kernel)
     app = application(served.settings, ServerOptions(tmp_path_factory.mktemp("server"), queries=0))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, "http://127.0.0.1", raise_server_exceptions=False) as client:
 
         def live() -> bool:
             for view in VIEWS:

@@ -33,7 +33,7 @@ def renamed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClie
     options = ServerOptions(folder / "server", tokens=file, limits=LIMITS, queries=1)
     with (
         served.kernel() as kernel,
-        TestClient(application(served.settings, options), raise_server_exceptions=False) as client,
+        TestClient(application(served.settings, options), "http://127.0.0.1", raise_server_exceptions=False) as client,
     ):
         served.append("visits", [{"id": 1, "town": "Rome", "n": 1}, {"id": 2, "town": "Oslo", "n": 2}])
         served.refresh(kernel)

@@ -28,7 +28,9 @@ def request_of(line: str) -> tuple[str, dict[str, str], str | None]:
     path = next(each for each in words if "localhost:8088" in each).partition("localhost:8088")[2]
     options = dict(pairwise(words))
     headers = dict([options["-H"].split(": ", 1)]) if "-H" in options else {}
-    body = options.get("-d")
+    body = options.get("-d", options.get("--json"))
+    if "--json" in options:
+        headers["Content-Type"] = "application/json"
     ending = "?up_to=1" if path.endswith("/changes") else ""
     return path + ending, headers, None if body is None else body.replace("EMIT CHANGES;", "EMIT CHANGES LIMIT 1;")
 

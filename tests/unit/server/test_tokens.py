@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,12 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from jobs.expect.data_docs import write_docs
+from jobs.model.serving_errors import Unauthenticated
 from jobs.server.access.options import ServerOptions
-from jobs.server.access.tokens import make_token
+from jobs.server.access.tokens import Tokens, make_token, revoke_token
 from jobs.server.app import application
-from state_store.errors import SettingsError
+from state_store.checksum import members_in, sealed_members
+from state_store.errors import CorruptState, SettingsError
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS
 
@@ -57,7 +58,7 @@ def guarded(
     make_token(file, "nobody", ("read:nothing",), None)
     write_docs(served.lake, "by_town", 1, [])
     options = ServerOptions(tmp_path_factory.mktemp("guarded"), tokens=file, limits=LIMITS, queries=1)
-    with TestClient(application(served.settings, options), raise_server_exceptions=False) as found:
+    with TestClient(application(served.settings, options), "http://127.0.0.1", raise_server_exceptions=False) as found:
         yield found
 
 
@@ -87,11 +88,11 @@ def test_no_bad_expired_and_other_tokens_are_refused(
     good = make_token(file, "good", (scope,), None)
     other = make_token(file, "other", (OTHER[scope.partition(":")[0]],), None)
     expired = make_token(file, "expired", (scope,), 1)
-    entries = json.loads(file.read_text())
+    entries = members_in(file.read_bytes())
     for entry in entries["tokens"]:
         if entry["name"] == "expired":
             entry["expires"] = int(time.time()) - 1
-    file.write_text(json.dumps(entries))
+    file.write_bytes(sealed_members(entries))
     assert status(guarded, method, path, body, good) == 200
     for token in (None, "", "sl_good_" + "x" * 43, good + "x", good.replace("sl_good", "sl_other"), expired):
         assert status(guarded, method, path, body, token) == 401
@@ -149,3 +150,32 @@ def test_an_address_that_others_reach_needs_tokens_and_tls(tmp_path: Path, host:
 def test_a_name_or_scope_that_is_none_is_refused(tmp_path: Path, name: str, scope: str) -> None:
     with pytest.raises(SettingsError):
         make_token(tmp_path / "tokens.json", name, (scope,), None)
+
+
+def test_a_flipped_bit_of_the_file_opens_nothing(tmp_path: Path) -> None:
+    """Each bit: the file says what it said, or that it is damaged; never another token, scope or date."""
+    file = tmp_path / "tokens.json"
+    token = make_token(file, "reader", ("read:by_*",), 30)
+    before, written = Tokens(file).find(f"Bearer {token}"), file.read_bytes()
+    hints = []
+    for place in range(len(written)):
+        for bit in range(8):
+            file.write_bytes(written[:place] + bytes([written[place] ^ (1 << bit)]) + written[place + 1 :])
+            try:
+                assert Tokens(file).find(f"Bearer {token}") == before
+            except CorruptState as error:
+                hints.append(error.hint)
+    assert len(hints) > 7 * len(written)
+    assert all("strandline token" in str(hint) for hint in hints)
+
+
+def test_a_revoked_token_ends(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    tokens = {name: make_token(file, name, ("read:*",), None) for name in ("one", "other")}
+    known = Tokens(file)
+    revoke_token(file, "one")
+    with pytest.raises(Unauthenticated):
+        known.find(f"Bearer {tokens['one']}")
+    assert known.find(f"Bearer {tokens['other']}").name == "other"
+    with pytest.raises(SettingsError, match="has no token 'one'"):
+        revoke_token(file, "one")
