@@ -111,8 +111,16 @@ def backup(
             show_json([done.as_json()])
         say(
             f"backup {done.number}: {done.files} files, {sized(done.size)}, of {len(done.tables)} tables; "
-            f"{done.written} files, {sized(done.written_size)} were written in {done.seconds:.1f} s"
+            f"{done.written} files, {sized(done.written_size)} were written, {done.scrubbed} read again, "
+            f"in {done.seconds:.1f} s"
         )
+        if done.mended:
+            say(f"{len(done.mended)} files of the backup were damaged, and were copied again: look at its disk")
+        for file, numbers in done.damaged.items():
+            them = ", ".join(map(str, numbers))
+            say(f"damaged, and no longer in the lake: '{file}'; these backups cannot be restored any more: {them}")
+        if done.damaged:
+            raise typer.Exit(BROKEN)
 
 
 def restore(

@@ -1,6 +1,6 @@
 """The execution of a backup: files first, then the manifest that names them all, then the name of the newest.
 
-    read, checksum compared with the log's ──> <file>.<crc>, unless it is there ──> manifest ──> latest.json
+    scrub ──> read, checksum compared with the log's ──> <file>.<crc>, unless it is there ──> manifest ──> latest.json
 
 A kill leaves files that nothing names; the next backup finds them there and does not write them again.
 """
@@ -16,6 +16,7 @@ from jobs.model.steps import UNWATCHED
 from jobs.operate.backup import manifest as manifests
 from jobs.operate.backup.image import check_definitions
 from jobs.operate.backup.manifest import Manifest, Stored, TableState
+from jobs.operate.backup.scrub import execute_scrub
 from state_store.delta import log
 from state_store.errors import CorruptState, VersionGone
 from state_store.failpoints import failpoint
@@ -37,6 +38,9 @@ class BackupResult:
     Attributes:
         files, size: of the whole backup; `size` in bytes.
         written, written_size: what this one wrote.
+        scrubbed: files of this and older backups that were read again.
+        mended: those of them that were damaged, and were copied from the lake again.
+        damaged: {file that is damaged, and that the lake has no more: the backups that cannot be restored for it}.
         tables: {table: the version that it holds}.
     """
 
@@ -46,6 +50,9 @@ class BackupResult:
     size: int
     written: int
     written_size: int
+    scrubbed: int
+    mended: tuple[str, ...]
+    damaged: dict[str, tuple[int, ...]]
     tables: dict[str, int]
     seconds: float
 
@@ -64,6 +71,8 @@ def execute_backup(settings: Settings, plan: BackupPlan, steps: Steps = UNWATCHE
     """
     began = time.monotonic()
     lake = Lake(settings.lake)
+    steps.begin(f"reading {len(plan.scrub.due):,} files again")
+    scrubbed = execute_scrub(plan.scrub, plan.destination, lake, plan.image)
     root = manifests.objects(plan.destination).root
     there = sizes_below(root)
     new, written = [], []
@@ -89,6 +98,9 @@ def execute_backup(settings: Settings, plan: BackupPlan, steps: Steps = UNWATCHE
         size=sum(file.size for file in made.files),
         written=len(written),
         written_size=sum(file.size for file in written),
+        scrubbed=scrubbed.read,
+        mended=scrubbed.mended,
+        damaged=dict(scrubbed.damaged),
         tables={name: state.version for name, state in made.tables.items()},
         seconds=round(time.monotonic() - began, 3),
     )

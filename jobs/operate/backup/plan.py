@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.operate.backup.image import lake_image
 from jobs.operate.backup.manifest import numbers, objects, read_latest
+from jobs.operate.backup.scrub import plan_scrub
 from jobs.operate.verify.findings import sized
+from state_store.delta import log
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import BackupBroken
 from state_store.layout import Lake
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from jobs.operate.backup.image import Image, ImageFile
     from jobs.operate.backup.manifest import Manifest, Stored
+    from jobs.operate.backup.scrub import Scrub
     from state_store.paths import LakePath
 
 
@@ -29,6 +33,7 @@ class BackupPlan:
         copied: the files to read, and to write unless the backup has them.
         known: files that the last backup named, and that lie in the backup as they should.
         identities: {table: Delta's id}.
+        scrub: files of this and older backups that are read again.
     """
 
     destination: LakePath
@@ -37,12 +42,14 @@ class BackupPlan:
     copied: tuple[ImageFile, ...]
     known: tuple[Stored, ...]
     identities: dict[str, str]
+    scrub: Scrub
 
     def __str__(self) -> str:
         new, old = sum(file.size for file in self.copied), sum(file.size for file in self.known)
         return (
             f"backup {self.number} of {len(self.image.heads)} tables to {self.destination}: {len(self.copied)} files, "
-            f"{sized(new)} to copy; {len(self.known)} files, {sized(old)} are there"
+            f"{sized(new)} to copy; {len(self.known)} files, {sized(old)} are there; "
+            f"{len(self.scrub.due)} files, {sized(self.scrub.size)} to read again"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -53,6 +60,7 @@ class BackupPlan:
             "tables": {name: head.version for name, head in self.image.heads.items()},
             "copied": {"files": len(self.copied), "bytes": sum(file.size for file in self.copied)},
             "known": {"files": len(self.known), "bytes": sum(file.size for file in self.known)},
+            "scrubbed": {"files": len(self.scrub.due), "bytes": self.scrub.size},
         }
 
 
@@ -78,16 +86,23 @@ def plan_backup(settings: Settings, destination: LakePath) -> BackupPlan:
             known.append(old)
         else:
             copied.append(file)
-    return BackupPlan(destination, number, image, tuple(copied), tuple(known), identities)
+    scrub = plan_scrub(there, before.made if before else None, log.now_ms())
+    return BackupPlan(destination, number, image, tuple(copied), tuple(known), identities, scrub)
 
 
 def _check_outside(destination: LakePath, lake: Lake) -> None:
-    if f"{destination}/".startswith(f"{lake.root}/") and destination != lake.root:
+    inside, root = _followed(destination), _followed(lake.root)
+    if f"{inside}/".startswith(f"{root}/") and inside != root:
         raise BackupBroken(
             "the destination lies in the lake: what loses the lake would lose its backups",
             where=str(destination),
             hint="name a folder elsewhere, best on another disk or an object store",
         )
+
+
+def _followed(path: LakePath) -> LakePath:
+    """The place that a path leads to, by whatever symbolic links."""
+    return path.resolve() if isinstance(path, Path) else path
 
 
 def _last(destination: LakePath) -> tuple[Manifest | None, int]:

@@ -207,6 +207,48 @@ def test_a_flipped_bit_is_found_while_it_is_restored(shop: MadeLake, tmp_path: P
     assert not (tmp_path / "restored" / "catalog").exists(), "nobody takes it for a lake"
 
 
+def test_the_next_backup_mends_what_has_rotted(shop: MadeLake, tmp_path: Path) -> None:
+    """Each kind of file: data, log entries, definitions, topics; flipped bits and files that are gone."""
+    backup = tmp_path / "backup"
+    first = back_up(shop, backup)
+    files = sorted(file for file in (backup / "objects").rglob("*") if file.is_file())
+    before = {file: file.read_bytes() for file in files}
+    for number, file in enumerate(files):
+        if number % 3 == 0:
+            flip(file)
+    made = back_up(shop, backup)
+    assert made.scrubbed == len(files)
+    assert {backup / "objects" / name for name in made.mended} == {file for n, file in enumerate(files) if n % 3 == 0}
+    assert made.damaged == {}
+    assert {file: file.read_bytes() for file in files} == before
+    restore(backup, tmp_path / "restored")
+    restore(backup, tmp_path / "first", first.number)
+    assert back_up(shop, backup).mended == ()
+
+
+def test_a_file_that_only_an_older_backup_has_is_named_with_it(shop: MadeLake, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    back_up(shop, backup)
+    set_aside(shop.lake, "owned")
+    back_up(shop, backup)
+    # The table's files are in the first backup alone.
+    rotten = min((backup / "objects" / "tables" / "owned").rglob("*.parquet.*"))
+    flip(rotten)
+    made = back_up(shop, backup)
+    assert made.mended == ()
+    assert made.damaged == {str(rotten.relative_to(backup / "objects")): (1,)}
+    restore(backup, tmp_path / "restored")
+    with pytest.raises(BackupBroken):
+        restore(backup, tmp_path / "first", 1)
+
+
+def test_a_backup_in_the_lake_by_way_of_a_link_is_refused(shop: MadeLake, tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere"
+    link.symlink_to(on_disk(shop.lake.root))
+    with pytest.raises(BackupBroken, match="lies in the lake"):
+        plan_backup(shop.settings, link / "backup")
+
+
 def test_a_broken_lake_is_not_backed_up(shop: MadeLake, tmp_path: Path) -> None:
     back_up(shop, tmp_path / "backup")
     epoch(shop, 4)
