@@ -26,8 +26,6 @@ _BEFORE_KEY = 5
 """Slashes in the path of a row before its key."""
 _WAIT_MS = 5_000
 """Some epochs of a view that keeps up."""
-_JSON_TYPES = ("application/json", "application/vnd.ksqlapi.delimited.v1", "application/x-ndjson")
-"""Of bodies that hold JSON, in one piece or by lines; ksqlDB's clients send theirs."""
 MOST_ROWS = 100_000
 """Of one look-up: more are what POST /v1/query with Arrow is for."""
 
@@ -99,13 +97,13 @@ async def body_of(request: Request) -> bytes:
 
 
 def check_json(request: Request) -> None:
-    """Check that a write declares its body as JSON, in one of the types that stand for it.
+    """Check that a write declares its body as JSON.
 
     Raises:
         MediaTypeRefused: it does not.
     """
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if declared not in _JSON_TYPES and not (declared.startswith("application/") and declared.endswith("+json")):
+    if declared != "application/json" and not (declared.startswith("application/") and declared.endswith("+json")):
         raise MediaTypeRefused(
             f"a write is JSON, and '{declared or 'no type'}' was declared", hint="send Content-Type: application/json"
         )

@@ -24,7 +24,7 @@ from jobs.serve.readable import names_read
 from jobs.server.changes.hub import Wish
 from jobs.server.http.failures import failure
 from jobs.server.http.ksql_shape import given_name, schema, shown_name, shown_type
-from jobs.server.http.requests import body_of, check_json, json_of, named, server_of
+from jobs.server.http.requests import body_of, json_of, named, server_of
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 from state_store.errors import StrandlineError
@@ -97,7 +97,6 @@ async def query_stream(request: Request) -> Response:
 @router.post("/inserts-stream")
 async def inserts_stream(request: Request) -> Response:
     """A line `{"target": "STREAM"}`, then a line for each row: an answer for each, `ok` or the error."""
-    check_json(request)
     parsed = await asyncio.to_thread(_objects, await body_of(request))
     target = parsed[0].get("target") if parsed else None
     if not isinstance(target, str):

@@ -48,6 +48,8 @@ def test_a_page_of_another_host_sends_nothing(client: TestClient, served: Served
     for path, body in (("/v1/streams/visits", ROWS), ("/v1/query", {"sql": "SELECT 1 AS one"})):
         found = client.post(path, json=body, headers={"Origin": origin})
         assert (found.status_code, found.json()["code"]) == (403, "serve.forbidden")
+    found = client.post("/inserts-stream", content='{"target": "VISITS"}\n{"ID": 1}', headers={"Origin": origin})
+    assert (found.status_code, found.json()["code"]) == (403, "serve.forbidden")
     assert LocalLog(served.lake).end_offsets("visits") == before
 
 
