@@ -1,0 +1,245 @@
+"""A plain DuckDB that runs what a file sets up: its tables are read from it, whatever statements made them.
+
+    CREATE TABLE t …; INSERT …; UPDATE …       ──>       the rows of t
+
+So nothing of a suite's INSERT … SELECT, UPDATE or ROLLBACK has to be understood here. Views are kept as their text, for
+the engine that is tried to maintain. Queries are not asked of it, but to see whether a documented difference of the
+dialects explains an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Timer
+from typing import Any, Final
+
+import duckdb
+
+_SECONDS: Final = 5.0
+_VIEW: Final = re.compile(
+    r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?(?:RECURSIVE\s+)?(?:MATERIALIZED\s+)?VIEW\s+"
+    r"(?:IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w.\"]+)\s*(?:\((?P<columns>[^()]*)\))?\s*(?:WITH\s*\([^()]*\)\s*)?AS\b(?P<query>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_IMMV: Final = re.compile(
+    r"\s*SELECT\s+(?:pgivm\.)?create_immv\(\s*'(?P<name>[\w.]+)\s*(?:\((?P<columns>[^()]*)\))?'\s*,\s*'(?P<query>.*)'\s*\)\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_DROPS: Final = re.compile(
+    r"\s*DROP\s+(?:MATERIALIZED\s+)?(?:VIEW|TABLE)\s+(?:IF\s+EXISTS\s+)?(?P<names>[\w.\", ]+)", re.IGNORECASE
+)
+# It would end a transaction with an error, and makes no rows.
+_NOT_NEEDED: Final = re.compile(
+    r"\s*(?:SELECT|GRANT|REVOKE|FLUSH|WAIT|CREATE\s+(?:UNIQUE\s+)?(?:INDEX|EXTENSION|USER|ROLE)|DROP\s+(?:INDEX|USER|ROLE)"
+    r"|SET\s+(?:SESSION|ROLE))\b",
+    re.IGNORECASE,
+)
+# RisingWave's and PostgreSQL's words for what DuckDB has too, or does not need.
+_SPELLED: Final = (
+    (re.compile(r"\bCREATE\s+MATERIALIZED\s+VIEW\b", re.IGNORECASE), "CREATE VIEW"),
+    (re.compile(r"\bDROP\s+MATERIALIZED\s+VIEW\b", re.IGNORECASE), "DROP VIEW"),
+    (re.compile(r"\bSTRUCT\s*<\s*([^<>]*)>", re.IGNORECASE), r"STRUCT(\1)"),
+    (re.compile(r"\)\s*APPEND\s+ONLY\b", re.IGNORECASE), ")"),
+    (re.compile(r"\bSELECT\s+(generate_series\s*\([^()]*\))", re.IGNORECASE), r"SELECT unnest(\1)"),
+    (re.compile(r"\bpublic\.", re.IGNORECASE), ""),
+    (re.compile(r"\bJSONB\b", re.IGNORECASE), "JSON"),
+    (re.compile(r"\bCHARACTER VARYING\b", re.IGNORECASE), "VARCHAR"),
+)
+
+
+_MADE: Final = re.compile(
+    r"\s*CREATE\s+TRIGGER\b.*?\bON\s+(?P<fires>\w+)"
+    r"|\s*(?:CREATE\s+(?:\w+\s+)*?(?:TABLE|SOURCE|TYPE|FUNCTION|MACRO|SCHEMA)|INSERT\s+INTO|ALTER\s+TABLE|UPDATE|COPY)\s+"
+    r"(?:IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w.\"]+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_CHANGE: Final = re.compile(r"\bAS\s*\(\s*(?=(?:INSERT|UPDATE|DELETE)\b)", re.IGNORECASE)
+
+_State = tuple[dict[str, str], dict[str, Any]]
+"""Views and the rows of tables, as a transaction found them."""
+
+
+@dataclass(frozen=True)
+class PlainTable:
+    """A table: its columns with DuckDB's types, and the columns of its primary key."""
+
+    name: str
+    columns: tuple[tuple[str, Any], ...]
+    key: tuple[str, ...]
+
+
+class Plain:
+    """The database of one file.
+
+    Args:
+        null_order: where NULL comes in the dialect of the file, as DuckDB's `default_null_order` says it.
+    """
+
+    def __init__(self, null_order: str = "nulls_last") -> None:
+        self._db = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": "1GB"})
+        self._db.execute("SET TimeZone = 'UTC'")
+        self._db.execute("SET enable_external_access = false")
+        self._db.execute(f"SET default_null_order = '{null_order}'")
+        self.views: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        self._saved: list[_State] = []
+
+    def close(self) -> None:
+        """Forget it."""
+        self._db.close()
+
+    def run(self, sql: str) -> str:
+        """Run a statement that sets something up; why it cannot be run, or nothing."""
+        if self._is_of_transaction(sql):
+            return ""
+        self._note_views(sql)
+        for pattern, text in _SPELLED:
+            sql = pattern.sub(text, sql)
+        changes = list(_changes_in_with(sql))
+        immv = _IMMV.match(sql)
+        if immv:
+            sql = f"CREATE OR REPLACE VIEW {_name(immv['name'])} AS {self.views[_name(immv['name'])]}"
+        if _NOT_NEEDED.match(sql) and not changes:
+            return ""
+        try:
+            for each in changes or [sql]:
+                self._execute(each)
+        except duckdb.Error as error:
+            why = str(error).splitlines()[0]
+            made = _MADE.match(sql)
+            if made:
+                self.failed[_name(made["name"] or made["fires"])] = why
+            return why
+        made = _MADE.match(sql)
+        if made and made["name"] and sql.split()[0].lower() == "create":
+            self.failed.pop(_name(made["name"]), None)
+        return ""
+
+    def tables(self) -> dict[str, PlainTable]:
+        """The tables there are, by their names in lower case."""
+        found = {}
+        keys = self._keys()
+        for (name,) in self._db.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal"
+        ).fetchall():
+            relation = self._db.table(f'"{name}"')
+            columns = tuple(zip(relation.columns, relation.types, strict=True))
+            found[name.lower()] = PlainTable(name, columns, keys.get(name, ()))
+        return found
+
+    def count(self, table: PlainTable) -> int:
+        """How many rows a table has."""
+        [(count,)] = self._db.execute(f'SELECT count(*) FROM "{table.name}"').fetchall()
+        return int(count)
+
+    def rows(self, table: PlainTable) -> list[tuple[Any, ...]]:
+        """The rows of a table, as Python values."""
+        return self._db.execute(f'SELECT * FROM "{table.name}"').fetchall()
+
+    def answer(self, sql: str, settings: Mapping[str, str]) -> list[list[str | None]] | None:
+        """The answer of a query under other settings, as texts; None: DuckDB has none."""
+        before = {name: self._db.execute(f"SELECT current_setting('{name}')").fetchall()[0][0] for name in settings}
+        try:
+            self._set(settings)
+            text = f"SELECT COLUMNS(*)::VARCHAR FROM ({sql.strip().rstrip(';')}\n) AS __asked"
+            return [list(row) for row in self._execute(text).fetchall()]
+        except duckdb.Error:
+            return None
+        finally:
+            self._set(before)
+
+    def _set(self, settings: Mapping[str, Any]) -> None:
+        for name, value in settings.items():
+            self._db.execute(f"SET {name} = '{value}'")
+
+    def _execute(self, sql: str) -> duckdb.DuckDBPyConnection:
+        timer = Timer(_SECONDS, self._db.interrupt)
+        timer.start()
+        try:
+            return self._db.execute(sql)
+        finally:
+            timer.cancel()
+
+    def _keys(self) -> dict[str, tuple[str, ...]]:
+        found = self._db.execute(
+            "SELECT table_name, constraint_column_names FROM duckdb_constraints()"
+            " WHERE constraint_type = 'PRIMARY KEY' AND schema_name = 'main'"
+        ).fetchall()
+        return {name: tuple(columns) for name, columns in found}
+
+    def _is_of_transaction(self, sql: str) -> bool:
+        """True for BEGIN, ROLLBACK and their like, which are done here: a statement that DuckDB does not know would end
+        a transaction of its own."""
+        words = sql.upper().replace(";", " ").split()
+        match words:
+            case ["BEGIN" | "SAVEPOINT", *_] | ["START", "TRANSACTION", *_]:
+                self._saved.append(self._state())
+            case ["ROLLBACK", "TO", *_] if self._saved:
+                self._restore(self._saved[-1])
+            case ["ROLLBACK" | "ABORT", *_] if self._saved:
+                self._restore(self._saved[0])
+                self._saved = []
+            case ["COMMIT" | "END" | "RELEASE", *_]:
+                self._saved = self._saved[:-1] if words[0] == "RELEASE" else []
+            case _:
+                return False
+        return True
+
+    def _state(self) -> _State:
+        rows = {name: self._db.table(f'"{name}"').to_arrow_table() for name in self.tables()}
+        return dict(self.views), rows
+
+    def _restore(self, state: _State) -> None:
+        self.views = dict(state[0])
+        for name in self.tables():
+            if name not in state[1]:
+                self._db.execute(f'DROP TABLE "{name}" CASCADE')
+                continue
+            self._db.register("saved_rows", state[1][name])
+            self._db.execute(f'DELETE FROM "{name}"; INSERT INTO "{name}" SELECT * FROM saved_rows')
+            self._db.unregister("saved_rows")
+
+    def _note_views(self, sql: str) -> None:
+        immv = _IMMV.match(sql)
+        made = immv or _VIEW.match(sql)
+        if made:
+            query = made["query"].strip().rstrip(";")
+            query = query.replace("''", "'") if immv else query
+            if made["columns"]:
+                query = f"SELECT * FROM ({query}) AS renamed_view({made['columns']})"
+            self.views[_name(made["name"])] = query
+        gone = _DROPS.match(sql)
+        for name in gone["names"].split(",") if gone else ():
+            self.views.pop(_name(name.strip().split(" ")[0]), None)
+
+
+def _changes_in_with(sql: str) -> Iterator[str]:
+    """The changes of PostgreSQL's `WITH x AS (INSERT …), y AS (DELETE …) SELECT`.
+
+    None of them sees what another does: so new rows come last.
+    """
+    found = list(_in_with(sql))
+    yield from sorted(found, key=lambda each: each.lstrip().lower().startswith("insert"))
+
+
+def _in_with(sql: str) -> Iterator[str]:
+    if not sql.lstrip().lower().startswith("with"):
+        return
+    for found in _CHANGE.finditer(sql):
+        depth, at = 1, found.end()
+        while depth and at < len(sql):
+            depth += {"(": 1, ")": -1}.get(sql[at], 0)
+            at += 1
+        yield re.sub(r"\bRETURNING\b.*", "", sql[found.end() : at - 1], flags=re.IGNORECASE | re.DOTALL)
+
+
+def _name(text: str) -> str:
+    return text.split(".")[-1].strip('"').lower()
+
+
+def names_in(sql: str, known: Sequence[str] | Mapping[str, Any]) -> list[str]:
+    """Those of the names that stand in a text."""
+    words = set(re.findall(r"\w+", sql.lower()))
+    return [name for name in known if name in words]
