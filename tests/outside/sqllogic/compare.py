@@ -31,6 +31,7 @@ def rows_of(query: Query, columns: int) -> list[Cells] | None:
     """The rows that a query's lines state; None: they cannot be cut into that many cells."""
     assert query.lines is not None
     lines = query.lines
+    cut: list[Cells]
     if query.form == "barred":
         cut = [[cell.strip() or None for cell in line.split("|")] for line in lines]
     elif query.form == "tabbed":
@@ -39,7 +40,7 @@ def rows_of(query: Query, columns: int) -> list[Cells] | None:
             values = [row[0] for row in cut]
             cut = [values[at : at + columns] for at in range(0, len(values), columns)]
     else:
-        cut = [[line.strip()] if columns == 1 else _DAY_AND_TIME.sub("T", line).split() for line in lines]
+        cut = [[line.strip()] if columns == 1 else list(_DAY_AND_TIME.sub("T", line).split()) for line in lines]
     found = [[None if cell == "NULL" else "" if cell == "(empty)" else cell for cell in row] for row in cut]
     return found if all(len(row) == columns for row in found) else None
 
