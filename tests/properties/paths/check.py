@@ -1,0 +1,193 @@
+"""The check of an example: every way against the oracle, after every epoch and at rest.
+
+events ──epoch by epoch──> kernel, or Spark ──> table ──> push, replica, topic      after each epoch
+                                                  ├─> verify --deep, pulls, partial    at rest
+                                                  └─> a lost row is found, and mended by rebuild and backfill
+events ──all at once─────> kernel, or Spark ──> table                               one load
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from jobs.ivm.refresh.spark_sessions import SparkSessions
+from jobs.model.errors import SqlError
+from state_store.errors import StrandlineError
+from state_store.kernel.kernel import Kernel
+from tests.properties.paths import ways
+from tests.properties.paths.example import Example, Tally
+from tests.properties.paths.lake import ViewLake
+from tests.properties.paths.oracle import Expected, oracle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.properties.paths.values import Rows
+    from tests.properties.paths.views import ViewOf
+    from tests.properties.paths.ways import Way
+
+
+class Differs(AssertionError):
+    """A way gives other rows than the oracle, fails, or does not fail where it must."""
+
+
+@dataclass
+class Engines:
+    """What examples are checked with.
+
+    Attributes:
+        db: the oracle's, with nothing in it.
+        spark: where there is one, it runs every other epoch, and the load of everything at once.
+    """
+
+    kernel: Kernel
+    db: duckdb.DuckDBPyConnection
+    spark: SparkSession | None = None
+    tally: Tally = field(default_factory=Tally)
+
+    def refresh(self, lake: ViewLake, *, by_spark: bool) -> dict[str, StrandlineError]:
+        """Bring the views of a lake to what has come; what failed, by table."""
+        spark = self.spark
+        if spark is not None and by_spark:
+            return lake.refresh(None, SparkSessions(lambda: spark))
+        return lake.refresh(self.kernel)
+
+
+def check(example: Example, engines: Engines) -> None:
+    """Run an example, in a folder that goes again, and compare every way with the oracle.
+
+    Raises:
+        Differs: the first one that does.
+    """
+    with TemporaryDirectory(prefix="paths") as folder:
+        with ViewLake(Path(folder) / "epochs", example.relations, example.views) as lake:
+            _Checked(example, engines, lake).by_epochs()
+        with ViewLake(Path(folder) / "once", example.relations, example.views) as lake:
+            _Checked(example, engines, lake).at_once()
+
+
+def failure(example: Example, engines: Engines) -> str:
+    """What the check of an example fails with; empty when it passes."""
+    try:
+        check(example, engines)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+class _Checked:
+    """An example at work in a lake.
+
+    Its views hold what the oracle said when they last went on: one with `ERRORS = 'stop'` stays there.
+    """
+
+    def __init__(self, example: Example, engines: Engines, lake: ViewLake) -> None:
+        self._example, self._engines, self._lake = example, engines, lake
+        self._now: dict[str, Expected] = {}
+        self._held: dict[str, Expected] = dict.fromkeys((view.name for view in example.views), Expected((), 0))
+
+    def by_epochs(self) -> None:
+        """Epoch by epoch, each way that goes on with them; then those that are asked once."""
+        for number, events in enumerate(self._example.epochs):
+            place = f"epoch {number}"
+            self._lake.take(events)
+            self._refresh(number + 1, place, by_spark=number % 2 == 0)
+            for view in self._example.views:
+                self._compare(view, ways.EACH_EPOCH, place)
+        self._verify()
+        for view in self._example.views:
+            self._compare_select(view)
+            self._compare(view, ways.AT_REST, "at rest")
+            if not self._stops(view):
+                self._compare(view, {"partial": ways.partial}, "at rest")
+                self._compare_mended(view)
+
+    def at_once(self) -> None:
+        """The same events in one epoch, which is the first load."""
+        self._lake.take(self._example.events())
+        self._refresh(len(self._example.epochs), "one load", by_spark=True)
+        for view in self._example.views:
+            self._compare(view, {"one load": ways.table}, "one load")
+
+    def _refresh(self, epochs: int, place: str, *, by_spark: bool) -> None:
+        """A refresh. A view stops where it is to stop and a row fails, and nowhere else.
+
+        Raises:
+            Differs: another one stops, or that one goes on.
+        """
+        failures = self._engines.refresh(self._lake, by_spark=by_spark)
+        with oracle(self._engines.db, self._example.relations, self._example.events(epochs)) as plain:
+            self._now = {view.name: plain.expected(view) for view in self._example.views}
+        for view in self._example.views:
+            error = failures.get(view.name)
+            if error is not None and not self._stops(view):
+                raise Differs(f"{place}: it stopped: {_said(error)}\n{view.statement}") from error
+            if error is None and self._stops(view):
+                raise Differs(f"{place}: it went on over {self._now[view.name].failing} failing rows\n{view.statement}")
+            if error is None:
+                self._held[view.name] = self._now[view.name]
+        self._engines.tally.failing += (
+            sum(bool(each.failing) for each in self._now.values()) if place == "one load" else 0
+        )
+        self._engines.tally.rows += sum(len(each.values) for each in self._now.values()) if place == "one load" else 0
+
+    def _stops(self, view: ViewOf) -> bool:
+        return view.errors == "stop" and self._now[view.name].failing > 0
+
+    def _verify(self) -> None:
+        """`verify --deep` finds nothing in tables that are what the oracle says."""
+        found = ways.verified(self._lake, [view.name for view in self._example.views])
+        self._engines.tally.ways["verify --deep"] += len(self._example.views)
+        if found:
+            raise Differs(f"verify --deep: {found}")
+
+    def _compare_mended(self, view: ViewOf) -> None:
+        """A row that is lost is found by `verify --deep`; a rebuild puts it back, as a backfill does where its period
+        has it; and what follows the table follows both."""
+        at = ways.At(self._lake, view, self._held[view.name])
+        self._compare(view, {"backfilled": ways.backfilled}, "at rest")
+        if ways.lose_a_row(at):
+            self._engines.tally.ways["a lost row"] += 1
+            if view.name not in ways.verified(self._lake, [view.name]):
+                raise Differs(f"verify --deep does not miss a row\n{view.statement}")
+        self._compare(view, {"rebuilt": ways.rebuilt, **ways.EACH_EPOCH}, "after a rebuild")
+
+    def _compare_select(self, view: ViewOf) -> None:
+        """The view's SELECT as a pull query stops where a row fails, whatever the view does with such a row."""
+        expected = self._now[view.name]
+        try:
+            found = ways.pulled_select(ways.At(self._lake, view, expected))
+        except SqlError as error:
+            if not expected.failing:
+                raise Differs(f"pulled select: {_said(error)}\n{view.statement}") from error
+        else:
+            if expected.failing:
+                raise Differs(f"pulled select: it answers over {expected.failing} failing rows\n{view.statement}")
+            self._check_same("pulled select", view, expected, found)
+        self._engines.tally.ways["pulled select"] += 1
+
+    def _compare(self, view: ViewOf, asked: Mapping[str, Way], place: str) -> None:
+        at = ways.At(self._lake, view, self._held[view.name])
+        for name, way in asked.items():
+            try:
+                found = way(at)
+            except StrandlineError as error:
+                raise Differs(f"{place}, {name}: {_said(error)}\n{view.statement}") from error
+            if found is not None:
+                self._engines.tally.ways[name] += 1
+                self._check_same(f"{place}, {name}", view, at.expected, found)
+
+    def _check_same(self, what: str, view: ViewOf, expected: Expected, found: Rows) -> None:
+        more, less = found - expected.rows, expected.rows - found
+        if more or less:
+            raise Differs(f"{what}: too many {dict(more)}, missing {dict(less)}\n{view.statement}")
+
+
+def _said(error: StrandlineError) -> str:
+    return f"{type(error).__name__}: {error.message}"

@@ -1,0 +1,122 @@
+"""The lake of an example: its sources, its views, and epochs that come into it, without a JVM unless one is given."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.catalog.catalog import Catalog
+from jobs.functions.python.register import Library
+from jobs.ivm.refresh.context import RunContext
+from jobs.model.columns import TOMBSTONE
+from jobs.model.definitions import Source
+from jobs.model.errors import SqlError
+from jobs.model.settings import load_settings
+from jobs.publish.declared import published_views
+from jobs.run.refresh_views import refresh_all
+from jobs.run.schedule import maintained
+from jobs.serve.duck import Duck
+from jobs.session.interpreter import Interpreter
+from state_store.commits import CommitRecord
+from state_store.errors import StrandlineError
+from state_store.layout import Lake
+from tests.properties.paths.views import Relation, ViewOf
+from tests.support.event_commits import commit_events, log_table
+
+if TYPE_CHECKING:
+    from jobs.ivm.refresh.spark_sessions import SparkSessions
+    from jobs.model.definitions import View
+    from state_store.kernel.kernel import Kernel
+    from tests.properties.paths.history import Event
+
+_SOURCES: Final = "sources"
+VIEWS: Final = "views"
+"""The pipeline of the views. It has no topic of its own, so that a rebuild needs no JVM."""
+_BEGIN: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+
+
+class ViewLake:
+    """A lake with some relations, fed by hand, and views over them. Close it by `with`.
+
+    Every view has a changelog topic where one can be, and a partial one beside it.
+
+    Attributes:
+        published: the views that have a topic.
+        partial: the views that have a partial one, by whose name it is read.
+        kept: what a way keeps from one epoch to the next, by its name and the view's.
+        duck: what subscriptions compute with.
+    """
+
+    def __init__(self, folder: Path, relations: Sequence[Relation], views: Sequence[ViewOf]) -> None:
+        self.settings = load_settings(lake=folder)
+        self.lake = Lake(folder)
+        self.relations = {each.name: each for each in relations}
+        self.partial: dict[str, str] = {}
+        self.kept: dict[tuple[str, str], Any] = {}
+        self.duck = Duck(Library((), ()))
+        self._events = 0
+        self._offsets = dict.fromkeys(self.relations, 0)
+        self._define(_SOURCES, "".join(each.statement for each in relations))
+        for source in Catalog(self.lake).definitions():
+            assert isinstance(source, Source)
+            log_table(self.lake, source).ensure(CommitRecord(epoch=0))
+        for view in views:
+            self._add(view)
+        self.catalog = Catalog(self.lake)
+        self.published = {each.name for each in published_views(self.catalog.definitions())}
+        self.levels = maintained(self.catalog.definitions(), self.catalog)
+
+    def __enter__(self) -> ViewLake:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.duck.__exit__()
+
+    def view(self, name: str) -> View:
+        """The definition of a view."""
+        return self.catalog.get(name)  # type: ignore[return-value]
+
+    def take(self, events: Sequence[Event]) -> None:
+        """One commit of each relation's event log with its events."""
+        batches: dict[str, list[dict[str, Any]]] = {}
+        for name, row, key in events:
+            relation = self.relations[name]
+            at = _BEGIN + dt.timedelta(seconds=self._events)
+            self._events += 1
+            made: dict[str, Any] = {
+                "_partition": 0,
+                "_offset": self._offsets[name],
+                "_timestamp": at,
+                "_stream_time": at,
+                **(row if row is not None else {relation.columns[0][0]: key}),
+            }
+            self._offsets[name] += 1
+            batches.setdefault(name, []).append({**made, TOMBSTONE: row is None} if relation.kind == "table" else made)
+        for name, rows in batches.items():
+            source = self.catalog.get(name)
+            assert isinstance(source, Source)
+            commit_events(self.lake, source, rows)
+
+    def refresh(
+        self, kernel: Kernel | None, spark: SparkSessions | None = None, *, stopped: frozenset[str] = frozenset()
+    ) -> dict[str, StrandlineError]:
+        """Bring every view to what has come; what failed, by table."""
+        context = RunContext(spark, self.lake, f"{VIEWS}/1", kernel=kernel)
+        return refresh_all(context, self.levels, stopped).failures
+
+    def _add(self, view: ViewOf) -> None:
+        """Define a view, with a topic if it may have one, and a partial one beside it if there may be one."""
+        try:
+            self._define(VIEWS, view.made(view.name, KAFKA_TOPIC=view.name).statement)
+        except SqlError:
+            self._define(VIEWS, view.statement)
+        with suppress(SqlError):
+            name = f"{view.name}_partial"
+            self._define(VIEWS, view.made(name, STATE="partial").statement)
+            self.partial[view.name] = name
+
+    def _define(self, pipeline: str, text: str) -> None:
+        assert list(Interpreter(self.settings, pipeline).run(text))
