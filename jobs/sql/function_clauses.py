@@ -8,8 +8,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from jobs.sql.clauses import Clauses
-from jobs.sql.syntax import CreateFunction, CreateType, DeclaredColumn
-from jobs.sql.types_text import data_type, type_of
+from jobs.sql.syntax import CreateFunction, CreateType, DeclaredColumn, DropType
+from jobs.sql.types_text import data_type, is_type_name, type_of
 
 
 class FunctionClauses(Clauses):
@@ -51,7 +51,10 @@ class FunctionClauses(Clauses):
     def _create_type(self) -> CreateType:
         """The rest of CREATE TYPE; from here on, its name stands for the type in this text."""
         if_not_exists = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
+        at = self._curr
         name = self._name("the name of the type")
+        if is_type_name(name):
+            self.raise_error(f"{name.upper()} is a type of the language: it cannot stand for another one", at)
         self._punctuation(TokenType.ALIAS, "AS and a type")
         start = self._curr
         tree = self._parse_types()
@@ -61,6 +64,12 @@ class FunctionClauses(Clauses):
         if not (if_not_exists and name in self.named_types):
             self.named_types = {**self.named_types, name: data_type(named)}
         return CreateType(name=name, type=named, if_not_exists=if_not_exists)
+
+    def _drop_type(self, *, if_exists: bool) -> DropType:
+        """The rest of DROP TYPE; from here on, the name stands for no type in this text."""
+        name = self._name("the name of a type")
+        self.named_types = {known: tree for known, tree in self.named_types.items() if known != name}
+        return DropType(name=name, if_exists=if_exists)
 
     def _parameter(self) -> DeclaredColumn:
         column = self._declared_column()

@@ -22,7 +22,6 @@ from jobs.sql.syntax import (
     DescribeFunction,
     Drop,
     DropFunction,
-    DropType,
     Explain,
     InsertSelect,
     InsertValues,
@@ -174,7 +173,7 @@ class Grammar(ChangeClauses, FunctionClauses):
             return DropFunction(name=self._name("the name of a function").upper(), if_exists=if_exists)
         if self._match_text_seq("TYPE"):
             if_exists = bool(self._match_text_seq("IF", "EXISTS"))
-            return DropType(name=self._name("the name of a type"), if_exists=if_exists)
+            return self._drop_type(if_exists=if_exists)
         self._match_text_seq("MATERIALIZED")
         if not self._match_texts(("STREAM", "TABLE", "VIEW")):
             self.raise_error("expected STREAM, TABLE, VIEW, FUNCTION or TYPE after DROP")

@@ -42,6 +42,11 @@ def parse_type(text: str) -> SqlType:
     return type_of(tree)
 
 
+def is_type_name(name: str) -> bool:
+    """True if a name, in small letters, is that of a type of the language."""
+    return name.upper() in _TYPE_NAMES
+
+
 def type_of(node: exp.Expr, at: Token | None = None) -> SqlType:
     """The type that a type's tree names; `at` is its position, for the error.
 
@@ -65,7 +70,7 @@ def type_of(node: exp.Expr, at: Token | None = None) -> SqlType:
         return t.array(type_of(inner[0], at))
     if dtype is exp.DType.MAP and len(inner) == 2:
         return t.map_of(type_of(inner[0], at), type_of(inner[1], at))
-    if dtype is exp.DType.STRUCT and inner and all(isinstance(member, exp.ColumnDef) for member in inner):
+    if dtype is exp.DType.STRUCT and inner and all(member.args.get("kind") is not None for member in inner):
         names = [_folded_name(member.this) for member in inner]
         for number, name in enumerate(names):
             taken = alike(name, names[:number])

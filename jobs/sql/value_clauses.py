@@ -95,6 +95,14 @@ class ValueClauses(TimeClauses):
             return IntervalNode()
         return found
 
+    def _parse_struct_types(self, type_required: bool = False) -> exp.Expr | None:
+        # A field is a name and a type; sqlglot's rule takes a name that CREATE TYPE gave for the end of the field.
+        name = self._parse_id_var()
+        if name is None:
+            return None
+        self._match(TokenType.COLON)
+        return self.expression(exp.ColumnDef(this=name, kind=self._parse_types(schema=True)))
+
     def _parse_user_defined_type(self, identifier: exp.Identifier) -> exp.Expr | None:
         named = self.named_types.get(identifier.name if identifier.quoted else identifier.name.lower())
         if named is not None:

@@ -49,6 +49,7 @@ class ComparedRelation:
         keys, values: its visible columns, in the order in which ksqlDB writes them.
         table: later records of a key replace earlier ones.
         taken_back: an outer join of streams, which sends a row without a partner and takes it back later.
+        held_back: ksqlDB sends such a row when no partner can come any more: the join has a GRACE PERIOD.
         keeps_empty: a group stays, with its zeros, when its last row goes.
     """
 
@@ -58,6 +59,7 @@ class ComparedRelation:
     wire: Wire
     table: bool
     taken_back: bool = False
+    held_back: bool = False
     keeps_empty: bool = False
 
     def expected(self, record: Mapping[str, Any]) -> Expected:

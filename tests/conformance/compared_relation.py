@@ -29,7 +29,9 @@ def compared_relation(view: View | Source, program: Program) -> ComparedRelation
     # The rows of a stream can only go when it is an outer join of streams, or reads one.
     padded = isinstance(view, View) and not table and storage_of(_last_stage(view, program)) == "keyed"
     kept = isinstance(view, View) and any(_keeps_empty(stage) for stage in plan(view, program.catalog).stages)
-    return ComparedRelation(view.name, tuple(keys), tuple(values), program.wires[view.name], table, padded, kept)
+    held_back = padded and isinstance(view, View) and "GRACE PERIOD" in view.query.upper()
+    wire = program.wires[view.name]
+    return ComparedRelation(view.name, tuple(keys), tuple(values), wire, table, padded, held_back, kept)
 
 
 def _grouped(view: View, program: Program) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.conformance.cases import Case
-from tests.conformance.times import passed_together, table_behind_stream
+from tests.conformance.times import joins_out_of_order, passed_together
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "an event joins the table as of its time",
         "whatever arrives first, the same rows join; Kafka Streams joins in the order of arrival",
-        when=table_behind_stream,
+        when=joins_out_of_order,
     ),
     Difference(
         "names fold to lower case",

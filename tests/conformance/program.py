@@ -14,6 +14,7 @@ from jobs.ivm.plan.plan import plan
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.settings import load_settings
 from jobs.model.stage import inputs_of
+from jobs.session import type_names
 from jobs.session.define.analyze import define
 from jobs.session.drops import drop
 from jobs.session.inserts import insert
@@ -106,9 +107,13 @@ def build(case: Case, catalog: Catalog, lake: Lake, prefix: str = "", *, verbati
         Stopped: a statement was refused, or the engine failed on it.
     """
     program = Program(catalog, lake, prefix)
-    for text in case.statements:
-        for statement in _at("parse", partial(parse, text)):
-            _take(statement, program, case, verbatim=verbatim)
+    try:
+        for text in case.statements:
+            for statement in _at("parse", partial(parse, text, catalog.types)):
+                _take(statement, program, case, verbatim=verbatim)
+    finally:
+        if catalog.types:
+            catalog.change_types(lambda _: {})  # the next case may share the catalog, and names its own
     return program
 
 
@@ -118,7 +123,8 @@ def _take(statement: Statement, program: Program, case: Case, *, verbatim: bool)
         _drop(statement, program)
         return
     if isinstance(statement, CreateType | DropType):
-        return  # a name stands for its type while the text is read
+        _at("define", partial(type_names.execute, statement, program.catalog))
+        return
     if isinstance(statement, AlterSource):
         program.catalog.replace(_at("define", partial(define, statement, program.catalog, PIPELINE)))
         return

@@ -19,6 +19,7 @@ from tests.conformance.differences import skipped
 from tests.conformance.proto import with_defaults
 from tests.conformance.report import Outcome, closing, table
 from tests.conformance.run_case import ways_to_cut
+from tests.conformance.times import joins_out_of_order
 from tests.conformance.verdicts import changelog_order, final_state
 from tests.conformance.wire import Wire
 
@@ -118,6 +119,36 @@ def test_a_padded_row_may_be_taken_back_when_its_partner_comes() -> None:
     wanted = [joined.expected({"key": 1, "value": value}) for value in values]
     kept: list[dict[str, Any]] = [{"id": 1, "l": 1, "r": 2}, {"id": 1, "l": 3, "r": None}]
     assert final_state(joined, wanted, kept, one_by_one=True) is None
+
+
+def test_what_a_padded_row_joins_further_on_is_passed_over() -> None:
+    joined = compared(("id", t.INT), ("l", t.INT), ("r", t.INT), table=False, taken_back=True)
+    sent: list[dict[str, Any]] = [{"id": 1, "l": 1, "r": None}, {"id": 1, "l": None, "r": 2}, {"id": 1, "l": 1, "r": 2}]
+    wanted = [Expected("1", row) for row in sent]
+    assert changelog_order(joined, wanted, [[sent[0]], [sent[2]]]) is None
+    assert changelog_order(joined, wanted, [[sent[0]], [sent[0], {"id": 2, "l": None, "r": 2}]]) is not None
+    assert changelog_order(joined, wanted, [[sent[0]]]) is not None
+
+
+def test_with_a_grace_a_padded_row_may_be_there_before_ksqldb_sends_it() -> None:
+    joined = replace(compared(("id", t.INT), ("l", t.INT), ("r", t.INT), table=False, taken_back=True), held_back=True)
+    padded: dict[str, Any] = {"id": 1, "l": 1, "r": None}
+    full: dict[str, Any] = {"id": 2, "l": 1, "r": 2}
+    wanted = [Expected("2", full), Expected("1", padded)]
+    assert changelog_order(joined, wanted, [[padded], [padded, full]]) is None
+    assert final_state(joined, wanted[:1], [padded, full], one_by_one=False) is None
+    assert final_state(replace(joined, held_back=False), wanted[:1], [padded, full], one_by_one=False) is not None
+
+
+def test_records_whose_times_are_in_another_order_than_their_arrival() -> None:
+    sources = (
+        "CREATE STREAM s (id INT KEY, at BIGINT) WITH (kafka_topic='s', timestamp='at');",
+        "CREATE TABLE t (id INT PRIMARY KEY) WITH (kafka_topic='t');",
+        "CREATE STREAM o AS SELECT s.id, at FROM s JOIN t ON s.id = t.id;",
+    )
+    table_row, event = {"topic": "t", "timestamp": 5, "value": {}}, {"topic": "s", "timestamp": 9, "value": {"AT": 3}}
+    assert joins_out_of_order(case(*sources, inputs=(table_row, event)))
+    assert not joins_out_of_order(case(*sources, inputs=(event, table_row)))
 
 
 def test_protobuf_cannot_tell_null_from_a_default() -> None:

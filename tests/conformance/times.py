@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tests.conformance.cases import Case
 
@@ -15,7 +16,8 @@ _UNITS: Mapping[str, int] = {
     "DAY": 86_400_000,
 }
 
-_TABLE_TOPIC = r"CREATE\s+TABLE\s[^;]*?KAFKA_TOPIC\s*=\s*'([^']*)'"
+_SOURCE = r"CREATE\s+(STREAM|TABLE)\s+[^;]*?\sWITH\s*\(([^;]*?)\)\s*;"
+_OPTION = r"\b{}\s*=\s*'([^']*)'"
 
 
 def passed_together(case: Case) -> bool:
@@ -30,23 +32,39 @@ def passed_together(case: Case) -> bool:
     return any(len({end for end in ends if before < end <= now}) > 1 for before, now in _steps(times))
 
 
-def table_behind_stream(case: Case) -> bool:
-    """Whether a record of a table comes after a stream's record of a later time, where streams join tables.
+def joins_out_of_order(case: Case) -> bool:
+    """Whether records of a stream and of a table that it joins arrive in another order than that of their times.
 
     Kafka Streams joins in the order of arrival, Strandline as of the event's time.
     """
-    text = case.text.upper()
-    if not re.search(r"CREATE\s+STREAM\s[^;]*\sJOIN\s", text):
+    if not re.search(r"CREATE\s+STREAM\s[^;]*\sJOIN\s", case.text, re.IGNORECASE):
         return False
-    tables = {topic.upper() for topic in re.findall(_TABLE_TOPIC, case.text, re.IGNORECASE | re.DOTALL)}
-    newest = -1
+    sources = {
+        _option(options, "KAFKA_TOPIC").upper(): (kind.upper(), _option(options, "TIMESTAMP").upper())
+        for kind, options in re.findall(_SOURCE, case.text, re.IGNORECASE | re.DOTALL)
+    }
+    newest = dict.fromkeys(("STREAM", "TABLE"), -1)
     for record in case.inputs:
-        time = int(record.get("timestamp") or 0)
-        if str(record["topic"]).upper() not in tables:
-            newest = max(newest, time)
-        elif time < newest:
-            return True
+        kind, column = sources.get(str(record["topic"]).upper(), ("STREAM", ""))
+        time = _time(record, column)
+        # Later than what came before it: of the other kind, an event's own time decides, not when it arrived.
+        if time < newest["TABLE" if kind == "STREAM" else "STREAM"]:
+            return "TABLE" in {kind for kind, _ in sources.values()}
+        newest[kind] = max(newest[kind], time)
     return False
+
+
+def _option(options: str, name: str) -> str:
+    found = re.search(_OPTION.format(name), options, re.IGNORECASE)
+    return found[1] if found else ""
+
+
+def _time(record: Mapping[str, Any], column: str) -> int:
+    """The milliseconds of a record: its TIMESTAMP column's where that is a number, else its own."""
+    value = record.get("value")
+    given = {str(name).upper(): item for name, item in value.items()} if isinstance(value, Mapping) else {}
+    found = given.get(column) if column else None
+    return found if isinstance(found, int) else int(record.get("timestamp") or 0)
 
 
 def _length(text: str, word: str) -> int | None:

@@ -29,7 +29,7 @@ from jobs.query.clauses.join_checks import ASOF, check_lookup, check_table, join
 from jobs.query.clauses.join_order import join_order
 from jobs.query.clauses.system_time import lookup_time
 from jobs.query.clauses.unnest import read_unnest
-from jobs.query.clauses.within import check_streams, late_rows, within_condition
+from jobs.query.clauses.within import check_streams, kept_events, within_condition
 from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Typed, column
 from jobs.query.logical.conditions import conjoined, is_equality
@@ -164,9 +164,7 @@ class Joins:
         self._remember_key(on, part, before, kind)
         if joined.within is not None:
             apart = within_condition(joined.within, part, before)
-            late = late_rows(joined.within, part, before)
-            # An event that came too late finds no partner. On the kept side it is a row all the same, padded.
-            on = conjoined((on, apart, *late))
+            on = conjoined((on, apart, *kept_events(joined.within, part, before)))
             source = replace(source, on=on)
         if time is not None or self._looks_up(part, before):
             check_lookup(part, on, kind, node)

@@ -61,18 +61,34 @@ def with_key(block: Block, joins: Joins, kind: Kind | None, semantics: Semantics
     if found is None:
         return replace(block, unseen_key=_in_words(wanted, inputs, what))
     made = replace(block, key=found)
-    return _never_null(made, joins) if semantics == "ksql" and not block.partition_by else made
+    return _never_null(made, joins, wanted) if semantics == "ksql" and not block.partition_by else made
 
 
-def _never_null(block: Block, joins: Joins) -> Block:
-    """The block whose key column has the value that its outer join is on, whichever side is missing."""
-    rowkey = joins.inputs.rowkey
-    if rowkey is None or joins.froms[-1].join not in ("left", "right") or len(block.key) != 1:
+def _never_null(block: Block, joins: Joins, wanted: Alternatives) -> Block:
+    """The block whose key column has the value that its joins are on, whichever side of an outer one is missing.
+
+    Args:
+        wanted: the columns that are equal to it where nothing is missing.
+    """
+    rowkey, kinds = joins.inputs.rowkey, [each.join for each in joins.froms[1:]]
+    # After a RIGHT JOIN the value is on its right side, which later joins do not name.
+    if rowkey is None or not {"left", "right"} & set(kinds) or "right" in kinds[:-1] or len(block.key) != 1:
         return block
-    sides = {sql_of(side) for side in _last_sides(joins)}
+    equal = {sql_of(each) for alternative in wanted for each in alternative}
+    if not any(sql_of(side) in equal for side in _last_sides(joins)):
+        return block  # a foreign key: the left table's own key is never missing
+    # Where that value is selected beside the key, the two are told apart: each is selected once.
+    beside = any(sql_of(each.expression) == sql_of(rowkey.expression) for each in block.outputs)
+
+    def never_null(output: Output) -> exp.Expression:
+        value = rowkey.expression.copy()
+        if not beside or sql_of(output.expression) == sql_of(value):
+            return value
+        return exp.Anonymous(this="COALESCE", expressions=[output.expression.copy(), value])
+
     outputs = tuple(
-        replace(output, expression=rowkey.expression.copy())
-        if output.name in block.key and output.type == rowkey.type and sql_of(output.expression) in sides
+        replace(output, expression=never_null(output))
+        if output.name in block.key and output.type == rowkey.type and sql_of(output.expression) in equal
         else output
         for output in block.outputs
     )

@@ -3,12 +3,13 @@
     l JOIN r WITHIN (1 SECOND, 2 SECONDS) GRACE PERIOD 3 SECONDS
 
     r is at most 1 s before l and 2 s after it     rowtime of r BETWEEN rowtime of l - 1000 AND rowtime of l + 2000
-    l is not too late                              stream time of l - rowtime of l <= 2000 + 3000
-    r is not too late                              stream time of r - rowtime of r <= 1000 + 3000
+    r is still kept when l comes                   stream time of l - rowtime of r < 1000 + 2000 + 3000
+    l is still kept when r comes                   stream time of r - rowtime of l < 1000 + 2000 + 3000
 
-An event is too late when the stream's time is past the last time it could join by more than the grace; without GRACE
-PERIOD none is. It has no partner then; on the kept side of an outer join it is still a row, padded, as in ksqlDB.
-Times are compared as milliseconds, which both engines have.
+An event is kept for its partners until the stream's time is past it by the length of the window and the grace, as Kafka
+Streams keeps it; without GRACE PERIOD it is kept for ever. Which stream was ahead when an event came is not known, so
+each event's own stream stands for both. An event that finds no partner is still a row on the kept side of an outer
+join, padded. Times are compared as milliseconds, which both engines have.
 """
 
 from __future__ import annotations
@@ -75,22 +76,17 @@ def within_condition(node: exp.Expr, part: Part, before: Inputs) -> exp.Expressi
     return exp.Between(this=right, low=low, high=high)
 
 
-def late_rows(node: exp.Expr, part: Part, before: Inputs) -> list[exp.Expression]:
-    """The conditions that keep out late events, of both sides; none without GRACE PERIOD."""
+def kept_events(node: exp.Expr, part: Part, before: Inputs) -> list[exp.Expression]:
+    """The conditions that each side's event is still kept when the other comes; none without GRACE PERIOD."""
     grace = milliseconds(node, "grace")
-    if grace is None:
+    left, left_clock = before.time(), before.time("_stream_time")
+    if grace is None or left is None or left_clock is None or part.type_of("_stream_time") is None:
         return []
-    limits = [(each, milliseconds(node, "after")) for each in before.parts if each.stream]
-    limits.append((part, milliseconds(node, "before")))
+    length = (milliseconds(node, "before") or 0) + (milliseconds(node, "after") or 0) + grace
+    ages = ((left_clock, part.column("_timestamp")), (part.column("_stream_time"), left))
     return [
-        exp.LTE(
-            this=exp.Sub(
-                this=_milliseconds(each.column("_stream_time")), expression=_milliseconds(each.column("_timestamp"))
-            ),
-            expression=_number((length or 0) + grace),
-        )
-        for each, length in limits
-        if each.type_of("_stream_time") is not None
+        exp.LT(this=exp.Sub(this=_milliseconds(clock), expression=_milliseconds(time)), expression=_number(length))
+        for clock, time in ages
     ]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sqlglot import exp
 
@@ -132,12 +132,11 @@ class Inputs:
         """The input that a resolved column is of; None for one of the outer query."""
         return next((part for part in self.parts if _holds(part, node)), None)
 
-    def time(self) -> exp.Expression | None:
-        """The rows' time (TIMESTAMP): of several streams the greatest; None when nothing has one."""
-        having = [part for part in self.parts if part.has_time]
-        times: list[exp.Expression] = [
-            part.column("_timestamp") for part in [part for part in having if part.stream] or having
-        ]
+    def time(self, of: Literal["_timestamp", "_stream_time"] = "_timestamp") -> exp.Expression | None:
+        """The rows' time, or their streams' time (TIMESTAMP): of several streams the greatest; None when nothing has
+        one."""
+        having = [part for part in self.parts if part.has_time and part.type_of(of) is not None]
+        times: list[exp.Expression] = [part.column(of) for part in [part for part in having if part.stream] or having]
         if len(times) < 2:
             return times[0] if times else None
         return exp.Anonymous(this="GREATEST", expressions=times)

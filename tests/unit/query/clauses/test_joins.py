@@ -100,14 +100,14 @@ def test_within_is_a_condition_on_both_times(catalog: Catalog) -> None:
     )
 
 
-def test_late_events_find_no_partner_and_are_rows_on_the_kept_side(catalog: Catalog) -> None:
+def test_events_are_kept_for_their_partners_for_the_window_and_the_grace(catalog: Catalog) -> None:
     found = block(
         "CREATE STREAM v AS SELECT o.id, amount FROM orders o LEFT JOIN payments p WITHIN 1 SECOND"
         " GRACE PERIOD 3 SECONDS ON o.id = p.id",
         catalog,
     )
-    late = "UNIX_TIMESTAMP({0}._stream_time) - UNIX_TIMESTAMP({0}._timestamp) <= 4000"
-    assert joins(found)[1].endswith(f"AND {late.format('o')} AND {late.format('p')}")
+    kept = "UNIX_TIMESTAMP({0}._stream_time) - UNIX_TIMESTAMP({1}._timestamp) < 5000"
+    assert joins(found)[1].endswith(f"AND {kept.format('o', 'p')} AND {kept.format('p', 'o')}")
     assert found.where is None
 
 
