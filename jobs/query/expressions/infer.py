@@ -95,7 +95,7 @@ def _typed(node: exp.Expr, scope: Names, aggregate: Aggregate | None, typed: Inf
         return higher_order(
             node, typed, lambda body, variables: infer(body, Inside(scope, variables), aggregate), depth_of(scope)
         )
-    rule = _RULES.get(type(node))
+    rule = OPERATORS.get(type(node))
     if rule is None:
         raise _refusal(node)
     return rule(node, typed)
@@ -195,7 +195,7 @@ def _refusal(node: exp.Expression) -> SqlError:
     return NotSupported(f"{sql_of(node)} is not supported yet")
 
 
-_RULES: Rules = {
+OPERATORS: Rules = {
     **CONDITIONS,
     **NESTED,
     exp.Literal: lambda node, _: literal(node),
@@ -214,3 +214,4 @@ _RULES: Rules = {
     # They are elaborated when they are made.
     **dict.fromkeys((NestedQuery, OuterValue), lambda node, _: Typed(node, type_of(node.args["to"]))),
 }
+"""What each kind of node means, columns and lambda functions apart: operators, literals, calls."""
