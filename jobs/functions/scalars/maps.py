@@ -10,7 +10,7 @@ from jobs.model.errors import TypeMismatch
 from jobs.model.types import BaseType, SqlType
 
 # {0}: an array of pairs, in the engine's own names of their fields.
-_LAST_WINS = {
+LAST_WINS = {
     "spark": "map_from_entries(filter({0}, (__x, __i) ->"
     " NOT exists(slice({0}, __i + 2, size({0})), __y -> __y.{1} = __x.{1})))",
     "duckdb": "map_from_entries(list_filter({0}, lambda __x, __i:"
@@ -120,10 +120,8 @@ MAPS = (
         "AS_MAP",
         _of_lists,
         # arrays_zip would name the fields after columns, where the arrays are columns.
-        _LAST_WINS["spark"].format("zip_with({0}, {1}, (__k, __v) -> named_struct('key', __k, 'value', __v))", "key"),
-        _LAST_WINS["duckdb"].format(
-            'list_transform(list_zip({0}, {1}), lambda __x: {{"k": __x[1], "v": __x[2]}})', "k"
-        ),
+        LAST_WINS["spark"].format("zip_with({0}, {1}, (__k, __v) -> named_struct('key', __k, 'value', __v))", "key"),
+        LAST_WINS["duckdb"].format('list_transform(list_zip({0}, {1}), lambda __x: {{"k": __x[1], "v": __x[2]}})', "k"),
     ),
     Scalar(
         "MAP_UNION",
@@ -135,7 +133,7 @@ MAPS = (
     Scalar(
         "SPLIT_TO_MAP",
         takes(t.map_of(t.VARCHAR, t.VARCHAR), t.VARCHAR, t.VARCHAR, t.VARCHAR),
-        f"CASE WHEN {_HAS_DELIMITERS} THEN {_LAST_WINS['spark'].format(_SPARK_PAIRS, 'k')} END",
-        f"CASE WHEN {_HAS_DELIMITERS} THEN {_LAST_WINS['duckdb'].format(_DUCKDB_PAIRS, 'k')} END",
+        f"CASE WHEN {_HAS_DELIMITERS} THEN {LAST_WINS['spark'].format(_SPARK_PAIRS, 'k')} END",
+        f"CASE WHEN {_HAS_DELIMITERS} THEN {LAST_WINS['duckdb'].format(_DUCKDB_PAIRS, 'k')} END",
     ),
 )
