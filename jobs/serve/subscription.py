@@ -78,6 +78,7 @@ class Subscription:
         types: the types of the columns shown.
         of_key: for each column shown, true if it is one of the key's.
         by_key: every column of the table's key is shown, so that a row takes the place of another.
+        computes: it has a WHERE, or shows more than columns.
     """
 
     relation: Relation
@@ -89,6 +90,7 @@ class Subscription:
     types: tuple[SqlType, ...]
     of_key: tuple[bool, ...]
     by_key: bool
+    computes: bool
 
     @property
     def shows_deletions(self) -> bool:
@@ -212,6 +214,7 @@ def subscription(statement: Select, catalog: Catalog, lake: Lake) -> Subscriptio
         types=tuple(sql_type for _, sql_type in pull.outputs),
         of_key=tuple(name in relation.key for name in shown),
         by_key=relation.storage == "keyed" and bool(relation.key) and set(relation.key) <= set(shown),
+        computes=block.where is not None or None in shown,
     )
 
 

@@ -1,7 +1,7 @@
 """One feed: the changes of one subscription's query, read and encoded once for all who subscribe to it.
 
 told of a commit ──> changes of the version ──> events ──> the queue of each member, bounded
-                          (thread)                              (event loop)
+                     (thread; a process of its own, where the query has expressions)   (event loop)
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING
 
 from jobs.model.serving_errors import ChangesGone
 from jobs.serve.duck import Duck
-from jobs.server.changes.events import Event, Form, events_of
 from jobs.server.changes.place import IDENTITY_LETTERS, Place
+from jobs.server.changes.versions import VersionAsked
 from state_store.delta import log, reader
-from state_store.errors import StrandlineError, VersionGone
+from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobs.functions.python.register import Library
     from jobs.serve.subscription import Subscription
+    from jobs.server.changes.events import Event, Form
+    from jobs.server.changes.versions import VersionProcess
 
 logger = logging.getLogger("strandline.server")
 
@@ -73,15 +75,20 @@ class Member:
 class Feed:
     """The feed of one query. Made, joined and left in the event loop.
 
+    Args:
+        functions: those that users wrote.
+        apart: where expressions are computed; without it, in this process.
+
     Attributes:
         version: the version up to which the members have, or will get, all events; −1: there is no table yet.
         table: the first letters of the table's identity.
     """
 
-    def __init__(self, made: Subscription, form: Form, functions: Library) -> None:
+    def __init__(self, made: Subscription, form: Form, functions: Library, apart: VersionProcess | None) -> None:
         self.made = made
         self.form = form
         self._functions = functions
+        self._apart = apart if made.computes else None
         self._loop = asyncio.get_running_loop()
         self.members: list[Member] = []
         newest = log.newest_version(made.path)
@@ -116,23 +123,14 @@ class Feed:
     def events(self, place: Place) -> list[Event]:
         """The events of the version after a place, or the rest of its own. Blocks; any thread may call it.
 
-        Raises:
-            ChangesGone: they are not kept any more.
+        Raises: as `VersionAsked.events`.
         """
         with Duck(self._functions) as duck:
             return self._events(duck, place)
 
     def _events(self, duck: Duck, place: Place) -> list[Event]:
-        version = place.version if place.sent is not None else place.version + 1
-        try:
-            changes = self.made.snapshot(version) if place.snapshot else self.made.changes(version - 1, version)
-        except VersionGone as error:
-            raise ChangesGone(
-                f"the changes of '{self.made.relation.name}' after version {place.version} are not kept any more",
-                hint="subscribe again without Last-Event-ID and as_of: a snapshot comes first",
-            ) from error
-        first = Place(version, 0, place.snapshot, self.table)
-        return list(events_of(self.made, duck, changes, self.form, first))[place.sent or 0 :]
+        asked = VersionAsked(self.made, self.form, place, self.table)
+        return asked.events(duck) if self._apart is None else self._apart.events(asked)
 
     def _run(self) -> None:
         with Duck(self._functions) as duck:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
     from jobs.serve.subscription import Subscription
+    from jobs.server.changes.versions import VersionProcess
     from jobs.sql.syntax import Emit, Select
     from state_store.layout import Lake
 
@@ -59,10 +60,12 @@ class Hub:
     Args:
         most: subscribers at once.
         backlog: events that one may be behind.
+        apart: where the expressions of queries are computed; without it, in this process.
     """
 
-    def __init__(self, lake: Lake, most: int, backlog: int) -> None:
+    def __init__(self, lake: Lake, most: int, backlog: int, apart: VersionProcess | None = None) -> None:
         self._lake = lake
+        self._apart = apart
         self._most = most
         self._backlog = backlog
         self._feeds: dict[tuple[str, str, str], Feed] = {}
@@ -138,7 +141,7 @@ class Hub:
         name = (made.relation.name, made.text, form)
         feed = self._feeds.get(name)
         if feed is None or feed.ended:
-            feed = self._feeds[name] = Feed(made, form, functions)
+            feed = self._feeds[name] = Feed(made, form, functions, self._apart)
         return feed
 
     async def _events(

@@ -96,11 +96,14 @@ class Queries:
         """
         return self.answer(Asked(text, Terms(self._limits, at_least or {}), token, form))
 
-    def answer(self, question: Question[A], cancelling: Cancelling | None = None) -> A:
+    def answer(
+        self, question: Question[A], cancelling: Cancelling | None = None, *, patience: float = _WAIT_SECONDS
+    ) -> A:
         """The answer to a question.
 
         Args:
             cancelling: by which another thread may end it.
+            patience: the seconds to wait for a process that is free.
 
         Raises:
             Busy: all processes are at work.
@@ -109,7 +112,7 @@ class Queries:
             SqlError, StoreError, ServeError: it failed.
         """
         try:
-            process = self._free.get(timeout=_WAIT_SECONDS)
+            process = self._free.get(timeout=patience)
         except Empty:
             raise Busy("all queries that the server may run at once are running") from None
         cancelling = cancelling or Cancelling()

@@ -15,6 +15,7 @@ from jobs.serve.reflected import Reflected, reflected
 from jobs.serve.watch import Watch
 from jobs.server.access.tokens import EVERYTHING, Token, Tokens
 from jobs.server.changes.hub import Hub
+from jobs.server.changes.versions import VersionProcess
 from jobs.server.queries.pool import Queries
 from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.inserts import Inserts
@@ -49,7 +50,8 @@ class Server:
         self.catalogued = Catalogued(self.lake)
         self.metrics = Metrics()
         self.replicas = Replicas(self.lake, options.folder / "replicas", self._arrived)
-        self.hub = Hub(self.lake, options.subscribers, options.backlog)
+        self._versions = VersionProcess(settings, options.limits)
+        self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
         self.queries = Queries(settings, options.limits, options.queries)
         self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
@@ -161,6 +163,7 @@ class Server:
     def close(self) -> None:
         """End what runs beside the loop."""
         self.hub.close()
+        self._versions.close()
         self.queries.close()
         self.replicas.close()
         self.partials.close()
