@@ -16,6 +16,7 @@ from sqlglot.generators.spark import SparkGenerator
 
 from jobs.functions.registry import find
 from jobs.functions.scalars.literals import quoted
+from jobs.functions.scalars.maps import LAST_WINS
 from jobs.model.types import SqlType
 from jobs.sql.types_text import type_of
 
@@ -97,7 +98,11 @@ class SparkSqlGenerator(SparkGenerator):
         return f"named_struct({', '.join(f'{_string(p.this.name)}, {self.sql(p.expression)}' for p in pairs)})"
 
     def map_text(self, pairs: list[exp.PropertyEQ]) -> str:
-        return f"map({', '.join(f'{self.sql(p.this)}, {self.sql(p.expression)}' for p in pairs)})"
+        texts = [(self.sql(pair.this), self.sql(pair.expression)) for pair in pairs]
+        if _can_clash(pairs):
+            entries = ", ".join(f"named_struct('k', {key}, 'v', {value})" for key, value in texts)
+            return LAST_WINS["spark"].format(f"filter(array({entries}), __y -> __y.k IS NOT NULL)", "k")
+        return f"map({', '.join(f'{key}, {value}' for key, value in texts)})"
 
     def element_text(self, node: exp.Bracket) -> str:
         place = self.expressions(node, flat=True)
@@ -144,7 +149,11 @@ class DuckDbSqlGenerator(DuckDBGenerator):
         return f"struct_pack({', '.join(f'{_quoted(p.this.name)} := {self.sql(p.expression)}' for p in pairs)})"
 
     def map_text(self, pairs: list[exp.PropertyEQ]) -> str:
-        return f"MAP {{{', '.join(f'{self.sql(p.this)}: {self.sql(p.expression)}' for p in pairs)}}}"
+        texts = [(self.sql(pair.this), self.sql(pair.expression)) for pair in pairs]
+        if _can_clash(pairs):
+            entries = ", ".join(f'struct_pack("k" := {key}, "v" := {value})' for key, value in texts)
+            return LAST_WINS["duckdb"].format(f"list_filter([{entries}], lambda __y: __y.k IS NOT NULL)", "k")
+        return f"MAP {{{', '.join(f'{key}: {value}' for key, value in texts)}}}"
 
     @classmethod
     def text(cls, tree: exp.Expr) -> str:
@@ -160,6 +169,15 @@ _GENERATORS: dict[str, type[SparkSqlGenerator] | type[DuckDbSqlGenerator]] = {
 def lower(expression: exp.Expression, dialect: Literal["spark", "duckdb"]) -> str:
     """An elaborated expression as text for an engine; functions that are not ours are written as they are."""
     return _GENERATORS[dialect].text(expression)
+
+
+def _can_clash(pairs: list[exp.PropertyEQ]) -> bool:
+    """True if two keys of a MAP could be equal, of which the later one is meant, or one NULL, which is left out.
+
+    The engines refuse both.
+    """
+    keys = [pair.this for pair in pairs]
+    return not (all(isinstance(key, exp.Literal) for key in keys) and len(set(keys)) == len(keys))
 
 
 def _is_operation(node: exp.Expr) -> bool:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from jobs.engines.arrays import has_map
 from jobs.functions.scalars.contract import Scalar, Signature, Types, common, count
+from jobs.functions.scalars.literals import unquoted
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType
 
-# The first of equal items stays.
+# The first of equal items stays as it is: -0.0 too, which equals 0.0.
 _DISTINCT = "list_filter({0}, lambda __x, __i: list_position({0}, __x) = __i)"
+_FIRST = "NOT exists(slice({0}, 1, __i), __y -> __y <=> __x)"
+_HAS = "exists({1}, __y -> __y <=> __x)"
+_DISTINCT_SPARK = f"filter({{0}}, (__x, __i) -> {_FIRST})"
 _COMBINED = (
     "list_transform(range(0, CAST(1 << len({0}) AS BIGINT)), lambda __y: list_transform({0}, lambda __x, __i:"
     " CASE WHEN (__y >> (len({0}) - __i)) & 1 = 1 THEN __x END))"
@@ -27,14 +32,16 @@ def is_array(name: str, number: int, sql_type: SqlType) -> None:
         raise TypeMismatch(f"argument {number} of {name} must be an ARRAY, not {sql_type}")
 
 
-def _one(result: Callable[[SqlType], SqlType], *, plain: bool = False) -> Signature:
-    """One array; `plain`: its items have an order."""
+def _one(result: Callable[[SqlType], SqlType], *, plain: bool = False, compared: bool = False) -> Signature:
+    """One array; `plain`: its items have an order; `compared`: they are told apart."""
 
     def signature(name: str, types: Types) -> tuple[Types, SqlType]:
         count(name, types, 1, 1)
         is_array(name, 1, types[0])
         if plain and types[0].args[0].is_nested:
             raise TypeMismatch(f"{name} does not take {types[0]}: its items have no order")
+        if compared and has_map(types[0]):
+            raise TypeMismatch(f"{name} does not take {types[0]}: it cannot compare MAPs")
         return types, result(types[0])
 
     return signature
@@ -48,6 +55,14 @@ def _two(name: str, types: Types) -> tuple[Types, SqlType]:
     return (shared, shared), shared
 
 
+def _two_compared(name: str, types: Types) -> tuple[Types, SqlType]:
+    """The same, where items are told apart."""
+    found = _two(name, types)
+    if has_map(found[1]):
+        raise TypeMismatch(f"{name} does not take {found[1]}: it cannot compare MAPs")
+    return found
+
+
 def _with_item(result: Callable[[SqlType], SqlType]) -> Signature:
     """An array, and a value of its items' type."""
 
@@ -55,7 +70,7 @@ def _with_item(result: Callable[[SqlType], SqlType]) -> Signature:
         count(name, types, 2, 2)
         is_array(name, 1, types[0])
         item = common(name, (types[0].args[0], types[1]))
-        if item.base in (BaseType.MAP, BaseType.NULL):
+        if has_map(item) or item.base is BaseType.NULL:
             raise TypeMismatch(f"{name} cannot compare values of type {item}")
         return (t.array(item), item), result(t.array(item))
 
@@ -102,6 +117,16 @@ def _joined(template: str) -> Callable[[Sequence[str]], str]:
     return lambda arguments: template.format(
         arguments[0], f"coalesce({arguments[1]}, '')" if len(arguments) > 1 else "','"
     )
+
+
+def _joined_duckdb(arguments: Sequence[str]) -> str:
+    """DuckDB takes a separator from a constant only; another one goes before each item, and from before the first."""
+    separator = arguments[1] if len(arguments) > 1 else "','"
+    before = "" if unquoted(separator, "duckdb") is not None else f"coalesce({separator}, '') || "
+    items = f"list_transform({arguments[0]}, lambda __x: {before}coalesce(__x, 'null'))"
+    if not before:
+        return f"array_to_string({items}, {separator})"
+    return f"substring(array_to_string({items}, ''), length(coalesce({separator}, '')) + 1)"
 
 
 def _slice(name: str, types: Types) -> tuple[Types, SqlType]:
@@ -167,25 +192,25 @@ ARRAYS = (
         "CASE WHEN {0} IS NOT NULL THEN exists({0}, __x -> __x <=> {1}) END",
         "CASE WHEN {0} IS NOT NULL THEN list_position({0}, {1}) IS NOT NULL END",
     ),
-    Scalar("ARRAY_DISTINCT", _one(lambda sql_type: sql_type), "array_distinct", _DISTINCT),
+    Scalar("ARRAY_DISTINCT", _one(lambda sql_type: sql_type, compared=True), _DISTINCT_SPARK, _DISTINCT),
     Scalar(
         "ARRAY_EXCEPT",
-        _two,
-        "array_except",
+        _two_compared,
+        f"CASE WHEN {{1}} IS NOT NULL THEN filter({{0}}, (__x, __i) -> {_FIRST} AND NOT {_HAS}) END",
         "CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda __x, __i:"
         " list_position({0}, __x) = __i AND list_position({1}, __x) IS NULL) END",
     ),
     Scalar(
         "ARRAY_INTERSECT",
-        _two,
-        "array_intersect",
+        _two_compared,
+        f"CASE WHEN {{1}} IS NOT NULL THEN filter({{0}}, (__x, __i) -> {_FIRST} AND {_HAS}) END",
         "CASE WHEN {1} IS NOT NULL THEN list_filter({0}, lambda __x, __i:"
         " list_position({0}, __x) = __i AND list_position({1}, __x) IS NOT NULL) END",
     ),
     Scalar(
         "ARRAY_UNION",
-        _two,
-        "array_union",
+        _two_compared,
+        _DISTINCT_SPARK.format("concat({0}, {1})"),
         f"CASE WHEN {{0}} IS NOT NULL AND {{1}} IS NOT NULL THEN {_DISTINCT.format('list_concat({0}, {1})')} END",
     ),
     Scalar(
@@ -194,8 +219,16 @@ ARRAYS = (
         "coalesce(concat({0}, {1}), {0}, {1})",
         "CASE WHEN {0} IS NOT NULL OR {1} IS NOT NULL THEN list_concat({0}, {1}) END",
     ),
-    Scalar("ARRAY_MAX", _one(lambda sql_type: sql_type.args[0], plain=True), "array_max", "list_max"),
-    Scalar("ARRAY_MIN", _one(lambda sql_type: sql_type.args[0], plain=True), "array_min", "list_min"),
+    # Of equal items the first: DuckDB's own would give either of 0.0 and -0.0.
+    *(
+        Scalar(
+            f"ARRAY_{most}",
+            _one(lambda sql_type: sql_type.args[0], plain=True),
+            f"array_{most.lower()}",
+            f"list_extract({{0}}, list_position({{0}}, list_{most.lower()}({{0}})))",
+        )
+        for most in ("MAX", "MIN")
+    ),
     Scalar("ARRAY_SORT", _sort, _sorted_spark, _sorted_duckdb, constant=(1,), check=_check_order),
     Scalar(
         "ARRAY_REMOVE",
@@ -207,7 +240,7 @@ ARRAYS = (
         "JOIN_TEXTS",
         _join,
         _joined("array_join({0}, {1}, 'null')"),
-        _joined("array_to_string(list_transform({0}, lambda __x: coalesce(__x, 'null')), {1})"),
+        _joined_duckdb,
         hidden=True,
     ),
     Scalar(

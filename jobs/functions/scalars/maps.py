@@ -102,6 +102,17 @@ _DUCKDB_PAIRS = (
 )
 _HAS_DELIMITERS = "{1} <> '' AND {2} <> ''"
 
+# A key without a value has NULL, a value without a key is left out, as is one whose key is NULL. (arrays_zip would name
+# the fields after columns, where the arrays are columns.)
+_AS_MAP_SPARK = LAST_WINS["spark"].format(
+    "filter(zip_with({0}, {1}, (__k, __v) -> named_struct('k', __k, 'v', __v)), __y -> __y.k IS NOT NULL)", "k"
+)
+_AS_MAP_DUCKDB = LAST_WINS["duckdb"].format(
+    'list_filter(list_transform(list_zip({0}, {1}), lambda __x: {{"k": __x[1], "v": __x[2]}}),'
+    " lambda __y: __y.k IS NOT NULL)",
+    "k",
+)
+
 MAPS = (
     Scalar("MAP_KEYS", _of_map(lambda sql_type: t.array(sql_type.args[0])), "map_keys"),
     Scalar("MAP_VALUES", _of_map(lambda sql_type: t.array(sql_type.args[1])), "map_values"),
@@ -119,15 +130,16 @@ MAPS = (
     Scalar(
         "AS_MAP",
         _of_lists,
-        # arrays_zip would name the fields after columns, where the arrays are columns.
-        LAST_WINS["spark"].format("zip_with({0}, {1}, (__k, __v) -> named_struct('key', __k, 'value', __v))", "key"),
-        LAST_WINS["duckdb"].format('list_transform(list_zip({0}, {1}), lambda __x: {{"k": __x[1], "v": __x[2]}})', "k"),
+        f"CASE WHEN {{0}} IS NOT NULL AND {{1}} IS NOT NULL THEN {_AS_MAP_SPARK} END",
+        f"CASE WHEN {{0}} IS NOT NULL AND {{1}} IS NOT NULL THEN {_AS_MAP_DUCKDB} END",
     ),
     Scalar(
         "MAP_UNION",
         _two_maps,
-        "CASE WHEN {0} IS NULL THEN {1} WHEN {1} IS NULL THEN {0}"
-        " ELSE map_concat(map_filter({0}, (__x, __y) -> NOT map_contains_key({1}, __x)), {1}) END",
+        # A key that both have keeps its place, as in DuckDB.
+        "CASE WHEN {0} IS NULL THEN {1} WHEN {1} IS NULL THEN {0} ELSE map_concat("
+        "transform_values({0}, (__x, __y) -> CASE WHEN map_contains_key({1}, __x) THEN {1}[__x] ELSE __y END),"
+        " map_filter({1}, (__x, __y) -> NOT map_contains_key({0}, __x))) END",
         "CASE WHEN {0} IS NULL THEN {1} WHEN {1} IS NULL THEN {0} ELSE map_concat({0}, {1}) END",
     ),
     Scalar(

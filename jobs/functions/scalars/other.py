@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobs.engines.arrays import has_map
 from jobs.functions.scalars import domains
 from jobs.functions.scalars.contract import Scalar, Types, common, count, takes, takes_common
 from jobs.functions.scalars.milliseconds import since_1970, since_last
@@ -26,6 +27,8 @@ def _if(name: str, types: Types) -> tuple[Types, SqlType]:
 def _nullif(name: str, types: Types) -> tuple[Types, SqlType]:
     count(name, types, 2, 2)
     shared = common(name, types)
+    if has_map(shared):
+        raise TypeMismatch(f"{name} does not take {shared}: it cannot compare MAPs")
     return (shared, shared), shared
 
 

@@ -29,7 +29,7 @@ from jobs.query.expressions.comparisons import CONDITIONS
 from jobs.query.expressions.intervals import with_interval
 from jobs.query.expressions.lambdas import higher_order
 from jobs.query.expressions.nested import CONSTRUCTORS, NESTED, is_constant
-from jobs.query.expressions.rewrites import REWRITES
+from jobs.query.expressions.rewrites import REWRITES, UNLESS_PLAIN
 from jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.intervals import IntervalNode
@@ -125,6 +125,9 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
     elaborate = CONSTRUCTORS.get(name) or REWRITES.get(name)
     if elaborate is not None:
         return elaborate(node, typed)
+    special = UNLESS_PLAIN[name](node, typed) if name in UNLESS_PLAIN else None
+    if special is not None:
+        return special
     written = function_at(node)
     scalar = scalar_of(written) if written is not None else find(name)
     if scalar is None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
+from jobs.engines.arrays import has_map
+from jobs.functions.scalars.contract import common
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch, UnknownName
 from jobs.model.types import BaseType, SqlType
@@ -20,7 +22,7 @@ from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.casts_nested import field, json_of
 from jobs.query.expressions.date_parts import extracted, truncated
 from jobs.query.expressions.scope import Infer, Typed
-from jobs.sql.trees import call
+from jobs.sql.trees import call, identifier
 
 _DAY = 86_400_000
 _UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": _DAY, "WEEK": 7 * _DAY}
@@ -126,6 +128,38 @@ def _field_of(node: exp.Anonymous, typed: Infer) -> Typed:
         raise UnknownName.among("field", name.name, known)
     return field(value, found, known[found])
 
+
+def _among_maps(node: exp.Anonymous, typed: Infer) -> Typed | None:
+    """ARRAY_REMOVE and ARRAY_CONTAINS of an array of maps, by the maps' entries in the order of their keys.
+
+        ARRAY_REMOVE(maps, m)    FILTER(maps, __m => ENTRIES(__m, TRUE) IS DISTINCT FROM ENTRIES(m, TRUE))
+
+    None: it is no array of maps.
+    """
+    if len(node.expressions) != 2:
+        return None
+    items, wanted = (typed(each) for each in node.expressions)
+    if items.type.base is not BaseType.ARRAY or items.type.args[0].base is not BaseType.MAP:
+        return None
+    sql_type = common(node.name, (items.type.args[0], wanted.type))
+    if any(has_map(inner) for inner in sql_type.args):
+        raise TypeMismatch(f"{node.name} cannot compare values of type {sql_type}")
+    removes = node.name == "ARRAY_REMOVE"
+    sides = [call("ENTRIES", each, exp.true()) for each in (identifier("__m"), widened(wanted, sql_type).expression)]
+    compared = exp.NullSafeNEQ if removes else exp.NullSafeEQ
+    test = exp.Lambda(this=compared(this=sides[0], expression=sides[1]), expressions=[identifier("__m")])
+    kept = call("FILTER", widened(items, t.array(sql_type)).expression, test)
+    if removes:
+        return Typed(kept, t.array(sql_type))
+    found = exp.GT(this=call("ARRAY_LENGTH", kept), expression=exp.Literal.number(0))
+    return Typed(exp.Paren(this=found), t.BOOLEAN)
+
+
+UNLESS_PLAIN: Mapping[str, Callable[[exp.Anonymous, Infer], Typed | None]] = {
+    "ARRAY_REMOVE": _among_maps,
+    "ARRAY_CONTAINS": _among_maps,
+}
+"""Functions of which some calls are elaborated otherwise, by the types of the arguments; None: not this call."""
 
 REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     **{f"DATE{name}": _shifted(t.DATE, sign) for name, sign in (("ADD", 1), ("SUB", -1))},
