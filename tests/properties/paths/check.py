@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -100,6 +100,7 @@ class _Checked:
             self._refresh(number + 1, place, by_spark=number % 2 == 0)
             for view in self._example.views:
                 self._compare(view, ways.EACH_EPOCH, place)
+                self._compare_letters(view, place)
         self._verify()
         for view in self._example.views:
             self._compare_select(view)
@@ -114,6 +115,7 @@ class _Checked:
         self._refresh(len(self._example.epochs), "one load", by_spark=True)
         for view in self._example.views:
             self._compare(view, {"one load": ways.table}, "one load")
+            self._compare_letters(view, "one load")
 
     def _refresh(self, epochs: int, place: str, *, by_spark: bool) -> None:
         """A refresh. A view stops where it is to stop and a row fails, and nowhere else.
@@ -148,15 +150,37 @@ class _Checked:
             raise Differs(f"verify --deep: {found}")
 
     def _compare_mended(self, view: ViewOf) -> None:
-        """A row that is lost is found by `verify --deep`; a rebuild puts it back, as a backfill does where its period
-        has it; and what follows the table follows both."""
+        """A row that is lost is found by `verify --deep`; a backfill of its period puts it back, as a rebuild does; and
+        what follows the table follows both.
+        """
         at = ways.At(self._lake, view, self._held[view.name])
-        self._compare(view, {"backfilled": ways.backfilled}, "at rest")
-        if ways.lose_a_row(at):
-            self._engines.tally.ways["a lost row"] += 1
-            if view.name not in ways.verified(self._lake, [view.name]):
-                raise Differs(f"verify --deep does not miss a row\n{view.statement}")
+        lost = self._lose(at)
+        if lost is not None and ways.in_a_period(at, lost):
+            self._compare(view, {"backfilled": ways.backfilled}, "at rest")
+            self._lose(at)
         self._compare(view, {"rebuilt": ways.rebuilt, **ways.EACH_EPOCH}, "after a rebuild")
+
+    def _lose(self, at: ways.At) -> dict[str, Any] | None:
+        """A row that the table has lost.
+
+        Raises:
+            Differs: `verify --deep` does not miss it.
+        """
+        lost = ways.lose_a_row(at)
+        if lost is not None:
+            self._engines.tally.ways["a lost row"] += 1
+            if at.view.name not in ways.verified(self._lake, [at.view.name]):
+                raise Differs(f"verify --deep does not miss a row\n{at.view.statement}")
+        return lost
+
+    def _compare_letters(self, view: ViewOf, place: str) -> None:
+        """The rows that are kept aside are as many as fail."""
+        wanted = self._held[view.name].failing if view.errors == "dead_letter" else 0
+        found = ways.dead_letters(ways.At(self._lake, view, self._held[view.name]))
+        if found is not None:
+            self._engines.tally.ways["dead letters"] += 1
+        if found not in (None, wanted):
+            raise Differs(f"{place}, dead letters: {found}, and {wanted} rows fail\n{view.statement}")
 
     def _compare_select(self, view: ViewOf) -> None:
         """The view's SELECT as a pull query stops where a row fails, whatever the view does with such a row."""

@@ -15,9 +15,9 @@ Event = tuple[str, Row | None, Any]
 Epoch = tuple[Event, ...]
 
 
-def history(pick: Picker, relations: Sequence[Relation], *, most: int = 24, cuts: int = 3) -> tuple[Epoch, ...]:
+def history(pick: Picker, relations: Sequence[Relation], *, most: int = 32, cuts: int = 3) -> tuple[Epoch, ...]:
     """Up to `most` events, cut up to `cuts` times; some epochs are empty, the first perhaps as well."""
-    count = pick.count(most // 3, most)
+    count = pick.count(most // 2, most)
     events = [_event(pick, pick.one(relations)) for _ in range(count)]
     places = sorted(pick.count(0, count) for _ in range(pick.count(0, cuts)))
     return tuple(tuple(events[a:b]) for a, b in zip([0, *places], [*places, count], strict=True))

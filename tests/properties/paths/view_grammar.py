@@ -67,6 +67,7 @@ class Views:
             self.grouped,
             self.grouped,
             self.grouped_join,
+            self.by_time,
             self.distinct,
             self.over,
             self.set_operation,
@@ -92,6 +93,14 @@ class Views:
     def grouped_join(self) -> Block:
         """GROUP BY over a join."""
         return self._grouped(self._joins(2))
+
+    def by_time(self) -> Block:
+        """GROUP BY a time, perhaps beside something else: rows that a backfill can tell apart."""
+        inputs = (self._input("a"),)
+        values = self._expressions(inputs)
+        times: list[Expression] = [*values.of(DATE, TIMESTAMP)]
+        group = (self.pick.one(times) if times else values.date_cast(),)
+        return self._grouped(inputs, group)
 
     def distinct(self) -> Block:
         """SELECT DISTINCT."""
@@ -166,9 +175,10 @@ class Views:
         items += [values.any() for _ in range(self.pick.count(1, 2))]
         return Block(inputs, self._named(items), first, self._where(values))
 
-    def _grouped(self, inputs: tuple[Input, ...]) -> Block:
+    def _grouped(self, inputs: tuple[Input, ...], first: tuple[Expression, ...] = ()) -> Block:
         values = self._expressions(inputs)
-        group = tuple(dict.fromkeys(self._flat(values) for _ in range(self.pick.count(0, 2))))
+        more = [self._flat(values) for _ in range(self.pick.count(0, 1 if first else 2))]
+        group = tuple(dict.fromkeys([*first, *more]))
         items: list[Value] = [*group]
         for _ in range(self.pick.count(1, 3)):
             items.append(self._aggregate(values))
@@ -209,7 +219,7 @@ class Views:
         columns = values.of(kind)
         return self.pick.one(columns) if columns else Constant(None, kind)
 
-    def _where(self, values: Expressions, percent: int = 50) -> Expression | None:
+    def _where(self, values: Expressions, percent: int = 35) -> Expression | None:
         return values.condition() if self.pick.chance(percent) else None
 
     def _input(self, alias: str) -> Input:

@@ -28,6 +28,7 @@ import pyarrow as pa
 from jobs.catalog.relations import visible_relation
 from jobs.functions.python.register import Library
 from jobs.ivm.rules.stored import spec_of, stored_columns
+from jobs.model import tables
 from jobs.model.operating_errors import RangeInseparable
 from jobs.model.steps import UNWATCHED
 from jobs.operate.backfill.execute import execute_backfill
@@ -51,24 +52,28 @@ from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse_one
 from jobs.sql.syntax import Select
 from state_store.delta import log, reader
+from state_store.layout import name_of
+from state_store.paths import folders_in
 from state_store.replicas.follow import Follower
 from state_store.replicas.layout import Layout
 from state_store.replicas.memory.store import MemoryStore
 from state_store.replicas.replica import Replica
 from tests.properties.paths.values import VALUES, Rows, rows_of
+from tests.properties.paths.views import Block, SetOperation
 from tests.support.arrow_table import ArrowTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from jobs.operate.backfill.plan import BackfillPlan
     from jobs.serve.subscription import Change, Subscription
     from tests.properties.paths.lake import ViewLake
     from tests.properties.paths.oracle import Expected
     from tests.properties.paths.views import ViewOf
 
 _CACHE_BYTES: Final = 1 << 20
-_FROM: Final = "2000-01-01"
-"""A backfill begins in between: the nasty days are on both sides of it."""
+_FROM: Final = "0001-01-01"
+"""The period of a backfill begins with the first day that there is."""
 
 
 @dataclass(frozen=True)
@@ -266,23 +271,30 @@ def rebuilt(at: At) -> Rows | None:
     return table(at)
 
 
-def backfilled(at: At) -> Rows | None:
-    """The rows of the table once those of some period were computed anew."""
-    if not at.computed:
-        return None
+def in_a_period(at: At, row: Mapping[str, Any]) -> bool:
+    """True if a backfill computes the row anew: rows of the view can be told apart by a time, and the row has one."""
     try:
-        plan = plan_backfill(at.lake.settings, at.view.name, period_of(_FROM, None))
+        plan = _backfill(at)
     except RangeInseparable:
-        return None
-    execute_backfill(at.lake.settings, plan, UNWATCHED)
+        return False
+    return row[plan.column.name] is not None
+
+
+def backfilled(at: At) -> Rows:
+    """The rows of the table once those with a time were computed anew."""
+    execute_backfill(at.lake.settings, _backfill(at), UNWATCHED)
     return table(at)
 
 
-def lose_a_row(at: At) -> bool:
-    """Take one row out of the view's table, by a commit that says nothing wrong; False where there is none to take."""
+def _backfill(at: At) -> BackfillPlan:
+    return plan_backfill(at.lake.settings, at.view.name, period_of(_FROM, None))
+
+
+def lose_a_row(at: At) -> dict[str, Any] | None:
+    """Take one row out of the view's table, by a commit that says nothing wrong; None where there is none to take."""
     view = at.lake.view(at.view.name)
     if view.storage == "append" or not at.expected.values:
-        return False
+        return None
     item = next(each for level in maintained([view], at.lake.catalog) for each in level if each.name == view.name)
     stage = item.stages[-1]
     schema = pa.schema([(name, kind.arrow()) for name, kind in stored_columns(stage)])
@@ -290,9 +302,20 @@ def lose_a_row(at: At) -> bool:
     head = reader.head(stored.path)
     assert head is not None
     record = replace(head.record, epoch=head.record.epoch + 1, mode="delta", reason="planted by a test")
-    first = str(stored.stored(head.version)[0])
-    stored.apply([], lambda row: str(row) == first, record)
-    return True
+    lost = stored.stored(head.version)[0]
+    stored.apply([], lambda row: str(row) == str(lost), record)
+    return lost
+
+
+def dead_letters(at: At) -> int | None:
+    """The rows that the view keeps aside; None where several of its queries could keep the same row."""
+    query = at.view.query
+    if isinstance(query, SetOperation) or any(isinstance(each.of, Block) for each in query.inputs):
+        return None
+    # Those of inner stages too.
+    names = [name_of(folder.name) for folder in folders_in(at.lake.lake.tables)]
+    kept = [name for name in tables.owned_by(at.view.name, names) if name.endswith(tables.dead_letters(""))]
+    return sum(int(reader.read_rows(at.lake.lake.table(name)).num_rows) for name in kept)
 
 
 def verified(lake: ViewLake, names: list[str]) -> dict[str, str]:
@@ -311,6 +334,3 @@ EACH_EPOCH: Final[dict[str, Way]] = {
 
 AT_REST: Final[dict[str, Way]] = {"weights": weights, "pulled table": pulled_table}
 """The ways of which one answer at the end is as good as many."""
-
-MENDING: Final[dict[str, Way]] = {"backfilled": backfilled, "rebuilt": rebuilt}
-"""The ways that write the view's table; what follows it is asked once more after them."""
