@@ -14,6 +14,7 @@ import uvicorn
 
 from jobs.server.access.bound import bound
 from jobs.server.app import application
+from jobs.server.http.patience import PatientProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,7 @@ def listen(
         app,
         host=options.host,
         port=options.port,
+        http=PatientProtocol,
         ssl_certfile=options.certificate,
         ssl_keyfile=options.key,
         access_log=False,

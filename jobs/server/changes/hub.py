@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from state_store.delta import log
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from sqlglot import exp
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_SECONDS: Final = 15.0
 """Proxies close a connection on which nothing happens for half a minute or a minute."""
 KEEP_ALIVE: Final = b": keep-alive\n\n"
+_ALLOWED_SECONDS: Final = 1.0
+"""A subscriber whose token was revoked, or has expired, gets events for so long; one to whom nothing is sent is let go
+at the next sign of life."""
 _REMEMBERED: Final = 256
 """Queries whose reading is kept: clients of one page ask the same few."""
 
@@ -44,6 +48,7 @@ class Wish:
         snapshot: with the rows of the present version first; without meaning where `place` is given.
         up_to: the last version; None: without end.
         limit: the most events but for progress marks.
+        allowed: raises Unauthenticated or Forbidden once the subscriber may not read any more.
     """
 
     statement: Select
@@ -52,6 +57,7 @@ class Wish:
     snapshot: bool = True
     up_to: int | None = None
     limit: int | None = None
+    allowed: Callable[[], object] = lambda: None
 
 
 class Hub:
@@ -154,12 +160,18 @@ class Hub:
         feed = self._feed(made, wish.form, functions)
         member = feed.join(self._backlog)
         self.subscribers += 1
-        left = wish.limit
+        left, checked = wish.limit, time.monotonic()
         try:
             async for event in _followed(feed, member, place, feed.version):
+                if time.monotonic() - checked > _ALLOWED_SECONDS:
+                    checked, refused = time.monotonic(), _refused(wish)
+                    if refused is not None:
+                        yield failed(place, refused)
+                        return
                 yield event
                 if event is None:
                     continue
+                place = event.place
                 if event.kind in ("row", "change") and left is not None:
                     left -= 1
                 done = wish.up_to is not None and event.kind == "progress" and event.place.version >= wish.up_to
@@ -177,6 +189,15 @@ class Hub:
             if not feed.members:
                 feed.close()
         self._feeds = {name: feed for name, feed in self._feeds.items() if feed.members}
+
+
+def _refused(wish: Wish) -> StrandlineError | None:
+    """Why the subscriber may not read any more; None while it may."""
+    try:
+        wish.allowed()
+    except StrandlineError as error:
+        return error
+    return None
 
 
 async def _sent(events: AsyncGenerator[Event | None]) -> AsyncIterator[bytes]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 import orjson
 
 from jobs.model.errors import TypeMismatch
-from jobs.model.serving_errors import Forbidden, MediaTypeRefused, RequestRefused, TooLarge
+from jobs.model.serving_errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
 from jobs.serve.lookup import KeyValues, Windows
+from jobs.server.http.patience import BODY_SECONDS
 from jobs.session.conversions import assign, convert
 
 if TYPE_CHECKING:
@@ -85,14 +87,19 @@ async def body_of(request: Request) -> bytes:
 
     Raises:
         TooLarge: it is longer than the server takes.
+        TimeLimit: it does not end in time.
     """
     most = server_of(request).options.body_bytes
     parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise TooLarge(f"the body has more than {most:,} bytes", hint="send less at once")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise TooLarge(f"the body has more than {most:,} bytes", hint="send less at once")
+                parts.append(part)
+    except TimeoutError:
+        raise TimeLimit(f"the body did not end within {BODY_SECONDS:g} s", hint="send less at once") from None
     return b"".join(parts)
 
 

@@ -38,6 +38,7 @@ async def changes(request: Request, view: str) -> Response:
         snapshot=given.get("snapshot", "true") != "false",
         up_to=number(request, "up_to"),
         limit=number(request, "limit"),
+        allowed=lambda: named(request, "read", view),
     )
     events = server.hub.subscribe(wish, catalog, server.library())
     # Proxies that gather an answer before they pass it on would hold events back.

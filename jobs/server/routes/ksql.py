@@ -144,10 +144,15 @@ def _followed(
     """What a push query shows, and its events. Raises as `Hub.follow`."""
     server = server_of(request)
     called = server.catalogued.catalog.called
-    token = server.token_of(request.headers.get("authorization"))
-    for name in names_read(asked.statement.query, server.catalogued.catalog):
-        token.require("read", called.of(name), name)
-    wish = Wish(asked.statement, form, snapshot=asked.earliest, limit=asked.statement.limit)
+    names = names_read(asked.statement.query, server.catalogued.catalog)
+
+    def check_allowed() -> None:
+        token = server.token_of(request.headers.get("authorization"))
+        for name in names:
+            token.require("read", called.of(name), name)
+
+    check_allowed()
+    wish = Wish(asked.statement, form, snapshot=asked.earliest, limit=asked.statement.limit, allowed=check_allowed)
     return server.hub.follow(wish, server.catalogued.catalog, server.library())
 
 

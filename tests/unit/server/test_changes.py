@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
-from jobs.model.serving_errors import ChangesGone
+from jobs.model.serving_errors import ChangesGone, Unauthenticated
 from jobs.model.settings import Settings, load_settings
 from jobs.serve import watch as watches
 from jobs.serve.duck import Duck
@@ -319,3 +319,25 @@ def test_the_watch_tells_of_a_commit(settings: Settings, monkeypatch: pytest.Mon
 
     with Watch(served.lake, told.append, lambda: []):
         wait_until(committed_and_told, "no commit is told", 0.2)
+
+
+def test_a_subscription_does_not_outlive_its_token(filled: ServedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hubs, "_ALLOWED_SECONDS", 0.0)
+    asked: list[None] = []
+
+    def allowed() -> None:
+        asked.append(None)
+        if len(asked) > 2:
+            raise Unauthenticated("the request has no valid token")
+
+    async def run() -> str:
+        hub = Hub(filled.lake, 10, 100)
+        text = await taken(subscribe(filled, hub, Wish(select(), allowed=allowed)), until="nothing")
+        assert hub.subscribers == 0
+        hub.close()
+        return text
+
+    found = events(asyncio.run(run()))
+    assert [kind for kind, _, _ in found] == ["row", "row", "error"]
+    assert found[-1][2]["code"] == "serve.unauthenticated"
+    assert found[-1][1] == found[1][1], "with a new token it goes on after the last event that it got"
