@@ -1,4 +1,4 @@
-"""Decorrelation: the conditions that join a subquery with the outer query, lifted out of its WHERE.
+"""Decorrelation: the conditions that join a subquery with the outer query, lifted out of its WHERE and ON.
 
 SELECT b FROM t WHERE t.y > 1 AND t.x = s.x         inside a query over s
 
@@ -16,13 +16,13 @@ from jobs.model.errors import NotSupported
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
 from jobs.model.types import BIGINT, SqlType
-from jobs.query.blocks.block_columns import expressions_of, inputs_of
+from jobs.query.blocks.block_columns import ReadableColumns, expressions_of
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Typed, column
 from jobs.query.logical.conditions import conjoined
 from jobs.query.logical.inputs import OUTER, from_outside
 from jobs.query.logical.keys import grows_by_groups, outputs_of
-from jobs.query.logical.query import Block, Query
+from jobs.query.logical.query import Block, Query, SetOperation
 from jobs.sql.dialect import sql_of
 from jobs.sql.trees import conjuncts
 from jobs.sql.types_text import data_type
@@ -49,15 +49,16 @@ def lifted(query: Query, alias: str) -> Lifted:
     """A subquery under a new alias, and the conditions that join it with the outer query.
 
     Raises:
-        NotSupported: such a condition stands anywhere but between the ANDs of its WHERE.
+        NotSupported: such a condition stands anywhere but between the ANDs of its WHERE, or of ON of inner joins.
     """
     if not isinstance(query, Block):
+        _check_inside(query)
         return Lifted(alias, query, (), tuple(Typed(column(name, alias), sql_type) for name, sql_type in query.outputs))
-    outside, inside = _split(query)
-    _check_inside(replace(query, where=conjoined(inside) if inside else None))
+    outside, query = _split(query)
+    _check_inside(query)
     first = query.inputs[0] if len(query.inputs) == 1 else None
     if first is not None and isinstance(first.source, Relation) and not _has_more(query):
-        renamed = [_renamed(term, first.alias, alias) for term in (*inside, *outside)]
+        renamed = [_renamed(term, first.alias, alias) for term in (*conjuncts(query.where), *outside)]
         outputs = tuple(Typed(_renamed(o.expression, first.alias, alias), o.type) for o in query.outputs)
         return Lifted(alias, first.source, tuple(renamed), outputs)
     shown = tuple(Typed(column(name, alias), sql_type) for name, sql_type in outputs_of(query))
@@ -67,13 +68,7 @@ def lifted(query: Query, alias: str) -> Lifted:
         raise NotSupported("a grouped subquery that reads the query around it is not maintained yet")
     names = _Projection(query, alias)
     on = tuple(names.lift(term) for term in outside)
-    made = replace(
-        query,
-        where=conjoined(inside) if inside else None,
-        outputs=(*query.outputs, *names.outputs),
-        distinct=False,
-        key=(),
-    )
+    made = replace(query, outputs=(*query.outputs, *names.outputs), distinct=False, key=())
     return Lifted(alias, made, on, shown)
 
 
@@ -86,28 +81,26 @@ def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
     Raises:
         NotSupported: it is not an aggregate, or the conditions are not equalities.
     """
-    if not isinstance(query, Block):
+    outside, inside = _split(query) if isinstance(query, Block) else ([], query)
+    _check_inside(inside)
+    if not outside or not isinstance(inside, Block):
         return None
-    outside, inside = _split(query)
-    if not outside:
-        return None
-    _check_inside(replace(query, where=conjoined(inside) if inside else None))
+    query = inside
     if query.group != () or query.having is not None or query.sets or len(query.outputs) != 1:
         raise NotSupported(
             "a subquery that stands for a value is maintained when it is one aggregate",
             hint="(SELECT MAX(x) FROM t WHERE t.k = s.k)",
         )
-    inputs = inputs_of(query)
+    scope = ReadableColumns(query)
     keys: list[Output] = []
     on: list[exp.Expression] = []
     for term in outside:
         mine, other = _sides(term)
-        key = Output(f"__c{len(keys)}", mine, infer(mine, inputs).type)
+        key = Output(f"__c{len(keys)}", mine, infer(mine, scope).type)
         keys.append(key)
         on.append(exp.EQ(this=column(key.name, alias), expression=_unmarked(other)))
     made = replace(
         query,
-        where=conjoined(inside) if inside else None,
         group=tuple(keys),
         outputs=(*(replace(key, expression=column(key.name)) for key in keys), *query.outputs),
         key=(),
@@ -118,10 +111,26 @@ def grouped(query: Query, alias: str) -> tuple[Lifted, exp.Expression] | None:
     return found, _over_nothing(query, value, column(keys[0].name, alias), shown)
 
 
-def _split(block: Block) -> tuple[list[exp.Expression], list[exp.Expression]]:
-    """The conditions of WHERE that read the outer query, and those that do not."""
-    terms = conjuncts(block.where)
-    return [term for term in terms if from_outside(term)], [term for term in terms if not from_outside(term)]
+def _split(block: Block) -> tuple[list[exp.Expression], Block]:
+    """The conditions of a subquery that read the outer query, and the subquery without them.
+
+    They are those of WHERE, and of ON where all joins are inner: there ON is WHERE.
+    """
+    outside, where = _apart(block.where)
+    inputs = []
+    for each in block.inputs:
+        if all(other.join == "inner" and not other.frozen for other in block.inputs):
+            terms, on = _apart(each.on)
+            outside, each = [*outside, *terms], replace(each, on=on)
+        inputs.append(each)
+    return outside, replace(block, where=where, inputs=tuple(inputs))
+
+
+def _apart(condition: exp.Expression | None) -> tuple[list[exp.Expression], exp.Expression | None]:
+    """What AND joins in a condition: that which reads the outer query, and the rest as a condition."""
+    outside = [term for term in conjuncts(condition) if from_outside(term)]
+    inside = [term for term in conjuncts(condition) if not from_outside(term)]
+    return outside, conjoined(inside) if inside else None
 
 
 def _has_more(block: Block) -> bool:
@@ -129,20 +138,28 @@ def _has_more(block: Block) -> bool:
     return block.group is not None or bool(block.analytic or block.expand)
 
 
-def _check_inside(block: Block) -> None:
-    for node in expressions_of(block):
+def _check_inside(query: Query) -> None:
+    """Check that nothing reads the outer query, at any depth: what does stands in another stage than its columns."""
+    if isinstance(query, SetOperation):
+        for branch in query.branches:
+            _check_inside(branch)
+        return
+    for node in expressions_of(query):
         if from_outside(node):
             raise NotSupported(
                 f"a subquery reads the query around it only between the ANDs of its WHERE: {sql_of(node)}",
                 hint="or join it in FROM",
             )
+    for part in query.inputs:
+        if not isinstance(part.source, Relation):
+            _check_inside(part.source)
 
 
 class _Projection:
     """The expressions of a subquery that its join needs, each as an output of its own."""
 
     def __init__(self, block: Block, alias: str) -> None:
-        self._inputs = inputs_of(block)
+        self._scope = ReadableColumns(block)
         self._alias = alias
         self._outputs: dict[str, Output] = {}
 
@@ -151,7 +168,7 @@ class _Projection:
         return tuple(self._outputs.values())
 
     def lift(self, node: exp.Expression) -> exp.Expression:
-        """A condition of the subquery's WHERE, over its new outputs and the columns of the outer query."""
+        """A condition of the subquery, over its new outputs and the columns of the outer query."""
         if isinstance(node, exp.Column) and OUTER in node.meta:
             return _unmarked(node)
         if not from_outside(node):
@@ -165,7 +182,7 @@ class _Projection:
     def _output(self, node: exp.Expression) -> exp.Expression:
         text = sql_of(node)
         if text not in self._outputs:
-            self._outputs[text] = Output(f"__c{len(self._outputs)}", node.copy(), infer(node, self._inputs).type)
+            self._outputs[text] = Output(f"__c{len(self._outputs)}", node.copy(), infer(node, self._scope).type)
         return column(self._outputs[text].name, self._alias)
 
 

@@ -6,8 +6,8 @@
     (SELECT MAX(x) AS m FROM t)                           __s0: left, one row;  __s0.m
     (SELECT MAX(x) AS m FROM t WHERE t.k = s.k)           __s0: left, on __s0.__c0 = s.k, over GROUP BY t.k;  __s0.m
 
-A condition that joins a subquery with the outer query ("correlates" it) must stand between the ANDs of its WHERE;
-`jobs.query.clauses.correlation` lifts it out.
+A condition that joins a subquery with the outer query ("correlates" it) must stand between the ANDs of its WHERE, or
+of ON where all its joins are inner; `jobs.query.clauses.correlation` lifts it out.
 """
 
 from __future__ import annotations
