@@ -10,7 +10,8 @@ StrandlineError
 │   ├── InvalidQuery              sql.invalid_query
 │   ├── OptionRefused             sql.option_refused
 │   ├── FunctionRefused           sql.function_refused        names what the operator or the author must do
-│   └── NotSupported              sql.not_supported           names what is not there yet
+│   ├── NotSupported              sql.not_supported           names what is not there yet
+│   └── NotBound                  sql.not_bound               an engine cannot bind a rule; names the engine
 ├── InternalError
 │   └── ConditionLost             internal.condition_lost     names the condition
 ├── SourceError
@@ -138,6 +139,20 @@ class NotSupported(SqlError):
     """Part of the language that Strandline does not maintain yet; the message names it."""
 
     code = "sql.not_supported"
+
+
+class NotBound(SqlError):
+    """An engine cannot bind a text that the statement's rows would be maintained by: a fault of Strandline."""
+
+    code = "sql.not_bound"
+
+    @classmethod
+    def by(cls, engine: str, what: str, said: str) -> NotBound:
+        """The error for a text, in words, and what the engine says of it."""
+        return cls(
+            f"{engine} cannot bind {what}: {said.strip().splitlines()[0]}",
+            hint="nothing is stored; report it with the statement, and write the query otherwise meanwhile",
+        )
 
 
 class ConditionLost(InternalError):

@@ -172,7 +172,9 @@ def _rehearse(
                 catalog_changes.check_topic(statement, catalog, interpreter.settings, interpreter.lake)
             rehearsed = partial(_rehearse_replacement, catalog, interpreter.lake)
             changes.append(
-                catalog_changes.register(statement, catalog, interpreter.pipeline, interpreter.lake, rehearsed)
+                catalog_changes.register(
+                    statement, catalog, interpreter.pipeline, interpreter.lake, rehearsed, interpreter.binding
+                )
             )
     return tuple(changes)
 

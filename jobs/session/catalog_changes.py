@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobs.catalog.catalog import Catalog
+    from jobs.ivm.binding.binding import Binding
     from jobs.model.settings import Settings
     from state_store.layout import Lake
 
@@ -68,15 +69,19 @@ def described(definition: Definition) -> str:
     return f"{definition.kind} '{definition.name}'"
 
 
-def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, replacing: Replace) -> Change:
+def register(
+    statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, replacing: Replace, binding: Binding
+) -> Change:
     """Check a definition and put it into the catalog.
 
     Args:
         pipeline: the pipeline of a new definition. An existing one keeps its own.
         replacing: puts in the place of the definition of a view, or of a source that gets further columns (the first),
             one that was checked against it (the second).
+        binding: checks that the engines can bind what is new.
 
     Raises:
+        NotBound, ConditionLost: the rules of the definition are not what its query says.
         NameTaken: the name is defined differently, and the statement does not say OR REPLACE.
         WriterBusy: the pipeline of what it replaces is running.
         SqlError: the definition is refused, or its formats cannot hold it; the catalog is unchanged.
@@ -94,6 +99,8 @@ def register(statement: Defining, catalog: Catalog, pipeline: str, lake: Lake, r
     if definition.name in catalog.broken:
         return _repair(definition, lambda read: define(statement, read, pipeline), catalog, lake)
     existing = catalog.find(definition.name)
+    if existing != definition:
+        binding.check(definition, catalog)
     if existing is None:
         late = _late(definition, catalog, lake)
         catalog.add(definition)

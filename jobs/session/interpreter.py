@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from jobs.catalog.catalog import Catalog
 from jobs.catalog.stored_names import stored_statement
+from jobs.ivm.binding.binding import Binding
 from jobs.model.definitions import Source, View
 from jobs.model.errors import SqlError
 from jobs.serve.results import Document, Message, Result
@@ -64,6 +65,7 @@ class Interpreter:
         self.lake = Lake(settings.lake)
         self.catalog = Catalog(self.lake)
         self.session = Session()
+        self.binding = Binding()
 
     def run(self, text: str) -> Iterator[Result]:
         """Execute the statements of `text` in order; those before an error stay executed.
@@ -128,7 +130,9 @@ class Interpreter:
         """
         if isinstance(statement, CreateSource):
             catalog_changes.check_topic(statement, self.catalog, self.settings, self.lake)
-        change = catalog_changes.register(statement, self.catalog, self.pipeline, self.lake, self._replace)
+        change = catalog_changes.register(
+            statement, self.catalog, self.pipeline, self.lake, self._replace, self.binding
+        )
         if isinstance(statement, CreateSource):
             catalog_changes.ensure_topic(change.definition, self.settings, self.lake)
         return change

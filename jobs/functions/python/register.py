@@ -45,9 +45,17 @@ class Library:
 
     def register_duckdb(self, connection: duckdb.DuckDBPyConnection, text: str) -> None:
         """Register what `text` calls and the connection does not know yet. Raises as `register_spark`."""
+        self._register(connection, self._called(text))
+
+    def declare_duckdb(self, connection: duckdb.DuckDBPyConnection, text: str) -> None:
+        """Make names and types known of what `text` calls, for a text that is bound and not run: no code is read."""
+        for function in self._named(text):
+            self._register(connection, _column_functions(function, Code(function.module, function.attribute)))
+
+    def _register(self, connection: duckdb.DuckDBPyConnection, functions: Iterable[tuple[str, ColumnFunction]]) -> None:
         from duckdb.func import ARROW, SPECIAL
 
-        for name, function in self._called(text):
+        for name, function in functions:
             known = connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = ?", [name]).fetchone()
             if known is None:
                 parameters: list[Any] = [sql_type.duckdb() for sql_type in function.parameters]
@@ -56,9 +64,12 @@ class Library:
                 connection.create_function(name, function, parameters, returns, type=ARROW, null_handling=SPECIAL)
 
     def _called(self, text: str) -> Iterator[tuple[str, ColumnFunction]]:
-        lowered = text.lower()
-        for function in (function for name, function in self._functions.items() if name in lowered):
+        for function in self._named(text):
             yield from _column_functions(function, _code(function, self._allowed))
+
+    def _named(self, text: str) -> Iterator[Function]:
+        lowered = text.lower()
+        return (function for name, function in self._functions.items() if name in lowered)
 
 
 def _code(function: Function, allowed: Collection[str]) -> Code:

@@ -1,0 +1,150 @@
+"""The texts that a definition is maintained and proved by: those that an engine must be able to bind.
+
+| text | of |
+| --- | --- |
+| changes | each stage in each form that its ERRORS may run it in; the stages of its dead letters |
+| first refresh | each stage in the first form: others differ by expressions alone, which are in the changes too |
+| late rows | windows with GRACE PERIOD |
+| comparison | keyed stages, where all rows are computed anew |
+| recomputation | the whole query as one SELECT, which `verify` and readers ask |
+
+The text for all inputs changed at once has the terms of every other one, so it stands for those of some inputs; where
+only inputs moved that an event looks up, the text says that nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from jobs.catalog.catalog import Catalog
+from jobs.engines.engine import Dialect, engine_of
+from jobs.ivm.plan.plan import plan
+from jobs.ivm.refresh.context import Heads
+from jobs.ivm.refresh.error_policy import decide
+from jobs.ivm.rules.late import late_rows
+from jobs.ivm.rules.maintenance import maintenance
+from jobs.ivm.rules.recompute_diff import difference
+from jobs.ivm.rules.stored import stored_columns
+from jobs.ivm.rules.written import check_written
+from jobs.model import tables
+from jobs.model.definitions import Definition, InsertQuery, Source, View
+from jobs.model.errors import NotSupported
+from jobs.model.relation import Relation
+from jobs.model.stage import Input, Stage, inputs_of
+from jobs.model.stage_columns import storage_of
+from jobs.model.types import BIGINT, VARCHAR, SqlType
+from jobs.model.view_options import ViewOptions
+from jobs.query.clauses.read import query_of
+from jobs.query.logical.query import relations_of
+from jobs.query.recompute.select import recompute_sql
+from state_store.columns import FILE, POSITION, WEIGHT
+
+Columns = tuple[tuple[str, SqlType], ...]
+_FRESH = "fresh"
+
+
+@dataclass(frozen=True)
+class BoundText:
+    """A text, and the relations that it may name.
+
+    Attributes:
+        what: the text in words, for a message: `the changes of 'v'`.
+        relations: the columns of each relation, by its name.
+    """
+
+    what: str
+    text: str
+    relations: dict[str, Columns]
+
+
+def stages_of(definition: Definition, catalog: Catalog) -> tuple[Stage, ...]:
+    """The stages that maintain a definition; none of a stream, which ingest writes, nor of a partial view.
+
+    Raises:
+        SqlError: an input has changed so that the query no longer fits.
+    """
+    if isinstance(definition, View) and definition.partial:
+        return ()
+    if isinstance(definition, Source) and definition.kind == "stream":
+        return ()
+    return plan(definition, catalog).stages
+
+
+def forms_of(definition: Definition, stage: Stage) -> tuple[Stage, ...]:
+    """A stage in every form that a refresh may run; the first is that of a refresh before any row has failed."""
+    errors = definition.maintenance.errors if isinstance(definition, View) else ViewOptions().errors
+    decision = decide(stage, errors, tables.dead_letters(stage.table), _NothingStored())
+    return (*decision.stages, *(decision.instead or ()))
+
+
+def changes_of(stage: Stage, dialect: Dialect) -> BoundText:
+    """The text of the changes of a stage in one form.
+
+    Raises:
+        NotSupported: the engine has no rule for it.
+        ConditionLost: a text would lack a condition of the stage.
+    """
+    return _rule(stage, dialect, (), "changes")
+
+
+def other_texts(stage: Stage, dialect: Dialect) -> Iterator[BoundText]:
+    """The texts of a stage beside that of its changes. Raises as `changes_of`."""
+    yield _rule(stage, dialect, None, "first refresh")
+    late = late_rows(stage, dialect, {each.alias for each in inputs_of(stage)})
+    if late is not None:
+        yield BoundText(f"the late rows of '{stage.table}'", late, _relations(stage))
+    if storage_of(stage) == "keyed":
+        compared = {**_relations(stage), _FRESH: stored_columns(stage)}
+        text = difference(stage, _FRESH, engine_of(dialect))
+        yield BoundText(f"the comparison of '{stage.table}'", text, compared)
+
+
+def recomputation(definition: Definition, catalog: Catalog) -> Iterator[BoundText]:
+    """The query of a view, or of one that inserts, as one SELECT; none where the kernel lacks an aggregate for it."""
+    if isinstance(definition, Source):
+        return
+    query = query_of(definition, catalog)
+    semantics = "sql" if isinstance(definition, InsertQuery) else definition.maintenance.semantics
+    try:
+        text = recompute_sql(query, "duckdb", semantics=semantics)
+    except NotSupported:
+        return
+    relations = {each.name: _readable(each) for each in relations_of(query)}
+    yield BoundText(f"the recomputation of '{definition.name}'", text, relations)
+
+
+class _NothingStored(Heads):
+    """The heads of tables before the first refresh: there are none."""
+
+    def __init__(self) -> None:
+        """Know of no lake."""
+
+    def find(self, name: str) -> None:
+        """No head."""
+
+
+def _rule(stage: Stage, dialect: Dialect, changed: Collection[str] | None, what: str) -> BoundText:
+    text = maintenance(stage, dialect, changed)
+    check_written(stage.table, stage, text, engine_of(dialect))
+    return BoundText(f"the {what} of '{stage.table}'", text, _relations(stage))
+
+
+def _relations(stage: Stage) -> dict[str, Columns]:
+    found = {
+        f"{side}_{each.alias}": _side(each, changes=side == "delta")
+        for each in inputs_of(stage)
+        for side in ("delta", "old", "new")
+    }
+    if storage_of(stage) == "keyed":
+        found["self_old"] = (*stored_columns(stage), (FILE, VARCHAR), (POSITION, BIGINT))
+    return found
+
+
+def _side(each: Input, *, changes: bool) -> Columns:
+    columns = _readable(each.relation)
+    return (*columns, (WEIGHT, BIGINT)) if changes else columns
+
+
+def _readable(relation: Relation) -> Columns:
+    return (*relation.columns, *relation.hidden)
