@@ -18,10 +18,8 @@ Dialect = Literal["spark", "duckdb"]
 
 NEGATIVE_WEIGHT = "strandline: negative weight"
 """The message with which a rule's SQL fails when a row is retracted that is not there; `refresh` looks for it."""
-DIVISION_BY_ZERO = "[DIVIDE_BY_ZERO] Division by zero"
-"""The message with which a division fails where the engine itself would not."""
-BROKEN_EXPECTATION = "strandline: a row breaks "
-"""The begin of the message with which a row fails that an expectation keeps out of a view; its name follows."""
+FAILS_ON_A_ROW = "strandline: a row fails: "
+"""The begin of the message with which a row fails; the expression, or the expectation that it breaks, follows."""
 NO_DATE = "[NUMERIC_VALUE_OUT_OF_RANGE] The day is in none of the years 1 to 9999"
 """The message with which a number of days fails that is no date."""
 

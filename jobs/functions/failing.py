@@ -2,51 +2,59 @@
 
 The front end writes such an expression so that it is NULL where SQL raises an error. From that tree come
 
-    strict(a / b)    a / b, which fails where SQL says so
     failing(a / b)   b = 0 AND a IS NOT NULL: the condition under which it fails; this never fails itself
     lenient(a + b)   TRY_ADD(a, b): NULL where it fails
+    strict(a / b)    CASE WHEN failing THEN an error ELSE lenient END
 
-A view runs the strict form. Only when that fails does it run again without the failing rows, which go to its dead
-letters (`jobs.ivm.refresh.guarded_stage`). Rows that do not fail cost nothing, and one that fails never becomes NULL.
+Whether an expression fails is a function of the row alone: no engine is asked for its own error, since what an engine
+evaluates, and in which order, is its optimizer's business. What becomes of a row on which one fails,
+`jobs.functions.failing_rows` says.
 
-An expression that is not evaluated does not fail: of `b <> 0 AND a / b > 1`, and of CASE, only the branches that are
-taken count.
+An expression that is not needed does not fail: of `b <> 0 AND a / b > 1`, and of CASE, IF and COALESCE, only what is
+reached from left to right counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from sqlglot import exp
 
 from jobs.functions.registry import find
-from jobs.functions.scalars.guards import EXACT_MEETS, MEETS, is_guard
-from jobs.sql.trees import any_of
+from jobs.functions.scalars.guards import is_guard
+from jobs.functions.scalars.operators import FAIL
+from jobs.sql.dialect import sql_of
+from jobs.sql.trees import all_of, any_of, call
 
 _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
-_DIVISIONS: dict[type[exp.Expr], str] = {exp.Div: "EXACT_DIVIDE", exp.Mod: "EXACT_MOD"}
+_DIVISIONS = (exp.Div, exp.Mod)
 _WHOLE_DIVISION = "DIV"
-_EXACT = {_WHOLE_DIVISION: "EXACT_DIV", MEETS: EXACT_MEETS}
 # Functions whose result is cast to a type that may be too narrow for it: ROUND(1e308) is no BIGINT.
 _NARROWED = frozenset({"ROUND", "ROUND_OF_DECIMAL", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
 _ITEM_BY_ITEM = frozenset({"TRANSFORM", "FILTER"})
+# Conversions that are a function: NULL of a value is a text that they cannot read.
+_READING = frozenset({"TEXT_TIME"})
+_FIRST_OF = frozenset({"COALESCE", "IFNULL"})
+_CHOICE = "IF"
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
 _ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
 
-def strict(node: exp.Expression) -> exp.Expression:
-    """The expression as an engine evaluates it that fails where SQL says so."""
+FAILS = "fails"
+"""Mark on a column that stands for an expression: the condition under which that one fails."""
 
-    def made(each: exp.Expr) -> exp.Expr:
-        if isinstance(each, exp.TryCast) and not each.meta.get("asked"):
-            return exp.Cast(this=each.this, to=each.args["to"])
-        if type(each) in _DIVISIONS:
-            return exp.Anonymous(this=_DIVISIONS[type(each)], expressions=[each.this, each.args["expression"]])
-        if isinstance(each, exp.Anonymous) and each.name in _EXACT:
-            return exp.Anonymous(this=_EXACT[each.name], expressions=each.expressions)
-        return each
 
-    return _rebuilt(node.copy(), made)
+def strict(node: exp.Expression, among: exp.Expression | None = None) -> exp.Expression:
+    """The expression with an error where it fails, which names it.
+
+    Args:
+        among: on no other rows; default: on any.
+    """
+    fails = all_of(among, failing(node))
+    if failing(node) is None or fails is None:
+        return lenient(node)
+    error = call(FAIL, exp.Literal.string(in_words(node)))
+    return exp.Case(ifs=[exp.If(this=fails, true=error)], default=lenient(node))
 
 
 def lenient(node: exp.Expression) -> exp.Expression:
@@ -75,6 +83,10 @@ def lenient(node: exp.Expression) -> exp.Expression:
 
 def failing(node: exp.Expression) -> exp.Expression | None:
     """The condition under which the expression fails; None: it never does."""
+    if isinstance(node, exp.Column) and FAILS in node.meta:
+        found = node.meta[FAILS].copy()
+        assert isinstance(found, exp.Expression)
+        return found
     if isinstance(node, exp.And | exp.Or):
         left, right = _child(node.left), _child(node.right)
         decided = exp.false() if isinstance(node, exp.And) else exp.true()
@@ -84,12 +96,31 @@ def failing(node: exp.Expression) -> exp.Expression | None:
         return any_of([failing(left), _both(open_, failing(right))])
     if isinstance(node, exp.Case):
         return _case(node)
+    if isinstance(node, exp.Anonymous) and node.name in _FIRST_OF:
+        return _first_of([_child(each) for each in node.expressions])
+    if isinstance(node, exp.Anonymous) and node.name == _CHOICE and len(node.expressions) == 3:
+        condition, true, false = (_child(each) for each in node.expressions)
+        return _case(exp.Case(ifs=[exp.If(this=condition.copy(), true=true.copy())], default=false.copy()))
     return any_of([*(failing(child) for child in _children(node)), _own(node), _an_item_fails(node)])
 
 
 def can_fail(node: exp.Expression | None) -> bool:
     """True if there can be rows on which the expression fails."""
     return node is not None and failing(node) is not None
+
+
+def in_words(node: exp.Expression) -> str:
+    """The expression as a user would write it: without the functions that conversions put around their operands."""
+
+    def made(each: exp.Expr) -> exp.Expr:
+        if isinstance(each, exp.TryCast) and not each.meta.get("asked"):
+            return exp.Cast(this=_operand(each), to=each.args["to"])
+        if isinstance(each, exp.Anonymous) and each.name == _WHOLE_DIVISION:
+            left, right = each.expressions
+            return exp.Div(this=left, expression=right)
+        return each
+
+    return sql_of(_rebuilt(node.copy(), made))
 
 
 def _rebuilt(node: exp.Expression, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expression:
@@ -106,7 +137,7 @@ def _rebuilt(node: exp.Expression, change: Callable[[exp.Expr], exp.Expr]) -> ex
 
 def _own(node: exp.Expression) -> exp.Expression | None:
     """The condition under which this node itself fails, given that its operands have values."""
-    if isinstance(node, exp.TryCast) and not node.meta.get("asked"):
+    if _is_conversion(node):
         return _lost(node, [_operand(node)])
     if type(node) is exp.Cast and _is_arithmetic(node.this):
         return _lost(node, [_child(node.this)])
@@ -137,8 +168,15 @@ def _lost(node: exp.Expression, operands: Iterable[exp.Expression]) -> exp.Expre
     return _all(parts)
 
 
+def _is_conversion(node: exp.Expression) -> bool:
+    """True of a conversion that gives NULL for a value which the type cannot hold, unless TRY_CAST asked for that."""
+    reads = isinstance(node, exp.TryCast) or (isinstance(node, exp.Anonymous) and node.name in _READING)
+    return reads and not node.meta.get("asked")
+
+
 def _operand(node: exp.Expression) -> exp.Expression:
-    inner = _child(node.this)
+    """The value that a conversion converts."""
+    inner = _child(node.this if isinstance(node, exp.TryCast) else node.expressions[0])
     while isinstance(inner, exp.Anonymous) and inner.name in _ON_THE_WAY:
         inner = _child(inner.expressions[0])
     return inner
@@ -197,6 +235,14 @@ def _case(node: exp.Case) -> exp.Expression | None:
     return any_of([operand, *tested, exp.Paren(this=made)])
 
 
+def _first_of(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
+    """The condition under which COALESCE fails: in its first argument, or in a later one when all before are NULL."""
+    found = None
+    for argument in reversed(arguments):
+        found = any_of([failing(argument), _both(_is_null(lenient(argument)), found)])
+    return found
+
+
 def _of_items(node: exp.Expr) -> exp.Lambda | None:
     """The function of a call that computes each item of an array by itself; None for any other node."""
     if not isinstance(node, exp.Anonymous) or node.name not in _ITEM_BY_ITEM or len(node.expressions) != 2:
@@ -234,7 +280,9 @@ def _child(node: object) -> exp.Expression:
 def _is_arithmetic(node: object) -> bool:
     while isinstance(node, exp.Paren):
         node = node.this
-    return isinstance(node, (*_ADDITIVE, *_DIVISIONS))
+    return isinstance(node, (*_ADDITIVE, *_DIVISIONS)) or (
+        isinstance(node, exp.Anonymous) and node.name in _ADDITIVE.values()
+    )
 
 
 def _is_whole_division(node: object) -> bool:

@@ -28,17 +28,16 @@ from state_store.errors import InputReplaced
 from state_store.layout import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Set
+    from collections.abc import Set
 
     from pyspark.sql import SparkSession
 
-    from jobs.ivm.refresh.context import Heads, Owner
+    from jobs.ivm.refresh.context import Heads
     from jobs.ivm.refresh.epoch import StageResult
     from jobs.model.settings import Settings
     from jobs.model.stage import Stage
     from jobs.model.steps import Steps
     from jobs.operate.rebuild_plan import RebuildPlan
-    from jobs.run.schedule import Maintained
     from jobs.run.stream import PipelineStream
 
 
@@ -129,31 +128,26 @@ def _read_again(stream: PipelineStream, source: Source, steps: Steps) -> set[str
 
 
 def _rebuilt(stream: PipelineStream, names: Set[str], steps: Steps) -> list[StageResult]:
-    """Compute the stages of these definitions anew, in the order of levels."""
+    """Compute the stages of these definitions anew, in the order of levels, each with its dead letters."""
     from jobs.ivm.refresh.begun_logs import check_stage
     from jobs.ivm.refresh.context import Heads
-    from jobs.ivm.refresh.rebuild_stage import rebuild_stage
+    from jobs.ivm.refresh.error_policy import decide
+    from jobs.ivm.refresh.rebuild_stage import rebuild_decided
 
     heads = Heads(stream.lake, gated=gated_in(stream.levels))
     items = [item for level in stream.levels for item in level if not names.isdisjoint({item.name, item.target})]
-    wanted = [(stage, owner) for item in items for stage, owner in _owned(item)]
-    for stage, owner in wanted:
-        check_stage(stream.lake, heads, stage, owner)  # all of them before the first is changed
+    wanted = [(item, stage) for item in items for stage in item.stages]
+    for item, stage in wanted:
+        check_stage(stream.lake, heads, stage, item.owner(stage))  # all of them before the first is changed
     results: list[StageResult] = []
-    for number, (stage, owner) in enumerate(wanted, 1):
+    for number, (item, stage) in enumerate(wanted, 1):
         place = f" (stage {number} of {len(wanted)})" if len(wanted) > 1 else ""
         steps.begin(f"computing '{stage.table}'{place}", _rows_of_inputs(heads, stage))
-        results.append(rebuild_stage(stream.context, heads, stage, owner))
-        steps.done(f"'{stage.table}': +{results[-1].inserted:,} −{results[-1].deleted:,} rows")
+        decision = decide(stage, item.options.errors, item.letters(stage), heads)
+        done = rebuild_decided(stream.context, heads, decision, item.owner(stage))
+        results += done
+        steps.done("; ".join(f"'{each.table}': +{each.inserted:,} −{each.deleted:,} rows" for each in done))
     return results
-
-
-def _owned(item: Maintained) -> Iterator[tuple[Stage, Owner]]:
-    """The stages of an item, each with whom it is maintained for."""
-    from jobs.ivm.refresh.context import Owner
-
-    for stage in item.stages:
-        yield stage, Owner(item.fingerprint, item.vector_prefix if stage is item.stages[-1] else None)
 
 
 def _rows_of_inputs(heads: Heads, stage: Stage) -> int:

@@ -161,7 +161,7 @@ def _computed(
         if not ({item.name, item.target} & ({name} - aside) or gone & set(item.inputs)):
             continue
         for stage in item.stages:
-            owner = Owner(item.fingerprint, item.vector_prefix if stage is item.stages[-1] else None)
+            owner = item.owner(stage)
             anew = stage.table in gone or not _stands(lake, stage, owner)
             computed.append(PlannedTable(stage.table, _reads(stage, gone, lake), anew))
             gone |= {stage.table} if anew else set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
     from jobs.model.definitions import View
     from jobs.model.relation import Relation
+    from jobs.model.view_options import ErrorPolicy
     from jobs.partial.leaves import Leaves
     from jobs.partial.routes import Routes
+    from jobs.query.recompute.text import Fate
 
+_FATES: Final[dict[ErrorPolicy, Fate]] = {"dead_letter": "left out", "stop": "error", "null": "null"}
+"""Nothing is stored of a partial view: where a view would stop, the reader of the keys gets the error."""
 KEYS = "__keys"
 """The relation of the keys that are asked for, in the text of an upquery."""
 
@@ -91,7 +95,7 @@ def partial_plan(view: View, catalog: Catalog) -> PartialPlan:
     name = engine_of("duckdb").name
     same = " AND ".join(f"__rows.{name(each)} IS NOT DISTINCT FROM {KEYS}.{name(each)}" for each in routes.key)
     order = ", ".join(f"__rows.{name(each)} NULLS FIRST" for each in relation.key)
-    computed = recompute_sql(query, "duckdb")
+    computed = recompute_sql(query, "duckdb", fate=_FATES[view.maintenance.errors])
     sql = f"SELECT * FROM ({computed}) AS __rows SEMI JOIN {KEYS} ON {same} ORDER BY {order}"
     columns = {each.name: _read(each, computed) for each in relations_of(query)}
     return PartialPlan(relation, leaves, routes, sql, columns)

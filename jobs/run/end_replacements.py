@@ -134,7 +134,7 @@ def _keep_aside(context: RunContext, definition: View) -> None:
         return
     items = (item for level in maintained([definition], Catalog(context.lake)) for item in level)
     [item] = (item for item in items if item.target == definition.name)
-    _, letters = guarded(item.stages[-1], tables.dead_letters(definition.name))
+    letters = guarded(item.stages[-1], tables.dead_letters(definition.name)).aside
     assert letters is not None
     refresh_stage(context, Heads(context.lake, gated=item.gated), letters, Owner(item.fingerprint))
 

@@ -12,10 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh.context import Heads, Owner
+from jobs.ivm.refresh.context import Heads
 from jobs.ivm.refresh.error_policy import decide
 from jobs.ivm.refresh.refresh import refresh_decided
-from jobs.model import tables
 from jobs.model.errors import RefreshFailed
 from jobs.run.approve import approve
 from jobs.run.schedule import gated_in, read_from_outside
@@ -96,12 +95,8 @@ def refresh_all(
 def _refresh(context: RunContext, heads: Heads, item: Maintained, upto: Mapping[str, int] | None) -> list[StageResult]:
     done: list[StageResult] = []
     for stage in item.stages:
-        own = stage is item.stages[-1]
-        # The inner stages of a query into a stream are the query's alone.
-        owner = Owner(item.fingerprint, item.vector_prefix if own else None)
-        letters = tables.dead_letters(item.name if own else stage.table)
-        decision = decide(stage, item.options.errors, letters, heads)
-        done += refresh_decided(context, heads, decision, owner, item.options.refresh, upto=upto)
+        decision = decide(stage, item.options.errors, item.letters(stage), heads)
+        done += refresh_decided(context, heads, decision, item.owner(stage), item.options.refresh, upto=upto)
     return done
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jobs.ivm.plan.plan import plan
+from jobs.ivm.refresh.context import Owner
 from jobs.ivm.rules.stored import marked
 from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
@@ -52,6 +53,14 @@ class Maintained:
     serves: tuple[str, ...] = ()
     blocking: tuple[Expectation, ...] = ()
     gated: frozenset[str] = frozenset()
+
+    def owner(self, stage: Stage) -> Owner:
+        """Whom one of the stages is maintained for: the inner stages of a query into a stream are the query's alone."""
+        return Owner(self.fingerprint, self.vector_prefix if stage is self.stages[-1] else None)
+
+    def letters(self, stage: Stage) -> str:
+        """The table of the dead letters of one of the stages."""
+        return tables.dead_letters(self.name if stage is self.stages[-1] else stage.table)
 
 
 def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list[Maintained]]:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from jobs.functions.failing_rows import BREAKS
 from jobs.ivm.plan.plan import plan
-from jobs.ivm.refresh.guarded_stage import BREAKS, REASON
+from jobs.ivm.refresh.guarded_stage import REASON
 from jobs.model import tables
 from jobs.model.definitions import View
 from jobs.model.errors import RefreshFailed

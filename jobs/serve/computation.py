@@ -44,7 +44,7 @@ def computation(pull: PullQuery, limit: int | None) -> Computation:
     Raises:
         NotSupported: DuckDB has no function for one of its aggregates.
     """
-    text = _in_order(recompute_sql(pull.query, "duckdb", nested=pull.nested), pull, limit)
+    text = _in_order(recompute_sql(pull.query, "duckdb", fate="error", nested=pull.nested), pull, limit)
     tables: dict[str, Relation] = {}
     plain: list[str] = []
     for number, relation in enumerate(pull.relations):

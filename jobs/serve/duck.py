@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from jobs.engines.engine import FAILS_ON_A_ROW
 from jobs.model.errors import InvalidQuery
 from jobs.model.serving_errors import TooLarge
 from jobs.serve.limits import NO_LIMITS, Spent
@@ -68,7 +69,7 @@ class Duck:
         """The answer of `sql` over `relations`, by name.
 
         Raises:
-            InvalidQuery: DuckDB refuses the text or fails over the data (an overflow, a cast).
+            InvalidQuery: an expression fails on a row; or DuckDB refuses the text or fails over the data.
             TimeLimit, TooLarge: the query takes more than it may. A single call of a function runs to its end first.
             FunctionRefused, RefreshFailed: the query calls a function whose Python may not run.
         """
@@ -114,4 +115,10 @@ class Duck:
                 raise KeyboardInterrupt from error
             if message.startswith(_OUT_OF_MEMORY):
                 raise TooLarge("the query needs more memory than it may have", hint="ask for less") from error
+            _, fails, what = message.partition(FAILS_ON_A_ROW)
+            if fails:
+                raise InvalidQuery(
+                    f"an expression of the query fails on a row: {what}",
+                    hint="leave such rows out with WHERE, or write TRY_CAST, NULLIF or CASE for them",
+                ) from error
             raise InvalidQuery(f"the query cannot be answered: {message}") from error

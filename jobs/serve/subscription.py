@@ -203,7 +203,7 @@ def subscription(statement: Select, catalog: Catalog, lake: Lake) -> Subscriptio
     order = natural_order(pull)
     version, weight = (Output(name, column(name, part.alias), BIGINT) for name in (VERSION, WEIGHT))
     made = replace(block, outputs=(version, weight, *order, *block.outputs))
-    text = f"{recompute_sql(made, 'duckdb')} ORDER BY {', '.join(_places(len(order)))}"
+    text = f"{recompute_sql(made, 'duckdb', fate='error')} ORDER BY {', '.join(_places(len(order)))}"
     return Subscription(
         relation=relation,
         path=lake.table(relation.name),

@@ -36,6 +36,16 @@ def conjuncts(condition: exp.Expression | None) -> list[exp.Expression]:
     return [condition]
 
 
+def all_of(*conditions: exp.Expression | None) -> exp.Expression | None:
+    """All conditions joined by AND; None when there are none."""
+    parts = [part for condition in conditions for part in conjuncts(condition)]
+    made: exp.Expression | None = None
+    for part in parts:
+        side = exp.Paren(this=part.copy()) if isinstance(part, exp.Or) and len(parts) > 1 else part.copy()
+        made = side if made is None else exp.And(this=made, expression=side)
+    return made
+
+
 def any_of(conditions: Iterable[exp.Expression | None]) -> exp.Expression | None:
     """The conditions joined by OR, in parentheses; None when there are none."""
     made: exp.Expression | None = None

@@ -72,7 +72,7 @@ def recomputations(name: str, catalog: Catalog, frozen: FrozenJoin | None = None
     found = []
     for each in queries:
         query = query_of(each, catalog)
-        sql = recompute_sql(query, "duckdb", semantics=semantics_of(each), frozen=frozen)
+        sql = recompute_sql(query, "duckdb", fate="null", semantics=semantics_of(each), frozen=frozen)
         text = f"FROM ({sql}) AS __rows({', '.join(names)})"
         found.append(Recomputation(each.name, text, relations_of(query), frozenset(_looked_up(query))))
     return found

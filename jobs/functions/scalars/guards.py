@@ -1,10 +1,9 @@
 """Guards: conditions that a view's rows must meet, as terms of its WHERE. A row that does not fails there.
 
-    MEETS(c, 'name')          true of the rows that stay: what a recomputation reads
-    EXACT_MEETS(c, 'name')    an error on a row that does not meet it: what an epoch runs
+    MEETS(c, 'name')    true of the rows that stay; it fails on a row that does not meet it
 
-So such a row goes the way of every row on which an expression fails (`jobs.functions.failing`): it is kept out of the
-view, and is in its dead letters until it is corrected.
+So such a row goes the way of every row on which an expression fails (`jobs.functions.failing_rows`): it is kept out of
+the view, and is in its dead letters until it is corrected.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from jobs.engines.engine import BROKEN_EXPECTATION
 from jobs.functions.scalars.contract import Scalar, Types
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import SqlType
 from jobs.sql.trees import call, conjuncts
 
-MEETS, EXACT_MEETS = "MEETS", "EXACT_MEETS"
+MEETS = "MEETS"
 
 
 def meets(condition: exp.Expression, name: str) -> exp.Anonymous:
@@ -50,11 +48,4 @@ def _made(name: str, types: Types) -> tuple[Types, SqlType]:
     raise TypeMismatch(f"{name} is what an expectation becomes; write WHERE", hint="or EXPECT, with quarantine: true")
 
 
-def _exact(fail: str) -> str:
-    return f"CASE WHEN {{0}} THEN TRUE ELSE {fail}(concat('{BROKEN_EXPECTATION}', {{1}})) END"
-
-
-GUARDS = (
-    Scalar(MEETS, _made, "({0})", hidden=True, fails=_unmet),
-    Scalar(EXACT_MEETS, _made, _exact("raise_error"), _exact("error"), hidden=True),
-)
+GUARDS = (Scalar(MEETS, _made, "({0})", hidden=True, fails=_unmet),)

@@ -75,7 +75,7 @@ def forms_of(definition: Definition, stage: Stage) -> tuple[Stage, ...]:
     """A stage in every form that a refresh may run; the first is that of a refresh before any row has failed."""
     errors = definition.maintenance.errors if isinstance(definition, View) else ViewOptions().errors
     decision = decide(stage, errors, tables.dead_letters(stage.table), _NothingStored())
-    return (*decision.stages, *(decision.instead or ()))
+    return (decision.sound, *(each for each in decision.stages if each is not decision.sound))
 
 
 def changes_of(stage: Stage, dialect: Dialect) -> BoundText:
@@ -105,9 +105,10 @@ def recomputation(definition: Definition, catalog: Catalog) -> Iterator[BoundTex
     if isinstance(definition, Source):
         return
     query = query_of(definition, catalog)
-    semantics = "sql" if isinstance(definition, InsertQuery) else definition.maintenance.semantics
+    options = ViewOptions() if isinstance(definition, InsertQuery) else definition.maintenance
+    shared = options.state == "shared"
     try:
-        text = recompute_sql(query, "duckdb", semantics=semantics)
+        text = recompute_sql(query, "duckdb", fate="left out", semantics=options.semantics, shared=shared)
     except NotSupported:
         return
     relations = {each.name: _readable(each) for each in relations_of(query)}

@@ -18,12 +18,13 @@ from sqlglot import exp
 
 from jobs.ivm.plan.key import giving
 from jobs.ivm.plan.rows import Rows, Selected, aliased, all_columns, of_relation, renamed
-from jobs.ivm.plan.trees import all_of, named
+from jobs.ivm.plan.trees import named
 from jobs.model.columns import PLACE
 from jobs.model.relation import Relation
 from jobs.model.stage import Input, Output
 from jobs.query.logical.query import Block, From, Query, SetOperation
 from jobs.sql.places import Place, replaced
+from jobs.sql.trees import all_of
 
 
 class Inner(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from jobs.ivm.plan.key import KeyColumn, giving, key_of
-from jobs.ivm.plan.trees import all_of, greatest, named, number
+from jobs.ivm.plan.trees import greatest, named, number
 from jobs.model import types as t
 from jobs.model.columns import ITEM, META_COLUMNS, PARTITIONS_EACH
 from jobs.model.names import alike
@@ -21,7 +21,7 @@ from jobs.model.relation import Relation
 from jobs.model.stage import Core, Input, Output
 from jobs.model.types import SqlType
 from jobs.sql.places import Place, replaced
-from jobs.sql.trees import call
+from jobs.sql.trees import all_of, call
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from jobs.ivm.plan.group import distinct_stage
 from jobs.ivm.plan.inputs import selected
 from jobs.ivm.plan.map import map_stage
 from jobs.ivm.plan.rows import Rows, Selected, apart, of_relation
-from jobs.ivm.plan.trees import all_of, named, number
+from jobs.ivm.plan.trees import named, number
 from jobs.model import types as t
 from jobs.model.calls import AggregateCall
 from jobs.model.stage import AggregateStage, Output, Stage
 from jobs.query.logical.query import SetOperation
-from jobs.sql.trees import call
+from jobs.sql.trees import all_of, call
 from jobs.sql.types_text import data_type
 
 _TAG = "__tag"

@@ -23,7 +23,7 @@ from sqlglot import exp
 from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.inputs import Unarranged, rows_of_block
 from jobs.ivm.plan.rows import Rows, Selected, all_columns, apart, of_relation
-from jobs.ivm.plan.trees import all_of, named, number
+from jobs.ivm.plan.trees import named, number
 from jobs.model import types as t
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import WINDOW_BOUNDS, WINDOW_END, WINDOW_START
@@ -33,7 +33,7 @@ from jobs.model.stage import AggregateStage, Input, Output, Session
 from jobs.query.logical.group_columns import mark_value
 from jobs.query.logical.query import Block, TimeWindow
 from jobs.sql.places import place_of
-from jobs.sql.trees import call
+from jobs.sql.trees import all_of, call
 
 _SET = "__set"
 _STARTS = "__window"

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final
 from jobs.engines.engine import engine_of
 from jobs.ivm.refresh.begun_logs import check_whole
 from jobs.ivm.refresh.engines import kernel_refusals
-from jobs.ivm.refresh.epoch import Epoch, next_record, spans_of
+from jobs.ivm.refresh.epoch import Epoch, StageResult, next_record, spans_of
 from jobs.ivm.refresh.faults import typed_fault
 from jobs.ivm.refresh.on_duckdb import DuckDbRuntime
+from jobs.ivm.refresh.refresh import refresh_stage, run_decided
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.recompute_diff import difference
 from jobs.model.errors import RefreshFailed
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from jobs.ivm.refresh.context import Heads, Owner, RunContext
-    from jobs.ivm.refresh.epoch import StageResult
+    from jobs.ivm.refresh.error_policy import Decision
     from jobs.model.stage import Stage
     from state_store.commits import Head
 
@@ -54,7 +55,33 @@ class Part:
     proof: Callable[[pa.Table], None]
 
 
-def backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: Part) -> StageResult:
+def backfill_decided(context: RunContext, heads: Heads, decision: Decision, owner: Owner, part: Part) -> StageResult:
+    """Compute a part of a keyed stage's rows at its table's vector, by the kernel, and store what differs.
+
+    Its dead letters stay what they are. Where there are none yet, they are computed at the same vector when a row
+    fails after all.
+
+    Raises:
+        RowFailed: a row fails under `stop`, or where it cannot be left out (a group's result, a sum).
+        StrandlineError: as of `_backfill_stage`. Nothing is stored then.
+    """
+
+    def aside(stage: Stage) -> StageResult:
+        head, standing = heads.find(stage.table), heads.find(decision.sound.table)
+        if head is not None or standing is None:
+            return StageResult(stage.table, {}, {}, "none", "dead letters are not backfilled")
+        at = {name: version for name in _names(stage) if (version := standing.record.versions.get(owner.entry(name)))}
+        return refresh_stage(context, heads, stage, owner, upto=at)
+
+    done = run_decided(heads, decision, lambda each: _backfill_stage(context, heads, each, owner, part), aside)
+    return done[-1]
+
+
+def _names(stage: Stage) -> set[str]:
+    return {each.relation.name for each in inputs_of(stage)}
+
+
+def _backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: Part) -> StageResult:
     """Compute a part of a keyed stage's rows at its table's vector, by the kernel, and store what differs.
 
     Raises:
@@ -84,7 +111,7 @@ def backfill_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner
 def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: Part) -> Epoch:
     """The epoch in which every input is read as far as the table's vector says, and no further."""
     head = heads.find(stage.table)
-    names = {each.relation.name for each in inputs_of(stage)}
+    names = _names(stage)
     reached = {name: head.record.vector.get(owner.entry(name)) if head is not None else None for name in names}
     upto = {name: at.version for name, at in reached.items() if at is not None}
     if head is None or len(upto) < len(names):

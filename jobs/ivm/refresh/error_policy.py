@@ -6,8 +6,12 @@
 | `stop` | the view stops at its last commit, typed, and the others go on |
 | `null` (default of ksqlDB's semantics) | the expression is NULL |
 
-The dead letters are a table that is there from the first such row on. Its being there is what says that the stage runs
-guarded, so nothing else has to be remembered, and a kill between the two commits is answered by the next refresh.
+The dead letters are a table that is there from the first such row on; also with `stop`, where they say which rows are
+to be corrected. Its being there is what says that the stage runs guarded, so nothing else has to be remembered, and a
+kill between the two commits is answered by the next refresh.
+
+While there is none, an epoch has an error on a row that fails. An engine may raise it for a row that no join takes in
+the end; so the dead letters, not the error, decide whether there is such a row.
 """
 
 from __future__ import annotations
@@ -15,11 +19,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh.guarded_stage import guarded, null_instead, strict, strict_outputs
+from jobs.ivm.refresh.guarded_stage import checked, guarded, null_instead
 
 if TYPE_CHECKING:
     from jobs.ivm.refresh.context import Heads
-    from jobs.model.stage import Stage
+    from jobs.model.stage import MapStage, Stage
     from jobs.model.view_options import ErrorPolicy
 
 
@@ -28,12 +32,22 @@ class Decision:
     """The stages that a refresh runs.
 
     Attributes:
-        stages: in order.
-        instead: what to refresh in their place when a row fails (RowFailed); None: the view stops.
+        sound: the stage in the form that is run.
+        aside: the stage of its dead letters, which comes before it; None: it runs without.
+        instead: what to refresh in place of it when a row fails (RowFailed); None: the view stops.
+        stops: a row among the dead letters stops the view.
     """
 
-    stages: tuple[Stage, ...]
-    instead: tuple[Stage, ...] | None = None
+    sound: Stage
+    aside: MapStage | None = None
+    instead: Decision | None = None
+    stops: bool = False
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages that may be run, in order."""
+        first = () if self.aside is None else (self.aside,)
+        return (*first, self.sound, *(self.instead.stages if self.instead is not None else ()))
 
 
 def decide(stage: Stage, policy: ErrorPolicy, letters: str, heads: Heads) -> Decision:
@@ -43,12 +57,12 @@ def decide(stage: Stage, policy: ErrorPolicy, letters: str, heads: Heads) -> Dec
         letters: the name of the table of its dead letters.
     """
     if policy == "null":
-        return Decision((null_instead(stage),))
-    sound, aside = guarded(stage, letters)
-    if policy == "stop" or aside is None:
-        return Decision((strict(stage),))
+        return Decision(null_instead(stage))
+    found = guarded(stage, letters)
+    if found.aside is None:
+        return Decision(checked(stage))
+    both = Decision(found.sound, found.aside, stops=policy == "stop")
     # The dead letters come first: while the stage stands behind them, it is refreshed guarded next time.
-    both = (aside, strict_outputs(sound))
-    if heads.find(aside.table) is None:
-        return Decision((strict(stage),), instead=both)
-    return Decision(both)
+    if found.always or heads.find(letters) is not None:
+        return both
+    return Decision(checked(stage), instead=both)

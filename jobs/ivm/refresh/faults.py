@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from jobs.engines.engine import BROKEN_EXPECTATION, NEGATIVE_WEIGHT
+from jobs.engines.engine import FAILS_ON_A_ROW, NEGATIVE_WEIGHT
 from jobs.ivm.refresh.file_faults import file_fault
 from jobs.model.errors import FunctionFailed, RowFailed
 from jobs.model.revive import revive
@@ -25,7 +25,7 @@ _FAILS_ON_A_ROW = re.compile(
     r"|Unknown TimeZone[^\n]*"
     # A few functions on times let Java's own error through.
     r"|ArithmeticException: (?:long|integer) overflow"
-    rf"|{BROKEN_EXPECTATION}[^\n]*"
+    rf"|{FAILS_ON_A_ROW}[^\n]*"
 )
 
 

@@ -1,28 +1,29 @@
-"""A stage rewritten for rows on which an expression fails: `ERRORS='dead_letter'` or `'stop'`.
+"""A stage rewritten for rows on which an expression fails, by the view's ERRORS.
 
-    strict(stage)     the stage, failing where SQL says so: what an epoch runs
-    guarded(stage)    the stage without the rows that fail, and a stage of those rows: its dead letters
+    checked(stage)      an error on a row that fails: what an epoch runs while there are none
+    guarded(stage)      the stage without the rows that fail, and a stage of those rows: its dead letters
+    null_instead(stage) NULL wherever an expression fails
 
-An epoch runs strictly. Where that fails on a row, a view with `'stop'` stops; one with `'dead_letter'` runs guarded
-from then on. The dead letters are a maintained table like any other, `<view>__dead_letters`: a row that is corrected
-or retracted leaves it, and nothing is in it twice.
+Which rows fail, `jobs.functions.failing_rows` says. The dead letters are a maintained table like any other,
+`<view>__dead_letters`: a row that is corrected or retracted leaves it, and nothing is in it twice.
 
-Guarded are the expressions over the rows a stage reads: its columns, conditions and joins. What is computed of a whole
-group (`SUM(a) / SUM(b)`) or overflows while it is added up concerns no single row: there the view stops.
+Guarded are the expressions over the rows that a stage reads: its columns, conditions and joins, and what is computed
+for an aggregate or a window. What is computed of a whole group or of a window's result (`SUM(a) / SUM(b)`), or
+overflows while it is added up, concerns no single row: there the view stops, unless its ERRORS are 'null'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot import exp
 
-from jobs.functions.failing import can_fail, failing, lenient
-from jobs.functions.failing import strict as strict_expression
-from jobs.functions.scalars.guards import guards_in, is_guard, name_of
+from jobs.functions.failing import failing, lenient, strict
+from jobs.functions.failing_rows import Apart, Needed, RowCheck, join_check, row_check, said_of, truth
 from jobs.model import types as t
-from jobs.model.columns import FAILED_ROW_COLUMNS
+from jobs.model.columns import FAILED_ROW_COLUMNS, ITEM
 from jobs.model.stage import (
     AggregateStage,
     AnalyticStage,
@@ -34,119 +35,229 @@ from jobs.model.stage import (
     Stage,
     storage_of_body,
 )
-from jobs.sql.dialect import sql_of
-from jobs.sql.trees import any_of, conjuncts
+from jobs.sql.places import Place, columns_in, replaced
+from jobs.sql.trees import all_of, any_of
 
 REASON, ROW = (name for name, _ in FAILED_ROW_COLUMNS)
-
-BREAKS = "breaks "
-"""The reason of a row that breaks an expectation begins so; any other is of a row on which an expression fails."""
 
 Change = Callable[[exp.Expression], exp.Expression]
 BodyStage = MapStage | AggregateStage | AnalyticStage
 
 
-def strict(stage: Stage) -> Stage:
-    """The stage with every expression failing where SQL says so."""
-    return strict_outputs(_with_body(stage, strict_expression))
+@dataclass(frozen=True)
+class Guarded:
+    """A stage under which rows may fail, in two.
+
+    Attributes:
+        sound: the stage without the rows that fail.
+        aside: the stage of those rows; None when no row can fail.
+        always: some of those rows join nothing, so that `checked` may not see them: the two must always be run.
+    """
+
+    sound: Stage
+    aside: MapStage | None = None
+    always: bool = False
 
 
-def strict_outputs(stage: Stage) -> Stage:
-    """The stage with what it computes above its body failing where SQL says so."""
-    if not isinstance(stage, AggregateStage | AnalyticStage):
-        return stage
-    return replace(stage, outputs=_outputs(stage.outputs, strict_expression))
+def checked(stage: Stage) -> Stage:
+    """The stage with an error on every joined row that fails."""
+    return _rewritten(stage, lambda core, check: check.checked(_read(core)), top=strict, arrays=True)
 
 
 def null_instead(stage: Stage) -> Stage:
     """The stage with NULL wherever an expression fails."""
-    if isinstance(stage, AggregateStage | AnalyticStage):
-        stage = replace(stage, outputs=_outputs(stage.outputs, lenient))
-    return _with_body(stage, lenient)
+    return _rewritten(stage, lambda _, check: check.lenient, top=lenient, nulls=True)
 
 
-def guarded(stage: Stage, letters: str) -> tuple[Stage, MapStage | None]:
-    """The stage without the rows that fail, and the stage that keeps those in the table `letters`; None when no row can
-    fail."""
-    if isinstance(stage, LatestStage) or not any(_failing_core(core) is not None for core in stage.body):
-        return stage, None
-    body = tuple(_without(core) for core in stage.body)
-    return replace(_late_leniently(stage), body=body), _dead_letters(stage, letters)
+def guarded(stage: Stage, letters: str) -> Guarded:
+    """The stage without the rows that fail, and the stage that keeps those in the table `letters`."""
+    sound = _rewritten(stage, lambda _, check: check.sound, top=strict)
+    if isinstance(stage, LatestStage):
+        return Guarded(sound)
+    aside = list(_aside(stage))
+    if not aside:
+        return Guarded(sound)
+    return Guarded(sound, _dead_letters(aside, letters), any(each.joins_nothing for each in aside))
 
 
-def _with_body(stage: Stage, change: Change) -> Stage:
+@dataclass(frozen=True)
+class _Aside:
+    """The rows of a core that fail, as a core: one row for each.
+
+    Attributes:
+        numbered: its rows are told apart by the items that they are repeated for.
+        joins_nothing: they are no joined rows of the stage.
+    """
+
+    core: Core
+    fails: exp.Expression
+    reason: exp.Expression
+    numbered: bool = False
+    joins_nothing: bool = False
+
+
+def _rewritten(
+    stage: Stage,
+    where: Callable[[Core, RowCheck], exp.Expression | None],
+    *,
+    top: Change,
+    arrays: bool = False,
+    nulls: bool = False,
+) -> Stage:
+    """The stage with total expressions over its rows.
+
+    Args:
+        where: the condition of the rows that stay.
+        top: what becomes of the expressions over groups and over windows' results.
+        arrays: a row is an error when an array fails for whose items it is to be repeated.
+        nulls: pairs of rows of which one fails do not join.
+    """
     if isinstance(stage, LatestStage):
         return stage
-    stage = _late_leniently(stage)
-    return replace(stage, body=tuple(_changed(core, change) for core in stage.body))
-
-
-def _late_leniently(stage: BodyStage) -> BodyStage:
-    """The stage that counts no row as late on which an expression fails: to count must never stop a view."""
+    body = []
+    for core in stage.body:
+        check = _check(stage, core)
+        made = replace(_lenient_core(core, check, nulls=nulls), where=where(core, check))
+        if arrays:
+            change = partial(strict, among=check.own_terms(_items(core)))
+            made = replace(made, expand=_outputs(core.expand, change))
+        body.append(made)
+    stage = replace(stage, body=tuple(body))
+    if isinstance(stage, MapStage):
+        return stage
+    stage = replace(stage, outputs=_outputs(stage.outputs, top))
     if isinstance(stage, AggregateStage):
-        return replace(stage, late=tuple(_changed(core, lenient) for core in stage.late))
-    return stage
-
-
-def _changed(core: Core, change: Change) -> Core:
-    return replace(
-        core,
-        inputs=tuple(_input(each, change) for each in core.inputs),
-        where=change(core.where) if core.where is not None else None,
-        columns=_outputs(core.columns, change),
-        expand=_outputs(core.expand, change),
+        # To count late rows must never stop a view.
+        late = tuple(
+            replace(_lenient_core(core, check, nulls=True), where=check.lenient)
+            for core in stage.late
+            for check in [_check(stage, core)]
+        )
+        return replace(stage, late=late)
+    calls = tuple(
+        replace(
+            call,
+            arguments=tuple(map(lenient, call.arguments)),
+            order=tuple((lenient(by), down, first) for by, down, first in call.order),
+        )
+        for call in stage.calls
     )
+    keep = top(stage.keep) if stage.keep is not None else None
+    return replace(stage, calls=calls, partition=_outputs(stage.partition, lenient), keep=keep)
 
 
-def _input(each: Input, change: Change) -> Input:
-    return replace(each, on=change(each.on)) if each.on is not None else each
+def _check(stage: BodyStage, core: Core) -> RowCheck:
+    return row_check(core.where, _needed(stage, core), [join_check(i.alias, i.join, i.on) for i in core.inputs])
+
+
+def _needed(stage: BodyStage, core: Core) -> Iterator[Needed]:
+    """What a stage computes of each row: the columns; the arguments of an aggregate only where its FILTER holds."""
+    columns = {each.name: each.expression for each in core.columns}
+    conditions = _filters(stage) if isinstance(stage, AggregateStage) else {}
+    for name, expression in columns.items():
+        for condition in conditions.get(name, [None]):
+            yield Needed(expression, None if condition is None else replaced(condition, _values(columns)))
+    if isinstance(stage, AnalyticStage):
+        trees = [each.expression for each in stage.partition]
+        for call in stage.calls:
+            trees += [*call.arguments, *(by for by, _, _ in call.order)]
+        for tree in trees:
+            if not isinstance(tree, exp.Column):
+                yield Needed(replaced(tree, _values(columns)))
+
+
+def _filters(stage: AggregateStage) -> dict[str, list[exp.Expression | None]]:
+    """{column: the filters under which it is read} of those columns that only calls with FILTER read."""
+    found: dict[str, list[exp.Expression | None]] = {}
+    elsewhere = {each.name for group in stage.group for each in columns_in(group.expression)}
+    for call in stage.aggregates:
+        names = {each.name for argument in call.arguments for each in columns_in(argument)}
+        if call.filter is None:
+            elsewhere |= names
+            continue
+        elsewhere |= {each.name for each in columns_in(call.filter)}
+        for name in names:
+            found.setdefault(name, []).append(call.filter)
+    return {name: filters for name, filters in found.items() if name not in elsewhere}
+
+
+def _values(columns: dict[str, exp.Expression]) -> dict[Place, exp.Expression]:
+    return {("", name): expression for name, expression in columns.items()}
+
+
+def _lenient_core(core: Core, check: RowCheck, *, nulls: bool) -> Core:
+    """The core with columns that are NULL where they fail; its WHERE is still to be rewritten."""
+    inputs = tuple(
+        replace(each, on=join.lenient if nulls else join.on) if each.on is not None else each
+        for each, join in zip(core.inputs, check.joins, strict=True)
+    )
+    return replace(core, inputs=inputs, columns=_outputs(core.columns, lenient), expand=_outputs(core.expand, lenient))
 
 
 def _outputs(outputs: tuple[Output, ...], change: Change) -> tuple[Output, ...]:
     return tuple(replace(each, expression=change(each.expression)) for each in outputs)
 
 
-def _failing_core(core: Core) -> exp.Expression | None:
-    """The condition over a core's joined rows under which one fails: in its WHERE, or, where that lets it through, in a
-    column."""
-    where = failing(core.where) if core.where is not None else None
-    columns = any_of([failing(each.expression) for each in core.columns])
-    if columns is not None and core.where is not None:
-        columns = exp.And(this=_truth(core.where), expression=columns)
-    return any_of([where, columns])
+def _aside(stage: BodyStage) -> Iterator[_Aside]:
+    """The rows of a stage that fail: first those of its cores, then those that its cores do not see."""
+    checks = [(core, _check(stage, core)) for core in stage.body]
+    some = any(check.fails is not None or check.apart or _arrays_fail(core) is not None for core, check in checks)
+    if not some:
+        return
+    for core, check in checks:
+        sound = [exp.Not(this=each.fails) for each in check.apart if each.shown]
+        fails = all_of(check.fails or exp.false(), *sound)
+        assert fails is not None
+        made = _lenient_core(core, check, nulls=False)
+        yield _Aside(made, truth(fails), check.reason(stage.table), numbered=bool(core.expand))
+    for core, check in checks:
+        arrays = _arrays_fail(core)
+        if arrays is not None:
+            reason = said_of([each.expression for each in core.expand], stage.table)
+            made = replace(_lenient_core(core, check, nulls=False), expand=())
+            yield _Aside(made, truth(all_of(check.own_terms(_items(core)), arrays)), exp.Literal.string(reason))
+        for each in check.apart:
+            reason = said_of([each.term], stage.table)
+            made = replace(_read_apart(_lenient_core(core, check, nulls=False), each), expand=())
+            yield _Aside(made, each.fails, exp.Literal.string(reason), joins_nothing=True)
 
 
-def _without(core: Core) -> Core:
-    fails = _failing_core(core)
-    made = _changed(core, lenient)
-    if fails is None:
-        return made
-    sound = exp.Not(this=exp.Paren(this=_coalesced(fails)))
-    return replace(
-        made, where=sound if made.where is None else exp.And(this=exp.Paren(this=made.where), expression=sound)
-    )
+def _arrays_fail(core: Core) -> exp.Expression | None:
+    """The condition under which an array fails for whose items a row is to be repeated."""
+    return any_of(failing(each.expression) for each in core.expand)
 
 
-def _dead_letters(stage: BodyStage, letters: str) -> MapStage:
-    """The rows that fail: what they are (JSON of the inputs' columns) and why, by the identity of the rows they come
-    from. Those of a body that only grows are only added, and need none."""
-    grows = storage_of_body(stage.body) == "append"
+def _items(core: Core) -> set[str]:
+    return {ITEM, *(each.name for each in core.expand)}
+
+
+def _read(core: Core) -> list[exp.Expression]:
+    """A column of each input whose columns joined rows have; of a row of one input none has to be read."""
+    giving = [each for each in core.inputs if each.join not in ("semi", "anti")]
+    return [_column(each.alias, each.relation.columns[0][0]) for each in giving] if len(giving) > 1 else []
+
+
+def _read_apart(core: Core, rows: Apart) -> Core:
+    """The core over the inputs alone whose rows, or pairs of rows, fail."""
+    if len(rows.aliases) == 1:
+        (alone,) = (each for each in core.inputs if each.alias in rows.aliases)
+        return replace(core, inputs=(Input(alone.alias, alone.relation),))
+    last = max(place for place, each in enumerate(core.inputs) if each.alias in rows.aliases)
+    inputs = core.inputs[: last + 1]
+    if rows.shown:
+        return replace(core, inputs=inputs)
+    return replace(core, inputs=(*inputs[:-1], replace(inputs[-1], join="inner")))
+
+
+def _dead_letters(aside: list[_Aside], letters: str) -> MapStage:
+    """The stage of the rows that fail: what they are (JSON of the inputs' columns) and why, by the identity of the rows
+    they come from. Those of a body that only grows are only added, and need none."""
+    grows = storage_of_body(tuple(each.core for each in aside)) == "append"
     cores = []
-    for number, core in enumerate(stage.body):
-        fails = _failing_core(core) or exp.false()
-        identity = [
-            Output(f"__i{number}_{at}_{name}", _column(each.alias, name), each.relation.type_of(name))
-            for at, each in enumerate(core.inputs)
-            if each.join not in ("semi", "anti") and not grows
-            for name in each.relation.told_apart_by
-        ]
-        columns = (
-            Output(REASON, _reason(core, stage.table), t.VARCHAR),
-            Output(ROW, _row(core), t.VARCHAR),
-            *identity,
-        )
-        made = _changed(core, lenient)
-        cores.append(replace(made, where=_coalesced(fails), columns=columns, key=tuple(each.name for each in identity)))
+    for number, each in enumerate(aside):
+        identity = [] if grows else list(_identity(each, number))
+        columns = (Output(REASON, each.reason, t.VARCHAR), Output(ROW, _row(each.core), t.VARCHAR), *identity)
+        cores.append(replace(each.core, where=each.fails, columns=columns, key=tuple(one.name for one in identity)))
     # Branches have identities of their own: all columns, NULL where they are another branch's.
     names = {each.name: each.type for core in cores for each in core.columns}
     body = tuple(_padded(core, names) for core in cores)
@@ -154,28 +265,21 @@ def _dead_letters(stage: BodyStage, letters: str) -> MapStage:
     return MapStage(letters, tuple(replace(core, key=key) for core in body), (REASON, ROW), key)
 
 
+def _identity(aside: _Aside, number: int) -> Iterator[Output]:
+    for at, each in enumerate(aside.core.inputs):
+        if each.join in ("semi", "anti"):
+            continue
+        for name in each.relation.told_apart_by:
+            yield Output(f"__i{number}_{at}_{name}", _column(each.alias, name), each.relation.type_of(name))
+    if aside.numbered:
+        yield Output(f"__i{number}{ITEM}", exp.column(ITEM), t.INT)
+
+
 def _padded(core: Core, names: dict[str, t.SqlType]) -> Core:
     own = {each.name: each for each in core.columns}
     return replace(
         core, columns=tuple(own.get(name) or Output(name, exp.Null(), sql_type) for name, sql_type in names.items())
     )
-
-
-def _reason(core: Core, table: str) -> exp.Expression:
-    """Why a row is kept out: the first expectation that it breaks, or else all expressions that can fail."""
-    other = exp.Literal.string(f"fails in {table}: {_said(core)}")
-    broken = [
-        exp.If(this=failing(guard), true=exp.Literal.string(f"{BREAKS}{name_of(guard)} of {table}"))
-        for guard in guards_in(core.where)
-    ]
-    return exp.Case(ifs=broken, default=other) if broken else other
-
-
-def _said(core: Core) -> str:
-    """The expressions that can fail, in our language; guards have names of their own."""
-    can = [each.expression for each in core.columns if can_fail(each.expression)]
-    can += [term for term in conjuncts(core.where) if can_fail(term) and not is_guard(term)]
-    return "; ".join(dict.fromkeys(sql_of(each) for each in can))
 
 
 def _row(core: Core) -> exp.Expression:
@@ -194,11 +298,3 @@ def _row(core: Core) -> exp.Expression:
 
 def _column(alias: str, name: str) -> exp.Column:
     return exp.column(name, table=alias, quoted=True)
-
-
-def _truth(condition: exp.Expression) -> exp.Expression:
-    return _coalesced(lenient(condition))
-
-
-def _coalesced(condition: exp.Expression) -> exp.Expression:
-    return exp.Anonymous(this="COALESCE", expressions=[condition, exp.false()])

@@ -14,9 +14,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.ivm.refresh import begun_logs, engines
+from jobs.ivm.refresh import begun_logs
 from jobs.ivm.refresh.epoch import Epoch, StageResult, missing_input, next_record
-from jobs.ivm.refresh.refresh import refresh_stage, table_of
+from jobs.ivm.refresh.refresh import committed, refresh_stage, run_decided, table_of
 from jobs.ivm.refresh.span import Span
 from jobs.ivm.rules.stored import unmarked
 from jobs.model.stage import inputs_of
@@ -28,11 +28,22 @@ from state_store.errors import CorruptState, VersionGone
 
 if TYPE_CHECKING:
     from jobs.ivm.refresh.context import Heads, Owner, RunContext
+    from jobs.ivm.refresh.error_policy import Decision
     from jobs.model.stage import Stage
     from state_store.commits import Head
     from state_store.layout import Lake
 
 log = logging.getLogger("strandline")
+
+
+def rebuild_decided(context: RunContext, heads: Heads, decision: Decision, owner: Owner) -> list[StageResult]:
+    """Rebuild the stages that the policy on errors names: a stage, and the dead letters that belong to it.
+
+    Raises:
+        RowFailed: a row fails under `stop`, or where it cannot be left out (a group's result, a sum).
+        StrandlineError: as of `rebuild_stage`.
+    """
+    return run_decided(heads, decision, lambda each: rebuild_stage(context, heads, each, owner))
 
 
 def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> StageResult:
@@ -60,11 +71,11 @@ def rebuild_stage(context: RunContext, heads: Heads, stage: Stage, owner: Owner)
         heads.forget(stage.table)
         return refresh_stage(context, heads, stage, owner)
     epoch = _epoch(context, heads, stage, owner, head)
-    record, committed = engines.run(context, epoch, anew=True)
-    if committed is None:
-        committed = table_of(context, stage).advance(record, after=head)
-    heads.moved(stage.table, committed)
-    return replace(epoch.done("rebuild", epoch.record.reason, committed), seconds=time.monotonic() - began)
+    record, made = committed(context, epoch, anew=True)
+    if made is None:
+        made = table_of(context, stage).advance(record, after=head)
+    heads.moved(stage.table, made)
+    return replace(epoch.done("rebuild", epoch.record.reason, made), seconds=time.monotonic() - began)
 
 
 def standing(lake: Lake, stage: Stage, owner: Owner) -> Head | None:

@@ -25,7 +25,7 @@ from state_store.delta.stored_table import StoredTable
 from state_store.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from jobs.ivm.refresh.context import Heads, Owner, RunContext
     from jobs.ivm.refresh.error_policy import Decision
@@ -88,12 +88,47 @@ def refresh_decided(
     Raises:
         RowFailed: a row fails under `stop`, or where it cannot be left out (a group's result, a sum).
     """
+    return run_decided(heads, decision, lambda each: refresh_stage(context, heads, each, owner, refresh, upto=upto))
+
+
+def run_decided(
+    heads: Heads,
+    decision: Decision,
+    run: Callable[[Stage], StageResult],
+    run_aside: Callable[[Stage], StageResult] | None = None,
+) -> list[StageResult]:
+    """Run the stages of a decision: the dead letters first, those in their place when a row fails.
+
+    Args:
+        run: brings a stage's table to its rows.
+        run_aside: the same for dead letters; default: `run`.
+
+    Raises:
+        RowFailed: a row fails under `stop`, or where it cannot be left out.
+    """
+    done: list[StageResult] = []
+    if decision.aside is not None:
+        done.append((run_aside or run)(decision.aside))
+        if decision.stops:
+            _stop_at_rows(heads, decision.aside, decision.sound)
     try:
-        return [refresh_stage(context, heads, stage, owner, refresh, upto=upto) for stage in decision.stages]
+        return [*done, run(decision.sound)]
     except RowFailed:
         if decision.instead is None:
             raise
-    return [refresh_stage(context, heads, stage, owner, refresh, upto=upto) for stage in decision.instead]
+    return run_decided(heads, decision.instead, run, run_aside)
+
+
+def _stop_at_rows(heads: Heads, aside: Stage, stage: Stage) -> None:
+    """Raise RowFailed if any row is kept aside."""
+    head = heads.find(aside.table)
+    rows = head.record.rows if head is not None else 0
+    if rows:
+        raise RowFailed(
+            f"{rows} {'row fails' if rows == 1 else 'rows fail'} in '{stage.table}': '{aside.table}' has them and why",
+            where=stage.table,
+            hint="correct the rows; or replace the view with one that leaves them out: WHERE, TRY_CAST, NULLIF",
+        )
 
 
 def table_of(context: RunContext, stage: Stage) -> StoredTable:
@@ -116,22 +151,27 @@ def _run(context: RunContext, heads: Heads, epoch: Epoch) -> StageResult:
     record, stage = epoch.record, epoch.stage
     for span in epoch.spans:
         flush_log(context.lake.table(span.relation.name))
-    counted, committed = _committed(context, epoch)
+    counted, made = committed(context, epoch, anew=epoch.anew)
     mode: Mode = "full" if record.mode == "full" else "delta"
-    if committed is not None:
+    if made is not None:
         failpoint("after-refresh-commit")
     elif not epoch.first and epoch.lag <= _MAX_LAG and counted.late == epoch.head.record.late:
         return epoch.done("none", f"{record.reason}: no row changes", None)
     else:
         record = replace(counted, mode="advance", reason=f"{record.reason}: no row changes, only the vector moves")
-        mode, committed = "advance", table_of(context, stage).advance(record)
-    heads.moved(stage.table, committed)
-    return epoch.done(mode, record.reason, committed)
+        mode, made = "advance", table_of(context, stage).advance(record)
+    heads.moved(stage.table, made)
+    return epoch.done(mode, record.reason, made)
 
 
-def _committed(context: RunContext, epoch: Epoch) -> tuple[CommitRecord, Head | None]:
+def committed(context: RunContext, epoch: Epoch, *, anew: bool) -> tuple[CommitRecord, Head | None]:
+    """The record and the commit of an epoch; see `engines.run`.
+
+    Raises:
+        StrandlineError: what a fault says of rows or files.
+    """
     try:
-        return engines.run(context, epoch, anew=epoch.anew)
+        return engines.run(context, epoch, anew=anew)
     except Exception as error:
         typed = typed_fault(epoch, str(error))
         if typed is None:

@@ -118,7 +118,7 @@ def keeps_all(owned: OwnedStage, log: str, heads: Heads) -> str:
     if owned.options.refresh == "full":
         return "REFRESH = 'full': all its rows are computed from every event"
     decision = decide(stage, owned.options.errors, owned.letters, heads)
-    if any(log in looks_back(each) for each in (stage, *decision.stages, *(decision.instead or ()))):
+    if any(log in looks_back(each) for each in (stage, *decision.stages)):
         return _in_words(stage)
     head = heads.find(stage.table)
     uncounted = isinstance(stage, AggregateStage) and stage.late and head is not None and head.record.epoch

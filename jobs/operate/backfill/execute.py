@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from jobs.catalog import replacements
 from jobs.catalog.catalog import Catalog
 from jobs.functions.python.register import Library
-from jobs.ivm.refresh.backfill_stage import Part, backfill_stage
-from jobs.ivm.refresh.context import Heads, Owner, RunContext
+from jobs.ivm.refresh.backfill_stage import Part, backfill_decided
+from jobs.ivm.refresh.context import Heads, RunContext
 from jobs.ivm.refresh.error_policy import decide
 from jobs.ivm.rules.stored import unmarked
-from jobs.model import tables
 from jobs.model.definitions import View
 from jobs.model.errors import RefreshFailed
 from jobs.operate.verify.findings import counted
@@ -72,7 +71,7 @@ def execute_backfill(settings: Settings, plan: BackfillPlan, steps: Steps) -> Ba
     Raises:
         WriterBusy: the view's pipeline is running.
         RefreshFailed: the rows do not prove right, or the view got another definition meanwhile.
-        StrandlineError: as of `backfill_stage`. Nothing was changed by any of these.
+        StrandlineError: as of `backfill_decided`. Nothing was changed by any of these.
     """
     lake = Lake(settings.lake)
     writer = f"backfill/{os.getpid()}"
@@ -85,12 +84,12 @@ def execute_backfill(settings: Settings, plan: BackfillPlan, steps: Steps) -> Ba
         steps.done(f"{counted(table.record.rows, 'row')} of version {table.version} are what was committed")
         with _surroundings(settings, lake, catalog, writer) as context:
             proof = _Proof(plan, table, catalog, context, steps)
-            heads, stage = Heads(lake), plan.item.stages[-1]
-            stage = decide(stage, plan.item.options.errors, tables.dead_letters(plan.view), heads).stages[-1]
+            heads, item = Heads(lake), plan.item
+            decision = decide(item.stages[-1], item.options.errors, item.letters(item.stages[-1]), heads)
             said = f"the rows whose {plan.column.name} is {plan.period}"
             part = Part(plan.condition, said, proof.check)
             steps.begin("computing the rows of the range", plan.rows_read)
-            done = backfill_stage(context, heads, stage, Owner(plan.item.fingerprint), part)
+            done = backfill_decided(context, heads, decision, item.owner(item.stages[-1]), part)
             steps.done("nothing differs" if done.version is None else f"version {done.version} has the difference")
     return BackfillResult(plan.view, proof.rows, done.inserted, done.deleted, done.version, round(done.seconds, 3))
 

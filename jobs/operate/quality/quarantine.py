@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from jobs.ivm.refresh.guarded_stage import BREAKS, REASON, ROW
+from jobs.functions.failing_rows import BREAKS
+from jobs.ivm.refresh.guarded_stage import REASON, ROW
 from jobs.model import tables
 from jobs.operate.verify.findings import counted
 from state_store.delta import reader

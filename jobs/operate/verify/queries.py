@@ -10,6 +10,7 @@ from jobs.engines.engine import engine_of
 from jobs.model.columns import EVENT_ORDER, TOMBSTONE
 from jobs.model.definitions import Source, View
 from jobs.model.relation import Relation
+from jobs.model.view_options import ViewOptions
 from jobs.query.clauses.read import query_of
 from jobs.query.logical.query import Query, SetOperation, relations_of
 from jobs.query.recompute.select import recompute_sql
@@ -17,6 +18,7 @@ from jobs.query.recompute.select import recompute_sql
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
     from jobs.model.definitions import InsertQuery
+    from jobs.query.recompute.text import Fate
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ def frozen(query: Query) -> bool:
 
 def _recomputed(definition: View | InsertQuery, prefix: str, catalog: Catalog) -> Recomputed:
     query = query_of(definition, catalog)
-    semantics = definition.maintenance.semantics if isinstance(definition, View) else "sql"
-    sql = f"SELECT * FROM ({recompute_sql(query, 'duckdb', semantics=semantics)}) AS __rows"
+    options = definition.maintenance if isinstance(definition, View) else ViewOptions()
+    fate: Fate = "null" if options.errors == "null" else "left out"
+    text = recompute_sql(query, "duckdb", fate=fate, semantics=options.semantics, shared=options.state == "shared")
+    sql = f"SELECT * FROM ({text}) AS __rows"
     return Recomputed(prefix, sql, relations_of(query), query)
 
 

@@ -9,23 +9,36 @@ time, unless it is a tombstone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlglot import exp
 
+from jobs.functions.failing import in_words, lenient, strict
+from jobs.functions.failing_rows import Apart, RowCheck
+from jobs.functions.scalars.operators import FAIL
 from jobs.model.columns import ITEM, META_COLUMNS
 from jobs.model.relation import Relation
 from jobs.model.stage import JOIN_WORDS, Output
 from jobs.query.logical.query import Block, From, Query, SetOperation
+from jobs.query.recompute.failed_rows import condition, is_open, passed_on
 from jobs.query.recompute.text import Recomputation, flat
+from jobs.sql.trees import call
 
 _META = frozenset(name for name, _ in META_COLUMNS)
 _NOTHING = "FROM (SELECT 1 AS __one) AS __nothing"
+_DECIDING = ("semi", "anti")
 _NEWEST_FIRST = ("_stream_time", "_partition", "_offset")
 
 
-def rows(block: Block, recompute: Recomputation, more: Iterable[exp.Expression]) -> str:
-    """SELECT of every column that a later clause reads (those of `more` as well), FROM the joined inputs, WHERE."""
+def rows(
+    block: Block, recompute: Recomputation, check: RowCheck, more: Iterable[exp.Expression], *, passing: bool = False
+) -> str:
+    """SELECT of every column that a later clause reads (those of `more` as well), FROM the joined inputs, WHERE.
+
+    Args:
+        check: of the block's rows.
+        passing: rows that fail stay; what becomes of them is decided further out.
+    """
     later = list(_columns((*_later(block), *more)))
     within = list(_columns(_joining(block)))
     names = [
@@ -34,12 +47,28 @@ def rows(block: Block, recompute: Recomputation, more: Iterable[exp.Expression])
     names += [recompute.name(item.name) for item in block.expand]
     names += [ITEM] if block.expand else []
     wanted = {part.alias: {name for alias, name in (*later, *within) if alias == part.alias} for part in block.inputs}
-    joined = " ".join(_input(block, place, recompute, wanted) for place in range(len(block.inputs))) or _NOTHING
+    places = range(len(block.inputs))
+    joined = " ".join(_input(block, place, recompute, wanted, check) for place in places) or _NOTHING
     if block.expand:
-        arrays = [(item.name, recompute.inside(item.expression)) for item in block.expand]
+        arrays = [(item.name, recompute.total(_array(item, block, recompute, check))) for item in block.expand]
         joined = f"{joined} {recompute.engine.expand(arrays)}"
-    where = f" WHERE {recompute.inside(block.where)}" if block.where is not None else ""
+    kept = passed_on(check) if passing else condition(check, recompute, _read(block, wanted))
+    where = f" WHERE {recompute.total(kept)}" if kept is not None else ""
     return f"SELECT {', '.join(names) or '1 AS __one'} {joined}{where}"
+
+
+def _array(array: Output, block: Block, recompute: Recomputation, check: RowCheck) -> exp.Expression:
+    """An array for whose items a row is repeated: without any where it fails, or an error."""
+    if recompute.fate != "error":
+        return lenient(array.expression)
+    return strict(array.expression, check.own_terms({ITEM, *(item.name for item in block.expand)}))
+
+
+def _read(block: Block, wanted: Mapping[str, Collection[str]]) -> list[exp.Expression]:
+    """A column of each joined input: an error that reads them is raised of joined rows alone."""
+    giving = [part for part in block.inputs if part.join not in _DECIDING]
+    columns = [(part.alias, min(wanted[part.alias])) for part in giving if wanted[part.alias]]
+    return [exp.column(name, table=alias, quoted=True) for alias, name in columns] if len(giving) > 1 else []
 
 
 def meta_column(block: Block, name: str) -> exp.Expression | None:
@@ -93,10 +122,10 @@ def _columns(expressions: Iterable[exp.Expression]) -> Iterable[tuple[str, str]]
 def _later(block: Block) -> Iterable[exp.Expression]:
     """Every expression of the clauses after WHERE."""
     yield from (each.expression for each in (*block.outputs, *(block.group or ())))
-    for call in block.calls:
-        yield from call.arguments
-        if call.filter is not None:
-            yield call.filter
+    for each in block.calls:
+        yield from each.arguments
+        if each.filter is not None:
+            yield each.filter
     for over in block.analytic:
         yield from over.arguments
         yield from (expression for expression, _, _ in over.order)
@@ -111,21 +140,36 @@ def _joining(block: Block) -> Iterable[exp.Expression]:
         yield block.where
 
 
-def _input(block: Block, place: int, recompute: Recomputation, wanted: dict[str, set[str]]) -> str:
+def _input(block: Block, place: int, recompute: Recomputation, wanted: dict[str, set[str]], check: RowCheck) -> str:
     part = block.inputs[place]
     alias = recompute.name(part.alias)
-    source = _source(part, recompute, wanted[part.alias])
+    source = _source(block, place, recompute, wanted[part.alias], check)
     if place == 0:
         return f"FROM {source} AS {alias}"
-    conditions = [recompute.inside(part.on)] if part.on is not None else []
+    on_condition = check.joins[place].lenient if recompute.fate == "null" else check.joins[place].on
+    conditions = [recompute.total(on_condition)] if on_condition is not None else []
     events = block.inputs[0].alias
     if part.frozen and recompute.frozen is not None:
         conditions.append(recompute.frozen(events, part.alias))
     if part.as_of:
         newest = _as_of(source, alias, events, conditions, recompute)
         return f"{JOIN_WORDS[part.join]} LATERAL ({newest}) AS {alias} ON TRUE"
-    on = " AND ".join(f"({condition})" for condition in conditions)
+    on = " AND ".join(f"({each})" for each in (*conditions, *_pairs_that_fail(part, check, recompute)))
     return f"{JOIN_WORDS[part.join]} {source} AS {alias} ON {on or 'TRUE'}"
+
+
+def _pairs_that_fail(part: From, check: RowCheck, recompute: Recomputation) -> list[str]:
+    """An error on the pairs of rows that fail without joining."""
+    if recompute.fate != "error":
+        return []
+    apart = (each for each in check.apart if len(each.aliases) > 1 and not each.shown and part.alias in each.aliases)
+    return [recompute.total(_unless(each)) for each in apart]
+
+
+def _unless(rows: Apart) -> exp.Expression:
+    """TRUE, or an error on the rows that fail."""
+    error = exp.If(this=rows.fails, true=call(FAIL, exp.Literal.string(in_words(rows.term))))
+    return exp.Case(ifs=[error], default=exp.true())
 
 
 def _as_of(log: str, alias: str, events: str, conditions: list[str], recompute: Recomputation) -> str:
@@ -137,9 +181,19 @@ def _as_of(log: str, alias: str, events: str, conditions: list[str], recompute: 
     return f"SELECT * FROM ({version}) AS __version WHERE NOT _tombstone"
 
 
-def _source(part: From, recompute: Recomputation, wanted: set[str]) -> str:
+def _source(block: Block, place: int, recompute: Recomputation, wanted: set[str], check: RowCheck) -> str:
+    part = block.inputs[place]
     if isinstance(part.source, Relation):
-        return recompute.source(part.source)
-    outputs = part.source.outputs
-    visible = {each.name if isinstance(each, Output) else each[0] for each in outputs}
-    return recompute.source(part.source, tuple(sorted(name for name in wanted - visible if name in _META)))
+        text = recompute.source(part.source)
+    else:
+        outputs = part.source.outputs
+        visible = {each.name if isinstance(each, Output) else each[0] for each in outputs}
+        meta = tuple(sorted(name for name in wanted - visible if name in _META))
+        text = recompute.source(part.source, meta, is_open=is_open(block, place, recompute))
+    if recompute.fate != "error":
+        return text
+    for each in check.apart:
+        if each.aliases == {part.alias}:
+            where = recompute.total(_unless(each))
+            text = f"(SELECT * FROM {text} AS {recompute.name(part.alias)} WHERE {where})"
+    return text

@@ -14,6 +14,7 @@ from jobs.model.types import BIGINT
 from jobs.query.logical.group_columns import mark_name, marks_in
 from jobs.query.logical.query import Block
 from jobs.query.recompute.calls import Written, call_text
+from jobs.query.recompute.failed_rows import check_of_groups, condition
 from jobs.query.recompute.from_where import meta_column
 from jobs.query.recompute.text import Recomputation
 from jobs.query.recompute.windows import CLOCK, MILLIS, closed, in_sessions
@@ -45,10 +46,11 @@ def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
         shown.append(f"{mark} AS {recompute.name(mark_name(place))}")
     by = _by(block, keys)
     text = f"SELECT {', '.join(shown) or '1 AS __one'} FROM ({text}) AS __e{by}"
-    conditions = [recompute.after(block.having)] if block.having is not None else []
     if block.window is not None and block.window.final:
-        conditions.append(closed(block, recompute))
-    return f"SELECT * FROM ({text}) AS __a WHERE {' AND '.join(conditions)}" if conditions else text
+        text = f"SELECT * FROM ({text}) AS __c WHERE {closed(block, recompute)}"
+    check = check_of_groups(block)
+    kept = condition(check, recompute) if check is not None else None
+    return text if kept is None else f"SELECT * FROM ({text}) AS __a WHERE {recompute.total_after(kept)}"
 
 
 def event_order(block: Block) -> dict[str, exp.Expression]:

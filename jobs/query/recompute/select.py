@@ -22,15 +22,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jobs.engines.engine import Dialect, engine_of
+from jobs.functions.failing import strict
+from jobs.functions.failing_rows import truth
 from jobs.model.columns import PARTITIONS_EACH, WINDOW_BOUNDS
 from jobs.model.stage import Output
 from jobs.model.view_options import Semantics
 from jobs.query.logical.keys import identity
 from jobs.query.logical.query import Block, Query, SetOperation
+from jobs.query.logical.read_through import is_plain
+from jobs.query.recompute.failed_rows import (
+    ROW_FAILS,
+    check_of,
+    check_of_groups,
+    flag,
+    flags_of,
+    marked,
+    needed_of,
+    unsure,
+)
 from jobs.query.recompute.from_where import meta_column, rows
 from jobs.query.recompute.groups import event_order, grouped
 from jobs.query.recompute.over import analytic
-from jobs.query.recompute.text import FrozenJoin, Recomputation
+from jobs.query.recompute.text import Fate, FrozenJoin, Recomputation
 from jobs.query.recompute.windows import clock, in_windows
 
 
@@ -38,13 +51,17 @@ def recompute_sql(
     query: Query,
     dialect: Dialect,
     *,
+    fate: Fate,
     semantics: Semantics = "sql",
+    shared: bool = False,
     frozen: FrozenJoin | None = None,
     nested: Mapping[str, Query] | None = None,
 ) -> str:
     """The query as text for an engine.
 
     Args:
+        fate: of the rows on which an expression fails; a row fails here if it does in a view of the query.
+        shared: the view has STATE = 'shared'.
         semantics: of the view. With `ksql` rows with a null in a group key are left out. With either, a group that has
             lost all its rows is not in the result: the relations do not hold that it once existed.
         frozen: the condition that a row of a frozen input existed when an event arrived; None: all of them did.
@@ -53,24 +70,37 @@ def recompute_sql(
     Raises:
         NotSupported: the engine has no function of its own for an aggregate.
     """
-    return _query(query, Recomputation(engine_of(dialect), semantics, frozen, _query, nested or {}))
+    return _query(query, Recomputation(engine_of(dialect), semantics, frozen, _query, fate, shared, nested or {}))
 
 
-def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = ()) -> str:
-    """The text of a query; `more` are meta columns wanted beside the outputs."""
-    return _set_operation(query, recompute, more) if isinstance(query, SetOperation) else _block(query, recompute, more)
+def _query(query: Query, recompute: Recomputation, more: tuple[str, ...] = (), is_open: bool = False) -> str:
+    """The text of a query; `more` are meta columns wanted beside the outputs.
+
+    Args:
+        is_open: with the flags of `jobs.query.recompute.failed_rows`.
+    """
+    if isinstance(query, SetOperation):
+        return _set_operation(query, recompute, more, is_open=is_open)
+    return _block(query, recompute, more, is_open=is_open and is_plain(query))
 
 
-def _set_operation(query: SetOperation, recompute: Recomputation, more: tuple[str, ...]) -> str:
+def _set_operation(query: SetOperation, recompute: Recomputation, more: tuple[str, ...], *, is_open: bool) -> str:
     texts = []
+    name_of = recompute.name
+    flags = sorted(unsure(query, recompute)) if is_open else []
     for number, branch in enumerate(_branches(query), 1):
         names = [each.name if isinstance(each, Output) else each[0] for each in branch.outputs]
         columns = [
-            f"{recompute.engine.cast(recompute.name(own), sql_type)} AS {recompute.name(name)}"
+            f"{recompute.engine.cast(name_of(own), sql_type)} AS {name_of(name)}"
             for own, (name, sql_type) in zip(names, query.outputs, strict=True)
         ]
         columns += [f"{name} + {number * PARTITIONS_EACH} AS {name}" if name == "_partition" else name for name in more]
-        texts.append(f"SELECT {', '.join(columns)} FROM ({_query(branch, recompute, more)}) AS __b")
+        own_flags = unsure(branch, recompute) if is_open else frozenset()
+        given = {ROW_FAILS: ROW_FAILS, **{name: own for own, (name, _) in zip(names, query.outputs, strict=True)}}
+        for name in flags:
+            value = name_of(flag(given[name])) if given[name] in own_flags else "FALSE"
+            columns.append(f"{value} AS {name_of(flag(name))}")
+        texts.append(f"SELECT {', '.join(columns)} FROM ({_query(branch, recompute, more, is_open)}) AS __b")
     text = texts[0]
     for each in texts[1:]:
         text = f"({text}) {query.operation.upper()} ({each})"
@@ -86,13 +116,16 @@ def _branches(query: SetOperation) -> list[Query]:
     return found
 
 
-def _block(block: Block, recompute: Recomputation, more: tuple[str, ...]) -> str:
+def _block(block: Block, recompute: Recomputation, more: tuple[str, ...], *, is_open: bool) -> str:
+    block = marked(block, recompute)
     meta = {name: column for name in more if (column := meta_column(block, name)) is not None}
     groups = block.group is not None or bool(block.calls)
     order = event_order(block).values()
     apart = identity(block) if block.analytic and not groups else []
     clocks = [clock(block.time)] if block.time is not None else []
-    text = rows(block, recompute, (*meta.values(), *order, *apart, *clocks))
+    check = check_of(block, recompute, () if is_open else tuple(needed_of(block)))
+    flags = flags_of(block, check) if is_open else {}
+    text = rows(block, recompute, check, (*meta.values(), *order, *apart, *clocks, *flags.values()), passing=is_open)
     if block.window is not None:
         text = in_windows(text, block, recompute)
     if groups:
@@ -101,8 +134,11 @@ def _block(block: Block, recompute: Recomputation, more: tuple[str, ...]) -> str
         names = [recompute.name(group.name) for group in block.group or ()]
         names += WINDOW_BOUNDS if block.window is not None else []
         text = analytic(text, block, recompute, names if groups else [recompute.after(each) for each in apart])
+    whole = bool(block.analytic) or (groups and check_of_groups(block) is None)
     if block.qualify is not None:
-        text = f"SELECT * FROM ({text}) AS __q WHERE {recompute.after(block.qualify)}"
-    outputs = [recompute.value(each) for each in block.outputs]
+        kept = block.qualify if recompute.fate == "null" else strict(block.qualify)
+        text = f"SELECT * FROM ({text}) AS __q WHERE {recompute.total_after(kept)}"
+    outputs = [recompute.value(each, whole=whole) for each in block.outputs]
     outputs += [f"{recompute.after(column)} AS {recompute.name(name)}" for name, column in meta.items()]
+    outputs += [f"{recompute.total_after(truth(each))} AS {recompute.name(flag(name))}" for name, each in flags.items()]
     return f"SELECT {'DISTINCT ' if block.distinct else ''}{', '.join(outputs)} FROM ({text}) AS __s"

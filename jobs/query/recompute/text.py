@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sqlglot import exp
 
 from jobs.engines.engine import Engine
+from jobs.functions.failing import lenient, strict
 from jobs.functions.render import lower
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
@@ -15,6 +17,9 @@ from jobs.model.view_options import Semantics
 from jobs.query.logical.keys import outputs_of
 from jobs.query.logical.query import Query
 from jobs.sql.nested_query import NestedQuery, OuterValue
+
+Fate = Literal["left out", "null", "error"]
+"""What becomes of a row on which an expression fails: it is not in the result; the expression is NULL; an error."""
 
 FrozenJoin = Callable[[str, str], str]
 """(alias of the events, alias of the frozen input) -> the condition that a row existed when the event arrived."""
@@ -25,14 +30,19 @@ class Recomputation:
     """The engine and the semantics that a text is written for.
 
     Attributes:
-        subquery: the text of a query inside the query; its second argument are meta columns wanted beside the outputs.
+        subquery: the text of a query inside the query; its second argument are meta columns wanted beside the outputs,
+            its third says that what fails in it is left to the query around it.
+        fate: of the rows that fail.
+        shared: joins are read from tables of their own, as with STATE = 'shared'.
         nested: the queries inside expressions, by the names of their nodes: a pull query has such.
     """
 
     engine: Engine
     semantics: Semantics
     frozen: FrozenJoin | None
-    subquery: Callable[[Query, Recomputation, tuple[str, ...]], str]
+    subquery: Callable[[Query, Recomputation, tuple[str, ...], bool], str]
+    fate: Fate
+    shared: bool = False
     nested: Mapping[str, Query] = field(default_factory=dict)
 
     def name(self, name: str) -> str:
@@ -40,11 +50,19 @@ class Recomputation:
         return self.engine.name(name)
 
     def inside(self, expression: exp.Expression) -> str:
-        """An expression within FROM and WHERE, where inputs still have their aliases."""
-        return lower(self._with_queries(expression, self.inside), self.engine.dialect)
+        """An expression within FROM and WHERE, where inputs still have their aliases; NULL where it fails."""
+        return self.total(lenient(expression))
 
     def after(self, expression: exp.Expression) -> str:
-        """An expression of a later clause: `alias.column` is one name there."""
+        """An expression of a later clause: `alias.column` is one name there; NULL where it fails."""
+        return self.total_after(lenient(expression))
+
+    def total(self, expression: exp.Expression) -> str:
+        """An expression within FROM and WHERE, as it is."""
+        return lower(self._with_queries(expression, self.inside), self.engine.dialect)
+
+    def total_after(self, expression: exp.Expression) -> str:
+        """An expression of a later clause, as it is."""
         holder = exp.Paren(this=self._with_queries(expression, self.after).copy())
         for node in list(holder.find_all(exp.Column)):
             if node.table:
@@ -81,13 +99,24 @@ class Recomputation:
         found = f"(SELECT __inner.{self.name(column)} FROM {source})"
         return found if node.form == "value" else f"({text(node.args['member'])} IN {found})"
 
-    def source(self, source: Relation | Query, more: tuple[str, ...] = ()) -> str:
-        """A source as it stands in FROM: a relation's name, or a query in parentheses with those meta columns."""
-        return self.name(source.name) if isinstance(source, Relation) else f"({self.subquery(source, self, more)})"
+    def source(self, source: Relation | Query, more: tuple[str, ...] = (), *, is_open: bool = False) -> str:
+        """A source as it stands in FROM: a relation's name, or a query in parentheses with those meta columns.
 
-    def value(self, output: Output) -> str:
-        """An output of a later clause, as exactly its type, under its name."""
-        return f"{self.engine.cast(self.after(output.expression), output.type)} AS {self.name(output.name)}"
+        Args:
+            is_open: what fails in the query is left to the query around it.
+        """
+        if isinstance(source, Relation):
+            return self.name(source.name)
+        return f"({self.subquery(source, self, more, is_open)})"
+
+    def value(self, output: Output, *, whole: bool = False) -> str:
+        """An output of a later clause, as exactly its type, under its name.
+
+        Args:
+            whole: it is computed of a group, or of a window's result; then no row fails by it, but the whole does.
+        """
+        tree = strict(output.expression) if whole and self.fate != "null" else lenient(output.expression)
+        return f"{self.engine.cast(self.total_after(tree), output.type)} AS {self.name(output.name)}"
 
     def millis(self, expression: exp.Expression) -> str:
         """A TIMESTAMP of a later clause as milliseconds since the epoch."""

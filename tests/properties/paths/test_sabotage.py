@@ -201,18 +201,18 @@ def _letters(patch: pytest.MonkeyPatch) -> None:
     whole = guarded_stage.guarded
 
     def guarded(*args: Any) -> Any:
-        sound, letters = whole(*args)
-        if letters is None:
-            return sound, None
-        none = tuple(replace(core, where=exp.false()) for core in letters.body)
-        return sound, replace(letters, body=none)
+        found = whole(*args)
+        if found.aside is None:
+            return found
+        none = tuple(replace(core, where=exp.false()) for core in found.aside.body)
+        return replace(found, aside=replace(found.aside, body=none))
 
     patch.setattr(error_policy, "guarded", guarded)
 
 
 def _nulls(patch: pytest.MonkeyPatch) -> None:
     """What fails is NULL, whatever the view says."""
-    patch.setattr(error_policy, "decide", lambda stage, *_: error_policy.Decision((guarded_stage.null_instead(stage),)))
+    patch.setattr(error_policy, "decide", lambda stage, *_: error_policy.Decision(guarded_stage.null_instead(stage)))
     patch.setattr(refresh_views, "decide", error_policy.decide)
 
 

@@ -18,6 +18,6 @@ TOTAL = Relation("total", (("n", t.BIGINT),), "keyed")
 def test_an_input_of_one_row_adds_nothing_to_the_identity() -> None:
     number = Output("q", infer(parse_expression("CAST(k AS INT)"), Scope(T, ("t",))).expression, t.INT)
     core = Core((Input("t", T), Input("total", TOTAL, "left", parse_expression("TRUE"))), None, (number,), ())
-    _, letters = guarded(MapStage("view", (core,), ("q",), ()), "view__dead_letters")
+    letters = guarded(MapStage("view", (core,), ("q",), ()), "view__dead_letters").aside
     assert letters is not None
     assert letters.key == ("__i0_0_id",)

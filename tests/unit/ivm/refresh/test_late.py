@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.guarded_stage import guarded, null_instead, strict
+from jobs.ivm.refresh.guarded_stage import checked, guarded, null_instead
 from jobs.ivm.rules.late import late_rows
 from jobs.model.stage import Stage
 from state_store.commits import CommitRecord
@@ -116,7 +116,7 @@ def test_grouping_sets_count_a_row_once(lake: Lake, db: duckdb.DuckDBPyConnectio
     assert tables.late("v") == 1
 
 
-@pytest.mark.parametrize("rewritten", [strict, null_instead, lambda stage: guarded(stage, "letters")[0]])
+@pytest.mark.parametrize("rewritten", [checked, null_instead, lambda stage: guarded(stage, "letters").sound])
 def test_a_late_row_that_fails_is_not_counted_and_stops_nothing(
     lake: Lake, db: duckdb.DuckDBPyConnection, rewritten: Callable[[Stage], Stage]
 ) -> None:

@@ -1,0 +1,194 @@
+"""Rows that fail in a recomputation: left out, an error, or NULL, by the definition that views have of them.
+
+A subquery that is one with the query around it (`jobs.query.logical.read_through`) is *open*: its text gives beside
+each output that can fail the condition that it does, and keeps a row on which its own WHERE fails, marked. So the query
+around it knows of the rows below it what a view knows, which computes both at once.
+
+    SELECT x FROM (SELECT 10 / n AS x, id FROM s) q WHERE id > 5
+    -> … FROM (SELECT …, COALESCE(n = 0 …) AS "x!" …) AS "q" WHERE "q"."id" > 5 AND NOT "q"."x!"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from jobs.functions.failing import FAILS, can_fail, failing
+from jobs.functions.failing_rows import JoinCheck, Needed, RowCheck, join_check, row_check, truth
+from jobs.model.calls import AnalyticCall
+from jobs.model.relation import Relation
+from jobs.model.stage import Output
+from jobs.query.logical.keys import outputs_of
+from jobs.query.logical.query import Block, Query, SetOperation
+from jobs.query.logical.read_through import is_plain, is_read_through
+from jobs.query.recompute.text import Recomputation
+from jobs.sql.places import Place, columns_in, replaced
+from jobs.sql.trees import all_of
+
+Change = Callable[[exp.Expression], exp.Expression]
+
+ROW_FAILS = ""
+"""Stands for the whole row among the names of outputs that can fail."""
+
+
+def flag(name: str) -> str:
+    """The column of an open subquery that says that an output fails on a row, or the row itself."""
+    return f"{name}!"
+
+
+def is_open(block: Block, place: int, recompute: Recomputation) -> bool:
+    """True if what fails in the subquery at that place is left to the block."""
+    return recompute.fate != "null" and is_read_through(block, place, shared=recompute.shared)
+
+
+def marked(block: Block, recompute: Recomputation) -> Block:
+    """The block with a mark on each column of an open subquery that can fail."""
+    values: dict[Place, exp.Expression] = {}
+    for place, part in enumerate(block.inputs):
+        if not isinstance(part.source, Relation) and is_open(block, place, recompute):
+            for name in unsure(part.source, recompute) - {ROW_FAILS}:
+                column = exp.column(name, table=part.alias, quoted=True)
+                column.meta[FAILS] = exp.column(flag(name), table=part.alias, quoted=True)
+                values[(part.alias, name)] = column
+    return _mapped(block, lambda node: replaced(node, values)) if values else block
+
+
+def unsure(query: Query, recompute: Recomputation) -> frozenset[str]:
+    """The outputs of an open query that can fail; ROW_FAILS if rows can fail before outputs are asked for."""
+    if isinstance(query, SetOperation):
+        found: set[str] = set()
+        for branch in query.branches:
+            names = [name for name, _ in outputs_of(branch)]
+            failing_ones = unsure(branch, recompute)
+            pairs = zip(query.outputs, names, strict=True)
+            found |= {own for (own, _), name in pairs if name in failing_ones}
+            found |= failing_ones & {ROW_FAILS}
+        return frozenset(found)
+    if not is_plain(query):
+        return frozenset()
+    block = marked(query, recompute)
+    rows = {ROW_FAILS} if check_of(block, recompute, ()).undecided is not None else set[str]()
+    return frozenset(rows | {output.name for output in block.outputs if can_fail(output.expression)})
+
+
+def flags_of(block: Block, check: RowCheck) -> dict[str, exp.Expression]:
+    """The flags of an open block that is marked, by the names of the outputs that they are of."""
+    found = {each.name: fails for each in block.outputs if (fails := failing(each.expression)) is not None}
+    if check.undecided is not None:
+        found[ROW_FAILS] = check.undecided
+    return found
+
+
+def check_of(block: Block, recompute: Recomputation, needed: Sequence[Needed]) -> RowCheck:
+    """The check of the joined rows of a block that is marked."""
+    joins = [_join_check(block, place, recompute) for place in range(len(block.inputs))]
+    return row_check(block.where, needed, joins)
+
+
+def needed_of(block: Block) -> Iterator[Needed]:
+    """What a block computes of each joined row that its WHERE lets through."""
+    if block.group is not None or block.calls:
+        yield from (Needed(each.expression) for each in block.group or ())
+        for call in block.calls:
+            yield from (Needed(argument, call.filter) for argument in call.arguments)
+            if call.filter is not None and not call.arguments:
+                yield Needed(call.filter)
+    elif block.analytic:
+        yield from needed_of_windows(block)
+        trees = [*(each.expression for each in block.outputs), *([block.qualify] if block.qualify is not None else [])]
+        yield from (Needed(column) for tree in trees for column in columns_in(tree))
+    else:
+        yield from (Needed(each.expression) for each in block.outputs)
+        yield from (Needed(each) for each in block.partition_by)
+
+
+def needed_of_windows(block: Block) -> Iterator[Needed]:
+    """What the functions OVER windows compute of each row."""
+    yield from (Needed(each) for each in block.partition)
+    for call in block.analytic:
+        yield from (Needed(each) for each in (*call.arguments, *(by for by, _, _ in call.order)))
+
+
+def check_of_groups(block: Block) -> RowCheck | None:
+    """The check of the groups of a block, of which each is a row for the clauses behind; None where none is.
+
+    A view has the groups in a table of their own when something chooses among them.
+    """
+    final = block.window is not None and block.window.final
+    totals = block.window is None and any(not each for each in block.sets)
+    if block.analytic:
+        return row_check(block.having, needed_of_windows(block))
+    if block.having is None and not final and not totals:
+        return None
+    return row_check(block.having, (Needed(each.expression) for each in block.outputs))
+
+
+def condition(check: RowCheck, recompute: Recomputation, read: Sequence[exp.Expression] = ()) -> exp.Expression | None:
+    """The condition of the rows that are in the result, or an error on those that fail."""
+    match recompute.fate:
+        case "null":
+            return check.lenient
+        case "left out":
+            return check.sound
+        case "error":
+            return check.checked(read)
+
+
+def passed_on(check: RowCheck) -> exp.Expression | None:
+    """The condition of the rows that an open query gives: those that stay, and those that fail."""
+    undecided = check.undecided
+    if undecided is None:
+        return check.lenient
+    return all_of(*check.sure, exp.Or(this=truth(replace(check, sure=()).lenient), expression=undecided))
+
+
+def _join_check(block: Block, place: int, recompute: Recomputation) -> JoinCheck:
+    """The check of a join, in which a row fails on which the WHERE of an open subquery does."""
+    part = block.inputs[place]
+    found = join_check(part.alias, part.join, part.on)
+    if isinstance(part.source, Relation) or not is_open(block, place, recompute):
+        return found
+    if ROW_FAILS not in unsure(part.source, recompute):
+        return found
+    wrong = exp.column(flag(ROW_FAILS), table=part.alias, quoted=True)
+    if part.join in ("semi", "anti"):
+        alone = exp.Not(this=truth(wrong))
+        return replace(found, on=all_of(found.on, alone), lenient=all_of(found.lenient, alone))
+    # Behind the other terms of ON, and a pair on which one of these fails has failed already.
+    failed = truth(wrong) if place == 0 else truth(all_of(found.on, wrong))
+    pairs = failed if found.pairs is None else exp.Or(this=found.pairs, expression=failed)
+    return replace(found, pairs=exp.Paren(this=pairs))
+
+
+def _mapped(block: Block, change: Change) -> Block:
+    """The block with other expressions over its inputs."""
+
+    def outputs(given: tuple[Output, ...]) -> tuple[Output, ...]:
+        return tuple(replace(each, expression=change(each.expression)) for each in given)
+
+    def maybe(node: exp.Expression | None) -> exp.Expression | None:
+        return None if node is None else change(node)
+
+    return replace(
+        block,
+        inputs=tuple(replace(each, on=maybe(each.on)) for each in block.inputs),
+        where=maybe(block.where),
+        outputs=outputs(block.outputs),
+        expand=outputs(block.expand),
+        group=None if block.group is None else outputs(block.group),
+        calls=tuple(
+            replace(call, arguments=tuple(map(change, call.arguments)), filter=maybe(call.filter))
+            for call in block.calls
+        ),
+        partition=tuple(map(change, block.partition)),
+        analytic=tuple(_mapped_call(call, change) for call in block.analytic),
+        qualify=maybe(block.qualify),
+        partition_by=tuple(map(change, block.partition_by)),
+    )
+
+
+def _mapped_call(call: AnalyticCall, change: Change) -> AnalyticCall:
+    order = tuple((change(by), down, first) for by, down, first in call.order)
+    return replace(call, arguments=tuple(map(change, call.arguments)), order=order)

@@ -1,0 +1,254 @@
+"""Rows on which an expression fails, along every path that gives a view its rows: by epochs, however they are cut, by a
+rebuild, by the recomputation of `verify --deep`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from jobs.catalog.catalog import Catalog
+from jobs.ivm.refresh.context import RunContext
+from jobs.model.definitions import Source
+from jobs.model.settings import Settings
+from jobs.operate.rebuild import rebuild
+from jobs.operate.verify.verify import verify
+from jobs.run.refresh_views import refresh_all
+from jobs.run.schedule import maintained
+from jobs.session.interpreter import Interpreter
+from state_store.delta import reader
+from state_store.errors import StrandlineError
+from state_store.kernel.kernel import Kernel
+from state_store.layout import Lake
+from tests.support.event_commits import commit_events
+from tests.support.lake_tables import NOON
+
+SOURCES = """
+CREATE TABLE s (id INT PRIMARY KEY, n INT, t VARCHAR, kind VARCHAR) WITH (KAFKA_TOPIC = 's', PARTITIONS = 1);
+CREATE TABLE u (id INT PRIMARY KEY, n INT, t VARCHAR) WITH (KAFKA_TOPIC = 'u', PARTITIONS = 1);
+CREATE STREAM e (id INT KEY, n INT, t VARCHAR) WITH (KAFKA_TOPIC = 'e', PARTITIONS = 1);
+"""
+Values = tuple[int, int | None, str | None, str | None]
+Rows = Sequence[tuple[Any, ...]]
+
+
+class Failing:
+    """A lake with one view `v` over `s`, `u` and `e`."""
+
+    def __init__(self, settings: Settings, lake: Lake, view: str) -> None:
+        self.settings, self.lake = settings, lake
+        self._offsets = dict.fromkeys("sue", 0)
+        list(Interpreter(settings, "sources").run(SOURCES))
+        list(Interpreter(settings, "views").run(view))
+
+    def came(self, s: Rows = (), u: Rows = (), e: Rows = (), gone: Sequence[int] = ()) -> None:
+        """Events of each source, and a refresh of everything."""
+        self._events("s", [dict(zip(("id", "n", "t", "kind"), row, strict=False)) | {"_tombstone": False} for row in s])
+        self._events("s", [{"id": key, "_tombstone": True} for key in gone])
+        self._events("u", [dict(zip(("id", "n", "t"), row, strict=False)) | {"_tombstone": False} for row in u])
+        self._events("e", [dict(zip(("id", "n", "t"), row, strict=False)) for row in e])
+        catalog = Catalog(self.lake)
+        with Kernel(*self.settings.kernel_size) as kernel:
+            context = RunContext(None, self.lake, "test/1", kernel=kernel, engine="duckdb")
+            done = refresh_all(context, maintained(catalog.definitions(), catalog), frozenset())
+        for error in done.failures.values():
+            raise error
+
+    def _events(self, name: str, rows: list[dict[str, Any]]) -> None:
+        if not rows:
+            return
+        source = Catalog(self.lake).get(name)
+        assert isinstance(source, Source)
+        for row in rows:
+            at = NOON + dt.timedelta(seconds=self._offsets[name])
+            row |= {"_partition": 0, "_offset": self._offsets[name], "_timestamp": at, "_stream_time": at}
+            self._offsets[name] += 1
+        commit_events(self.lake, source, rows)
+
+    def rows(self, view: str = "v") -> list[tuple[Any, ...]]:
+        names = [name for name in reader.schema(self.lake.table(view)).names if not name.startswith("_")]
+        found = reader.read_rows(self.lake.table(view), columns=names).to_pylist()
+        return sorted((tuple(row.values()) for row in found), key=repr)
+
+    def letters(self, view: str = "v") -> list[tuple[dict[str, Any], str]]:
+        """The rows kept aside, with the reasons; none while there is no table of them."""
+        path = self.lake.table(f"{view}__dead_letters")
+        if reader.head(path) is None:
+            return []
+        found = reader.read_rows(path, columns=["row", "reason"]).to_pylist()
+        return sorted(((json.loads(row["row"]), row["reason"]) for row in found), key=repr)
+
+    def aside(self) -> list[tuple[int | None, ...]]:
+        """The ids in the rows that are kept aside."""
+        found = [{name: row[name] for name in sorted(row) if name.endswith("_id")} for row, _ in self.letters()]
+        return sorted((tuple(row.values()) for row in found), key=repr)
+
+    def wrong(self) -> list[str]:
+        """What `verify --deep` has to say of the view and what belongs to it."""
+        found = verify(self.settings, ["v"], deep=True)
+        assert all(each.ok is not None for each in found if each.check == "recompute"), found
+        return [f"{each.table} {each.check}: {each.what}" for each in found if each.ok is False]
+
+    def rebuild(self) -> tuple[list[tuple[Any, ...]], list[tuple[dict[str, Any], str]]]:
+        """The rows and dead letters after a rebuild of the view."""
+        rebuild(self.settings, "v")
+        return self.rows(), self.letters()
+
+
+EXAMPLE = "CREATE MATERIALIZED VIEW v AS SELECT id, 10 / n AS x FROM s;"
+
+
+def test_one_bad_row_is_one_dead_letter_on_every_path(settings: Settings, lake: Lake) -> None:
+    """The checks are green without a rebuild, and a rebuild changes nothing."""
+    made = Failing(settings, lake, EXAMPLE)
+    made.came([(1, 0), (2, 2), (3, 3)])
+    assert made.rows() == [(2, 5), (3, 3)]
+    assert made.aside() == [(1,)]
+    assert made.wrong() == []
+    assert made.rebuild() == (made.rows(), made.letters())
+    assert made.rows() == [(2, 5), (3, 3)]
+    assert made.wrong() == []
+    made.came([(1, 5)])
+    assert (made.rows(), made.letters()) == ([(1, 2), (2, 5), (3, 3)], [])
+    assert made.wrong() == []
+
+
+def test_a_text_that_is_no_number_is_a_dead_letter(settings: Settings, lake: Lake) -> None:
+    view = "CREATE MATERIALIZED VIEW v AS SELECT id, CAST(t AS INT) AS x, CAST(kind AS TIME) AS at FROM s;"
+    made = Failing(settings, lake, view)
+    made.came([(1, 0, "x", None), (2, 0, "7", "10:00:00"), (3, 0, None, "noon"), (4, 0, None, None)])
+    assert [row[0] for row in made.rows()] == [2, 4]
+    assert made.aside() == [(1,), (3,)]
+    assert made.wrong() == []
+
+
+VIEWS = {
+    "filter": "SELECT id, 10 / n AS x FROM s WHERE kind = 'a'",
+    "a filter that fails": "SELECT id FROM s WHERE 10 / n > 1 AND kind = 'a'",
+    "a filter that fails last": "SELECT id FROM s WHERE kind = 'a' AND CAST(t AS INT) > 1 AND 10 / n > 1",
+    "total": "SELECT COUNT(*) AS c, SUM(10 / n) AS x FROM s",
+    "group": "SELECT 10 / n AS g, COUNT(*) AS c FROM s GROUP BY 10 / n",
+    "filtered aggregate": "SELECT COUNT(*) AS c, SUM(10 / n) FILTER (WHERE n <> 0) AS x FROM s",
+    "filter of an aggregate": "SELECT COUNT(*) AS c, SUM(n) FILTER (WHERE 10 / n > 1) AS x FROM s",
+    "having": "SELECT kind, SUM(n) AS x, 10 / COUNT(t) AS y FROM s GROUP BY kind HAVING SUM(n) >= 0",
+    "distinct": "SELECT DISTINCT 10 / n AS x FROM s",
+    "unread column": "SELECT id FROM (SELECT id, 10 / n AS x FROM s) AS q",
+    "outer filter": "SELECT id, x FROM (SELECT id, n, 10 / n AS x FROM s) AS q WHERE n <> 0",
+    "inner filter": "SELECT id FROM (SELECT id, kind FROM s WHERE 10 / n > 1) AS q WHERE kind = 'a'",
+    "two deep": "SELECT y + 1 AS z FROM (SELECT id, x * 2 AS y FROM (SELECT id, 10 / n AS x FROM s) AS p)"
+    " AS q WHERE id > 1",
+    "outer case": "SELECT id, CASE WHEN id > 1 THEN x END AS x FROM (SELECT id, 10 / n AS x FROM s) AS q",
+    "coalesce": "SELECT id, COALESCE(kind, t || CAST(10 / n AS VARCHAR)) AS x FROM s",
+    "if": "SELECT id, IF(n = 0, 0, 10 / n) AS x FROM s",
+    "inner group": "SELECT x, c FROM (SELECT 10 / n AS x, COUNT(*) AS c FROM s GROUP BY 10 / n) AS q WHERE c > 0",
+    "unread of a group": "SELECT c FROM (SELECT kind, COUNT(*) AS c, SUM(10 / n) AS x FROM s GROUP BY kind) AS q",
+    "union": "SELECT id, 10 / n AS x FROM s UNION ALL SELECT id, CAST(t AS INT) AS x FROM u",
+    "over a union": "SELECT SUM(x) AS x FROM (SELECT 10 / n AS x FROM s UNION ALL SELECT CAST(t AS INT) AS x"
+    " FROM u) AS q",
+    "filter over a union": "SELECT x FROM (SELECT id, 10 / n AS x FROM s UNION ALL SELECT id, n AS x FROM u) AS q"
+    " WHERE id > 1",
+    "except": "SELECT 10 / n AS x FROM s EXCEPT SELECT CAST(t AS INT) AS x FROM u",
+    "join": "SELECT s.id, s.n / u.n AS x FROM s JOIN u ON s.id = u.id",
+    "left join": "SELECT s.id, 10 / u.n AS x FROM s LEFT JOIN u ON s.id = u.id",
+    "on, one side": "SELECT s.id, u.id AS uid FROM s JOIN u ON s.id = u.id AND 10 / u.n > 1",
+    "on, both sides": "SELECT s.id, u.id AS uid FROM s LEFT JOIN u ON s.id = u.id AND s.n / u.n >= 0",
+    "full join": "SELECT s.id, u.id AS uid FROM s FULL JOIN u ON s.id = u.id AND s.n / u.n >= 0",
+    "on, equality": "SELECT s.id, u.id AS uid FROM s JOIN u ON CAST(s.t AS INT) = u.id",
+    "left join, equality": "SELECT s.id, u.id AS uid FROM s LEFT JOIN u ON CAST(s.t AS INT) = u.id",
+    "right join, equality": "SELECT s.id, u.id AS uid FROM s RIGHT JOIN u ON CAST(s.t AS INT) = u.id",
+    "filtered equality": "SELECT s.id, u.id AS uid FROM s JOIN u ON CAST(s.t AS INT) = u.id WHERE s.kind = 'a'",
+    "subquery in a join": "SELECT s.id, q.x FROM s JOIN (SELECT id, 10 / n AS x FROM u) AS q ON s.id = q.id",
+    "filter in a join": "SELECT s.id FROM s JOIN (SELECT id FROM u WHERE 10 / n > 1) AS q ON s.id = q.id",
+    "filter in a left join": "SELECT s.id, q.id AS qid FROM s LEFT JOIN (SELECT id FROM u WHERE 10 / n > 1) AS q ON"
+    " s.id = q.id",
+    "joined subqueries": "SELECT p.x, q.x AS y FROM (SELECT id, 10 / n AS x FROM s) AS p JOIN (SELECT id, CAST(t AS"
+    " INT) AS x FROM u) AS q ON p.x = q.x",
+    "in": "SELECT id FROM s WHERE n IN (SELECT CAST(t AS INT) FROM u)",
+    "not in": "SELECT id FROM s WHERE NOT EXISTS (SELECT 1 FROM u WHERE CAST(u.t AS INT) = s.n)",
+    "exists": "SELECT id FROM s WHERE EXISTS (SELECT 1 FROM u WHERE u.id = s.id AND s.n / u.n > 0)",
+    "scalar subquery": "SELECT id, n / (SELECT COUNT(*) FROM u) AS x FROM s",
+    "window": "SELECT id, SUM(n) OVER (PARTITION BY 10 / n ORDER BY id) AS x FROM s",
+    "window's argument": "SELECT id, SUM(10 / n) OVER (ORDER BY id) AS x FROM s",
+    "window over a subquery": "SELECT id, RANK() OVER (ORDER BY x) AS r FROM (SELECT id, 10 / n AS x FROM s) AS q",
+    "explode": "SELECT id, EXPLODE(GENERATE_SERIES(1, 10 / n)) AS x FROM s",
+    "item of explode": "SELECT id, 10 / x AS y FROM (SELECT id, EXPLODE(ARRAY[n, 1]) AS x FROM s) AS q",
+    "stream": "SELECT id, 10 / n AS x FROM e WHERE CAST(t AS INT) > 0",
+    "rollup": "SELECT kind, SUM(10 / n) AS x FROM s GROUP BY ROLLUP (kind)",
+    "shared": "SELECT s.id, s.n / u.n AS x FROM s JOIN (SELECT id, n FROM u WHERE CAST(t AS INT) > 0) AS"
+    " u ON s.id = u.id",
+}
+HISTORY: list[dict[str, Rows | Sequence[int]]] = [
+    {"s": [(1, 1, "1", "a"), (2, 2, "2", "a"), (3, 3, "x", "b")], "e": [(1, 1, "1")]},
+    {"u": [(1, 1, "1"), (2, 0, "x"), (4, 4, "7")], "s": [(4, 0, "4", "a"), (5, None, "x", None)]},
+    {"s": [(1, 0, "x", "b"), (6, 0, None, "b"), (2, 5, "0", "a")], "e": [(2, 0, "2"), (3, 3, "x"), (4, 2, "0")]},
+    {"u": [(1, 0, "x"), (2, 3, "2")], "gone": [3]},
+    {"s": [(4, 2, "1", "b"), (1, 3, "2", None), (7, 0, "y", "a")], "u": [(5, 5, "y"), (6, 0, "0")]},
+]
+
+
+def kind_of(name: str) -> str:
+    streams = "stream" in name
+    shared = " WITH (STATE = 'shared')" if name == "shared" else ""
+    return f"CREATE {'STREAM' if streams else 'MATERIALIZED VIEW'} v{shared} AS {VIEWS[name]};"
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_row_fails_by_what_is_there_however_it_came(name: str, tmp_path: Any) -> None:
+    """Many epochs, one, a rebuild and the recomputation agree, on the rows and on the dead letters."""
+    many, one = (
+        Failing(settings, Lake(settings.lake), kind_of(name))
+        for settings in (Settings(lake=tmp_path / each) for each in ("many", "one"))
+    )
+    whole: dict[str, list[Any]] = {"s": [], "u": [], "e": [], "gone": []}
+    for step in HISTORY:
+        many.came(**step)  # type: ignore[arg-type]
+        for source, rows in step.items():
+            whole[source] += rows
+        assert many.wrong() == []
+    newest = {row[0]: row for row in whole["s"]}
+    gone = [key for key in whole["gone"] if key in newest]
+    one.came(list(newest.values()), list({row[0]: row for row in whole["u"]}.values()), whole["e"], gone)
+    assert one.wrong() == []
+    assert many.rows() == one.rows()
+    assert many.letters() == one.letters()
+    before = (many.rows(), many.letters())
+    assert many.rebuild() == before
+    assert many.wrong() == []
+
+
+def test_a_view_that_stops_goes_on_when_the_row_is_corrected(settings: Settings, lake: Lake) -> None:
+    made = Failing(settings, lake, EXAMPLE.replace("v AS", "v WITH (ERRORS = 'stop') AS"))
+    made.came([(2, 2)])
+    with pytest.raises(StrandlineError) as stopped:
+        made.came([(1, 0)])
+    assert "v__dead_letters" in str(stopped.value)
+    assert made.rows() == [(2, 5)]
+    assert made.wrong() == []
+    with pytest.raises(StrandlineError):
+        made.rebuild()
+    assert made.rows() == [(2, 5)]
+    made.came([(1, 5)])
+    assert made.rows() == [(1, 2), (2, 5)]
+    assert made.wrong() == []
+
+
+def test_null_is_null_on_every_path(settings: Settings, lake: Lake) -> None:
+    made = Failing(settings, lake, EXAMPLE.replace("v AS", "v WITH (ERRORS = 'null') AS"))
+    made.came([(1, 0), (2, 2)])
+    assert made.rows() == [(1, None), (2, 5)]
+    assert made.wrong() == []
+    assert made.rebuild() == ([(1, None), (2, 5)], [])
+    assert made.wrong() == []
+
+
+def test_an_error_that_no_row_of_the_join_has_stops_nothing(settings: Settings, lake: Lake) -> None:
+    """An engine may ask for the quotient before the join; the row joins nothing."""
+    view = "SELECT s.id, 10 / s.n AS x FROM s JOIN u ON s.id = u.id"
+    made = Failing(settings, lake, f"CREATE MATERIALIZED VIEW v WITH (ERRORS = 'stop') AS {view};")
+    made.came([(1, 0), (2, 2)], [(2, 1, "1")])
+    assert made.rows() == [(2, 5)]
+    with pytest.raises(StrandlineError):
+        made.came(u=[(1, 1, "1")])
