@@ -98,7 +98,7 @@ def answer(
         StoreError: a table cannot be read.
     """
     spent = Spent(terms.limits)
-    pull = read_pull(statement.query, catalog)
+    pull = read_pull(statement.query, catalog, terms.unnamed)
     predicate = key_predicate(pull)
     computed = computing.tables(pull, predicate, spent) if computing is not None else None
     piecewise = row_by_row(pull) and statement.limit is not None

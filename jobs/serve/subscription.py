@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from jobs.model.relation import Relation
     from jobs.model.types import SqlType
     from jobs.query.logical.pull import PullQuery
+    from jobs.query.pulled.column_names import Unnamed
     from jobs.serve.duck import Duck
     from jobs.sql.syntax import Select
     from state_store.layout import Lake
@@ -183,8 +184,11 @@ def _key_text(key: Row) -> str:
     return str(tuple(value + 0.0 if isinstance(value, float) else value for value in key))
 
 
-def subscription(statement: Select, catalog: Catalog, lake: Lake) -> Subscription:
+def subscription(statement: Select, catalog: Catalog, lake: Lake, unnamed: Unnamed = "postgres") -> Subscription:
     """The subscription that a push query asks for.
+
+    Args:
+        unnamed: whose names the columns get that nobody named.
 
     Raises:
         NotSupported: the query does more than filter and project; the message names the clause.
@@ -192,7 +196,7 @@ def subscription(statement: Select, catalog: Catalog, lake: Lake) -> Subscriptio
     """
     if statement.emit == "FINAL":
         raise NotSupported("EMIT FINAL is not supported yet", line=statement.line, column=statement.column)
-    pull = read_pull(statement.query, catalog)
+    pull = read_pull(statement.query, catalog, unnamed)
     check_stored([relation.name for relation in pull.relations], catalog)
     _check(statement, pull)
     relation, block = only_relation(pull), pull.query

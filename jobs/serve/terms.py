@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from jobs.query.pulled.column_names import Unnamed
 from jobs.serve.at_least import Least
 from jobs.serve.limits import NO_LIMITS, Limits
 
@@ -16,10 +17,12 @@ class Terms:
 
     Attributes:
         at_least: {table: the least of it that the answer must reflect}.
+        unnamed: whose names the columns get that nobody named.
     """
 
     limits: Limits = NO_LIMITS
     at_least: Mapping[str, Least] = field(default_factory=dict)
+    unnamed: Unnamed = "postgres"
 
 
 FREELY: Final = Terms()

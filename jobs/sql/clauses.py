@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import TokenType
 from jobs.model.definitions import ALL_HEADERS
 from jobs.model.errors import UnknownName
 from jobs.sql.dialect import Strandline, fold, position_of
+from jobs.sql.like_escapes import with_escapes
 from jobs.sql.read_arguments import check_read
 from jobs.sql.syntax import DeclaredColumn, Emit, Option
 from jobs.sql.types_text import type_of
@@ -58,6 +59,7 @@ class Clauses(Strandline.Parser):
         query = cast(exp.Query, tree)
         fold(query)
         check_read(query)
+        with_escapes(query)
         emit = query.args.get("emit")
         if emit is not None and emit.name == "CHANGES":
             query.set("emit", None)  # a view does this anyway; FINAL changes its rows, and stays in its query

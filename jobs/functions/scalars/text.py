@@ -159,6 +159,14 @@ TEXT = (
         " + CAST('0x' || {0}[9:12] AS INTEGER) - 56320 + 65536 AS INTEGER)) END",
         hidden=True,
     ),
+    # A pattern of LIKE whose escape stands only where Spark takes it: before %, _ and itself.
+    Scalar(
+        "LIKE_PATTERN",
+        _TEXT,
+        r"regexp_replace({0}, '(\\\\[%_\\\\])|\\\\', '$1')",
+        r"regexp_replace({0}, '(\\[%_\\])|\\', '\1', 'g')",
+        hidden=True,
+    ),
     Scalar(
         "SPLIT",
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR),

@@ -85,7 +85,9 @@ class _Reader:
     def block(self, order: Sequence[exp.Expr] = ()) -> Block:
         """The block; with `order`, also the columns by which its rows are ordered."""
         where = self._where()
-        outputs = read_outputs(self._select, self._inputs, self._value, naming=self._naming)
+        outputs = read_outputs(
+            self._select, self._inputs, self._value, naming=self._naming, unnamed=self._context.unnamed
+        )
         constants, pulls = self._context.semantics == "ksql", self._context.pulls
         # To ksqlDB 1 is a value, and GROUP BY knows the input's names alone.
         mine = self._context.kind is None and not constants

@@ -25,6 +25,7 @@ from jobs.query.logical.inputs import Inputs, Outer, Part
 from jobs.query.logical.keys import gives_events, outputs_of
 from jobs.query.logical.pull import NestedFound
 from jobs.query.logical.query import Query
+from jobs.query.pulled.column_names import Unnamed
 from jobs.query.pulled.nested_queries import NestedQueries
 from jobs.sql.dialect import position_of
 from jobs.sql.trees import identifier
@@ -55,6 +56,8 @@ class Context:
     """The rows of the SELECT are the statement's: no query around it combines them or joins them with others."""
     nested: NestedFound | None = None
     """Takes the queries in the expressions of a pull query; None for a view, which joins them."""
+    unnamed: Unnamed = "ksql"
+    """Whose names the columns get that nobody named."""
 
     @property
     def pulls(self) -> bool:

@@ -18,12 +18,16 @@ from jobs.query.desugar.joins_in_brackets import without_brackets
 from jobs.query.logical.keys import outputs_of
 from jobs.query.logical.pull import NestedFound, OrderItem, PullQuery
 from jobs.query.logical.query import Query
+from jobs.query.pulled.column_names import Unnamed
 from jobs.query.pulled.ordering import not_selected, order_items, shown_item
 from jobs.sql.dialect import position_of, sql_of
 
 
-def read_pull(tree: exp.Query, catalog: Catalog) -> PullQuery:
+def read_pull(tree: exp.Query, catalog: Catalog, unnamed: Unnamed = "postgres") -> PullQuery:
     """The logical query of a pull query. The tree stays as it is.
+
+    Args:
+        unnamed: whose names the columns get that nobody named.
 
     Raises:
         SqlError: with line and column where they are known.
@@ -31,7 +35,7 @@ def read_pull(tree: exp.Query, catalog: Catalog) -> PullQuery:
     tree = attach(tree.copy(), catalog.functions)
     _check_asked_once(tree)
     nested = NestedFound()
-    context = Context(catalog, "sql", None, read_tree, nested=nested)
+    context = Context(catalog, "sql", None, read_tree, nested=nested, unnamed=unnamed)
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
         context = read_with(tree, context)
         tree = tree.this

@@ -2,7 +2,7 @@
 
 FROM l JOIN r              l.id, r.id  l_id, r_id: ksqlDB prefixes what both inputs have; a materialized view
                                        only what it selects twice; a pull query has id, id_1
-a + 1                                  ksql_col_0
+a + 1                                  ksql_col_0; a pull query has PostgreSQL's names (`pulled.column_names`)
 *, s.*, address->*                     as `jobs.query.clauses.stars` says
 """
 
@@ -25,6 +25,7 @@ from jobs.query.clauses.stars import Item, Naming, changed, stars_of
 from jobs.query.expressions.infer import Aggregate, infer
 from jobs.query.expressions.scope import Typed
 from jobs.query.logical.inputs import Inputs, Part
+from jobs.query.pulled.column_names import Unnamed, column_name
 from jobs.sql.dialect import position_of, sql_of
 
 RESERVED = frozenset({*PSEUDO_COLUMNS, *(name for name, _ in META_COLUMNS)})
@@ -39,19 +40,22 @@ def is_reserved(name: str) -> bool:
     return name in RESERVED or name.lower() in _STORED or name.startswith("__")
 
 
-def read_outputs(select: exp.Select, inputs: Inputs, hook: Aggregate, *, naming: Naming) -> tuple[Output, ...]:
-    """The visible columns of a SELECT, elaborated; an expression without a name is `ksql_col_0`, …, as in ksqlDB.
+def read_outputs(
+    select: exp.Select, inputs: Inputs, hook: Aggregate, *, naming: Naming, unnamed: Unnamed
+) -> tuple[Output, ...]:
+    """The visible columns of a SELECT, elaborated.
 
     Args:
         hook: reads values that only the SELECT list can hold: aggregates, functions over windows, subqueries.
         naming: with `ksql` a column that several inputs have is prefixed, also when it is selected once.
+        unnamed: whose names an expression gets that has none: `ksql_col_0`, …, or `count`, `sum`, `?column?`.
 
     Raises:
         InvalidQuery: a column without a type, or with a name that is reserved or taken; and as `infer`.
     """
     items: list[Item] = []
     prefix, pulls = naming == "ksql", naming == "pull"
-    names = _Names(inputs, prefix=prefix)
+    names = _Names(inputs, prefix=prefix, unnamed=unnamed)
     for node in select.expressions:
         stars = stars_of(node, inputs, naming)
         if stars is not None:
@@ -88,18 +92,21 @@ def _unseen_keys(select: exp.Select, inputs: Inputs, names: _Names, items: list[
 
 
 class _Names:
-    """Names for the items of one SELECT list, as ksqlDB gives them.
+    """Names for the items of one SELECT list.
 
     a AS b  b        a  a        a->b  b, or b_1 where an input has a b        a + 1  ksql_col_0, ksql_col_1, …
     """
 
-    def __init__(self, inputs: Inputs, *, prefix: bool) -> None:
+    def __init__(self, inputs: Inputs, *, prefix: bool, unnamed: Unnamed) -> None:
+        self._unnamed = unnamed
         self._held = {name for part in inputs.parts for name, _ in part.columns}
         self._avoided = self._held if prefix else set()
         self._given: set[str] = set()
 
     def of(self, node: exp.Expr) -> str:
         """The name of an item."""
+        if self._unnamed == "postgres":
+            return column_name(node)
         if isinstance(node, exp.Alias):
             return node.alias
         if isinstance(node, exp.Column):

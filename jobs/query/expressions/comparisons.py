@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sqlglot import exp
@@ -16,6 +17,7 @@ from jobs.query.expressions.casts_nested import entries
 from jobs.query.expressions.coercion import as_time, shared_type, together
 from jobs.query.expressions.scope import Infer, Rules, Typed, binary
 from jobs.sql.dialect import sql_of
+from jobs.sql.like_escapes import BACKSLASH, pattern_literal
 
 _TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
 _ORDERED = (*t.NUMERIC, *_TEMPORAL, BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL)
@@ -128,21 +130,34 @@ def _like(node: exp.Like, typed: Infer) -> Typed:
 
 
 def _escaped(node: exp.Escape, typed: Infer) -> Typed:
-    _check_escape(node)
-    negate = bool(node.this.args.get("negate"))
-    inner = typed(node.this).expression
-    like = inner.this if negate else inner
-    made: exp.Expression = exp.Escape(this=like, expression=node.expression.copy())
+    mark = _mark(node)
+    like = node.this.copy()
+    literal = pattern_literal(like.expression)
+    if literal is not None:
+        literal.set("this", _needed_marks(literal.name, mark))
+    negate = bool(like.args.get("negate"))
+    inner = typed(like).expression
+    made: exp.Expression = exp.Escape(this=inner.this if negate else inner, expression=node.expression.copy())
+    pattern = made.this.expression
+    if literal is None and mark == BACKSLASH and pattern.name != "LIKE_PATTERN":
+        made.this.set("expression", exp.Anonymous(this="LIKE_PATTERN", expressions=[pattern]))
     return Typed(exp.Not(this=made) if negate else made, t.BOOLEAN)
 
 
-def _check_escape(node: exp.Escape) -> None:
-    """Check that a pattern can be read: the engines fail on others, at every row."""
-    mark, pattern = node.expression, node.this.expression
+def _mark(node: exp.Escape) -> str:
+    """The escape of a pattern that can be read: the engines fail on others, at every row."""
+    mark, pattern = node.expression, pattern_literal(node.this.expression)
     if not (isinstance(mark, exp.Literal) and mark.is_string and len(mark.name) == 1):
         raise InvalidQuery(f"ESCAPE takes one character, not {sql_of(mark)}", hint="LIKE '10!%' ESCAPE '!'")
-    if isinstance(pattern, exp.Literal) and _ends_in(pattern.name, mark.name):
+    if pattern is not None and _ends_in(pattern.name, mark.name):
         raise InvalidQuery(f"the pattern {sql_of(pattern)} ends in its ESCAPE", hint=f"write {mark.name} twice")
+    return mark.name
+
+
+def _needed_marks(pattern: str, mark: str) -> str:
+    """The pattern with the escape only before `%`, `_` and itself: Spark takes it nowhere else."""
+    pieces = re.findall(f"{re.escape(mark)}(.)|(.)", pattern, re.DOTALL)
+    return "".join(plain or (mark + marked if marked in ("%", "_", mark) else marked) for marked, plain in pieces)
 
 
 def _ends_in(pattern: str, mark: str) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from jobs.catalog.catalog import Catalog
     from jobs.functions.python.register import Library
+    from jobs.query.pulled.column_names import Unnamed
     from jobs.serve.subscription import Subscription
     from jobs.server.changes.versions import VersionProcess
     from jobs.sql.syntax import Emit, Select
@@ -76,7 +77,7 @@ class Hub:
         self._backlog = backlog
         self._feeds: dict[tuple[str, str, str], Feed] = {}
         self._read_with: Catalog | None = None
-        self._read: dict[tuple[exp.Query, Emit | None], Subscription] = {}
+        self._read: dict[tuple[exp.Query, Emit | None, Unnamed], Subscription] = {}
         self.subscribers = 0
         self.dropped = 0
 
@@ -113,7 +114,7 @@ class Hub:
             raise Busy(f"there are {self._most} subscribers already")
         # A client that is gone before its first event has joined no feed, and left none.
         self._forget_unused()
-        made = self._subscription(wish.statement, catalog)
+        made = self._subscription(wish, catalog)
         if wish.form == "arrays" and not made.shows_deletions:
             raise RequestRefused(
                 f"an array of columns cannot say which row of '{made.relation.name}' is gone",
@@ -133,14 +134,15 @@ class Hub:
         for feed in self._feeds.values():
             feed.close()
 
-    def _subscription(self, statement: Select, catalog: Catalog) -> Subscription:
+    def _subscription(self, wish: Wish, catalog: Catalog) -> Subscription:
         """What a query subscribes to, read once for all who ask it: a thousand clients that come back at once would
         hold up the event loop for seconds."""
         if catalog is not self._read_with or len(self._read) >= _REMEMBERED:
             self._read_with, self._read = catalog, {}
-        asked = (statement.query, statement.emit)
+        unnamed: Unnamed = "ksql" if wish.form in ("columns", "arrays") else "postgres"
+        asked = (wish.statement.query, wish.statement.emit, unnamed)
         if asked not in self._read:
-            self._read[asked] = subscription(statement, catalog, self._lake)
+            self._read[asked] = subscription(wish.statement, catalog, self._lake, unnamed)
         return self._read[asked]
 
     def _feed(self, made: Subscription, form: Form, functions: Library) -> Feed:

@@ -7,6 +7,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from jobs.model.serving_errors import Busy, TimeLimit, TooLarge
+from jobs.query.pulled.column_names import Unnamed
 from jobs.serve.terms import Terms
 from jobs.server.queries.cancelling import Cancelling
 from jobs.server.queries.worker import Answered, Asked, Failed, Form, Question, serve
@@ -94,7 +95,8 @@ class Queries:
         Raises:
             NotYet: it does not reflect that yet; otherwise as `answer`.
         """
-        return self.answer(Asked(text, Terms(self._limits, at_least or {}), token, form))
+        unnamed: Unnamed = "ksql" if form == "ksql" else "postgres"
+        return self.answer(Asked(text, Terms(self._limits, at_least or {}, unnamed), token, form))
 
     def answer(
         self, question: Question[A], cancelling: Cancelling | None = None, *, patience: float = _WAIT_SECONDS

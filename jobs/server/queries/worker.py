@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from jobs.serve.terms import Terms
     from jobs.server.access.tokens import Token
 
-Form = Literal["objects", "arrays", "arrow"]
-"""A body: JSON objects joined by commas, JSON arrays on lines of their own, or an Arrow stream."""
+Form = Literal["objects", "ksql", "arrow"]
+"""A body: JSON objects joined by commas, JSON arrays on lines of their own under ksqlDB's names, or an Arrow stream."""
 
 _PLAN = "plan"
 """The column of an EXPLAIN's answer."""
@@ -229,4 +229,4 @@ def arrow_stream(found: Answer) -> bytes:
     return sink.getvalue()
 
 
-_BODIES: Final = {"objects": _objects, "arrays": _arrays, "arrow": arrow_stream}
+_BODIES: Final = {"objects": _objects, "ksql": _arrays, "arrow": arrow_stream}

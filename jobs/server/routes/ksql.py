@@ -135,7 +135,7 @@ async def _asked(request: Request, member: str, properties: str) -> _Asked:
 async def _pulled(request: Request, asked: _Asked) -> Answered:
     server = server_of(request)
     token = server.token_of(request.headers.get("authorization"))
-    return await asyncio.to_thread(server.queries.ask, asked.text, token, form="arrays")
+    return await asyncio.to_thread(server.queries.ask, asked.text, token, form="ksql")
 
 
 def _followed(

@@ -110,11 +110,11 @@ def test_any_select_can_be_asked(filled: Interpreter, query: str, rows: list[tup
     assert [tuple(row.values()) for row in answer(filled, query)] == rows
 
 
-def test_columns_without_a_name_are_called_as_in_a_view_and_equal_names_are_told_apart(filled: Interpreter) -> None:
+def test_columns_without_a_name_are_called_as_in_postgresql_and_equal_names_are_told_apart(filled: Interpreter) -> None:
     (row,) = answer(
         filled, "SELECT 1, a.sensor, COUNT(*), b.sensor FROM readings a JOIN sensors b USING (sensor) GROUP BY 2, 4"
     )
-    assert list(row) == ["ksql_col_0", "sensor", "ksql_col_1", "sensor_1"]
+    assert list(row) == ["?column?", "sensor", "count", "sensor_1"]
 
 
 def test_a_view_that_has_not_run_is_empty(session: Interpreter) -> None:

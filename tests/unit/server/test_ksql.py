@@ -140,3 +140,11 @@ def test_lines_that_could_not_say_which_row_went_are_refused(client: TestClient,
     sql = f"SELECT {columns} FROM by_town EMIT CHANGES LIMIT 1;"
     found = client.post("/query-stream", json={"sql": sql, "properties": EARLIEST})
     assert (found.status_code, "which row of 'by_town' is gone" in found.json()["message"]) == (400, True)
+
+
+def test_columns_that_nobody_named_have_ksqldbs_names(client: TestClient) -> None:
+    sql = "SELECT visits + 1, UCASE(town) FROM by_town WHERE town = 'Rome'"
+    expected = "`KSQL_COL_0` BIGINT, `KSQL_COL_1` STRING"
+    assert client.post("/query", json={"ksql": f"{sql};"}).json()[0]["header"]["schema"] == expected
+    pushed = client.post("/query", json={"ksql": f"{sql} EMIT CHANGES LIMIT 0;"})
+    assert pushed.json()[0]["header"]["schema"] == expected

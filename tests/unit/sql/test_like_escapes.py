@@ -1,0 +1,45 @@
+"""The backslash of LIKE is written out when a statement is read, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.model.errors import InvalidQuery
+from jobs.model.settings import Settings
+from jobs.serve.results import Rows
+from jobs.session.interpreter import Interpreter
+from jobs.sql.dialect import sql_of
+from jobs.sql.from_text import parse_query
+from jobs.sql.statements import parse
+from jobs.sql.syntax import Select
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (r"a LIKE 'x%'", r"a LIKE 'x%'"),
+        (r"a LIKE 'x\_'", r"a LIKE 'x\_' ESCAPE '\'"),
+        (r"a NOT LIKE 'x\_'", r"a NOT LIKE 'x\_' ESCAPE '\'"),
+        (r"a ILIKE 'x\_'", r"LCASE(a) LIKE LCASE('x\_') ESCAPE '\'"),
+        (r"a LIKE b", r"a LIKE b ESCAPE '\'"),
+        (r"a LIKE 'x\!%' ESCAPE '!'", r"a LIKE 'x\!%' ESCAPE '!'"),
+    ],
+)
+def test_a_like_with_a_backslash_names_its_escape(written: str, read: str) -> None:
+    (statement,) = parse(f"SELECT a FROM t WHERE {written};")
+    assert isinstance(statement, Select)
+    assert sql_of(statement.query) == sql_of(parse_query(f"SELECT a FROM t WHERE {read}"))
+
+
+def test_the_text_of_a_view_from_before_keeps_its_meaning() -> None:
+    text = r"SELECT a FROM t WHERE a LIKE 'x\_'"
+    assert sql_of(parse_query(text)) == text
+
+
+def test_a_pull_finds_what_the_backslash_takes_for_itself(settings: Settings) -> None:
+    session = Interpreter(settings)
+    (found,) = session.run(r"SELECT v FROM (VALUES ('a_b'), ('axb'), ('a\b')) AS t (v) WHERE v LIKE 'a\_b'")
+    assert isinstance(found, Rows)
+    assert list(found.rows) == [("a_b",)]
+    with pytest.raises(InvalidQuery, match="ends in its ESCAPE"):
+        list(session.run("SELECT v FROM (VALUES ('a')) AS t (v) WHERE v LIKE 'a\\'"))
