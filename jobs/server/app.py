@@ -19,6 +19,7 @@ from jobs.server.access.origins import Origins
 from jobs.server.http.direct import add_routes
 from jobs.server.http.failures import failure
 from jobs.server.http.measured import Measured
+from jobs.server.http.parameters import refuse_others
 from jobs.server.http.requests import allowed, server_of
 from jobs.server.postgres.listener import postgres
 from jobs.server.routes import changes, data_docs, ksql, lineage, operating, page, query, rows, streams, views
@@ -84,6 +85,8 @@ def application(settings: Settings, options: ServerOptions) -> FastAPI:
     async def description(request: Request) -> dict[str, Any]:
         allowed(request, "read", "openapi")
         return app.openapi()
+
+    refuse_others(app)
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, StrandlineError)

@@ -11,6 +11,7 @@ import orjson
 from jobs.model.errors import TypeMismatch
 from jobs.model.serving_errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
 from jobs.serve.lookup import KeyValues, Windows
+from jobs.server.http.parameters import check_known
 from jobs.server.http.patience import BODY_SECONDS
 from jobs.session.conversions import assign, convert
 
@@ -116,14 +117,20 @@ def check_json(request: Request) -> None:
         )
 
 
-async def json_of(request: Request) -> dict[str, Any]:
+async def json_of(request: Request, *members: str) -> dict[str, Any]:
     """The body as a JSON object.
 
+    Args:
+        members: those that it may have; without any, all.
+
     Raises:
-        RequestRefused: it is none.
+        RequestRefused: it is none, or has another member.
         TooLarge: as of `body_of`.
     """
-    return json_object(await body_of(request))
+    found = json_object(await body_of(request))
+    if members:
+        check_known("member", found, members)
+    return found
 
 
 def json_object(body: bytes) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import re
 from typing import Any, Final, NoReturn
 
 from jobs.model.serving_errors import RequestRefused
+from jobs.server.http.parameters import check_known
 from jobs.server.http.requests import json_object
 
 SMALL_BYTES: Final = 1 << 16
@@ -29,7 +30,9 @@ def rows_in(body: bytes) -> list[dict[str, Any]]:
     """
     rows = _in_pieces(body) if len(body) > SMALL_BYTES else None
     if rows is None:
-        rows = json_object(body).get("rows")
+        found = json_object(body)
+        check_known("member", found, ("rows",))
+        rows = found.get("rows")
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise RequestRefused("'rows' is a list of objects, one at least")
     return rows

@@ -9,6 +9,7 @@ from jobs.catalog.stored_names import stored_statement
 from jobs.model.serving_errors import RequestRefused
 from jobs.server.changes.hub import Wish
 from jobs.server.changes.place import Place
+from jobs.server.http.parameters import parameters
 from jobs.server.http.requests import columns_of, named, number, server_of
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
@@ -16,7 +17,11 @@ from jobs.sql.syntax import Select
 router = APIRouter(tags=["changes"])
 
 
-@router.get("/v1/views/{view}/changes", responses={200: {"content": {"text/event-stream": {}}}})
+@router.get(
+    "/v1/views/{view}/changes",
+    responses={200: {"content": {"text/event-stream": {}}}},
+    openapi_extra=parameters("form", "where", "columns", "snapshot", "as_of", "up_to", "limit"),
+)
 async def changes(request: Request, view: str) -> Response:
     """`row` events of the present version, then `change` events and one `progress` a version. `form` is `upserts` or
     `weights`; `where` and `columns` are pushed down; `snapshot=false` leaves out the rows; `as_of` is the version after
@@ -29,6 +34,8 @@ async def changes(request: Request, view: str) -> Response:
     form = given.get("form", "upserts")
     if form not in ("upserts", "weights"):
         raise RequestRefused("'form' is upserts or weights")
+    if given.get("snapshot", "true") not in ("true", "false"):
+        raise RequestRefused("'snapshot' is true or false")
     resumed = request.headers.get("last-event-id")
     as_of = number(request, "as_of")
     wish = Wish(

@@ -11,6 +11,8 @@ from typing import Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from jobs.server.http.parameters import parameters
+
 router = APIRouter(include_in_schema=False)
 
 INDEX: Final = "index.html"
@@ -55,7 +57,7 @@ _HEADERS: Final = {
 }
 
 
-@router.get("/")
+@router.get("/", openapi_extra=parameters("view"))
 async def index() -> Response:
     """The page."""
     return _file(INDEX)

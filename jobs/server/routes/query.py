@@ -47,7 +47,7 @@ async def query(request: Request) -> Response:
     insert answered with; 503 with `Retry-After` when it does not within `wait_ms`."""
     server = server_of(request)
     token = server.token_of(request.headers.get("authorization"))
-    body = await json_of(request)
+    body = await json_of(request, *QueryBody.model_fields)
     text = body.get("sql")
     if not isinstance(text, str):
         raise RequestRefused("'sql' is a text")

@@ -22,6 +22,7 @@ from jobs.serve.row_text import RowText
 from jobs.serve.terms import Terms
 from jobs.server.http.answers import About, arrow_rows, many_rows, one_row, wants_arrow
 from jobs.server.http.direct import DirectRoute
+from jobs.server.http.parameters import WAITING, WINDOWS, parameters
 from jobs.server.http.requests import (
     MOST_ROWS,
     columns_of,
@@ -60,7 +61,7 @@ def _example(shown: dict[str, Any]) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {"application/json": {"example": shown}}}}
 
 
-@router.get("/v1/views/{view}/rows/{key:path}", responses=_example(_ONE))
+@router.get("/v1/views/{view}/rows/{key:path}", responses=_example(_ONE), openapi_extra=parameters("columns", *WAITING))
 async def row(request: Request, view: str, key: str) -> Response:
     """The row of a key: one segment of the path for each column of the key. 404 when there is none."""
     view = named(request, "read", view)
@@ -72,7 +73,11 @@ async def row(request: Request, view: str, key: str) -> Response:
     return await _answered(request, server, relation, lookup, one=True)
 
 
-@router.get("/v1/views/{view}/rows", responses=_example(_MANY))
+@router.get(
+    "/v1/views/{view}/rows",
+    responses=_example(_MANY),
+    openapi_extra=parameters("key", "from", "to", *WINDOWS, "columns", "limit", *WAITING),
+)
 async def rows(request: Request, view: str) -> Response:
     """Rows of a view: `key` (may be repeated), or `from` and `to` of the key's first column, both included;
     `window_start_from` … `window_end_to`, `columns`, `limit`, `at_least`, `wait_ms`."""
@@ -89,13 +94,15 @@ async def rows(request: Request, view: str) -> Response:
     return await _answered(request, server, relation, lookup)
 
 
-@router.post("/v1/views/{view}/rows", responses=_example(_MANY))
+@router.post(
+    "/v1/views/{view}/rows", responses=_example(_MANY), openapi_extra=parameters(*WINDOWS, "columns", *WAITING)
+)
 async def rows_of_keys(request: Request, view: str) -> Response:
     """Rows of many keys: `{"keys": [["Rome", 1], ["Oslo", 2]]}`; each may hold the first columns of the key only."""
     view = named(request, "read", view)
     server = server_of(request)
     relation = server.catalogued.relation(view)
-    keys = (await json_of(request)).get("keys")
+    keys = (await json_of(request, "keys")).get("keys")
     if not isinstance(keys, list) or len(keys) > MOST_ROWS:
         raise RequestRefused(f"'keys' is a list of at most {MOST_ROWS} keys")
     listed = tuple(key_values(key if isinstance(key, list) else [key], relation) for key in keys)

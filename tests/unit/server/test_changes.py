@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,7 +29,6 @@ from jobs.session.interpreter import Interpreter
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 from state_store.delta import log, reader
-from state_store.layout import Lake
 from state_store.paths import LakePath
 from tests.support.on_disk import on_disk
 from tests.support.served_lake import ServedLake
@@ -190,9 +190,9 @@ def test_a_thousand_subscribers_share_one_read_of_each_version_and_are_told_of_i
 
     planned: list[Select] = []
 
-    def planning(statement: Select, catalog: Catalog, lake: Lake) -> Subscription:
+    def planning(statement: Select, *about: Any) -> Subscription:
         planned.append(statement)
-        return subscription(statement, catalog, lake)
+        return subscription(statement, *about)
 
     # No look by itself: who hears of the commit has been told.
     monkeypatch.setattr(feeds, "_LOOK_SECONDS", 3600.0)

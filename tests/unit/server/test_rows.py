@@ -121,3 +121,35 @@ def test_what_was_inserted_is_read_at_its_position_and_versions_never_go_back(
             assert found.json()["row"]["trips"] == count
             versions.append(found.json()["version"])
     assert versions == sorted(versions)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/v1/views/by_town/rows?version=3", "known: at_least"),
+        ("/v1/views/by_town/rows/Rome?versions=3", "known: at_least, columns, wait_ms"),
+        ("/v1/views/by_town/rows?colums=town", "did you mean 'columns'?"),
+        ("/v1/views/by_town/changes?from=3", "did you mean 'form'?"),
+        ("/v1/views?limit=3", "it takes no parameter"),
+        ("/v1/openapi.json?x", "it takes no parameter"),
+    ],
+)
+def test_a_parameter_that_a_route_does_not_know_is_refused(client: TestClient, path: str, said: str) -> None:
+    found = client.get(path)
+    assert (found.status_code, found.json()["code"]) == (400, "serve.request_refused")
+    assert said in found.json()["hint"]
+
+
+def test_a_member_of_a_body_that_is_not_known_is_refused(client: TestClient) -> None:
+    for path, body in (
+        ("/v1/query", {"sql": "SELECT 1", "at_most": {}}),
+        ("/v1/views/by_town/rows", {"keys": [["Rome"]], "column": "town"}),
+        ("/v1/streams/visits", {"rows": [{"id": 1}], "row": []}),
+    ):
+        found = client.post(path, json=body)
+        assert (found.status_code, "unknown member" in found.json()["message"]) == (400, True), found.text
+
+
+def test_the_description_has_the_parameters(client: TestClient) -> None:
+    told = client.get("/v1/openapi.json").json()["paths"]["/v1/views/{view}/changes"]["get"]["parameters"]
+    assert {"form", "where", "as_of"} <= {each["name"] for each in told}
