@@ -1,0 +1,51 @@
+"""Every block of SQL in the pages is executed: what stands before it on the page, or is taken for granted, is here.
+
+A block that is no SQL but a grammar is fenced as text, one for `psql` alone as that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from infra.house.plan import ROOT
+from jobs.model.settings import load_settings
+from jobs.session.interpreter import Interpreter
+
+_SALES: Final = """
+CREATE STREAM sales (shop VARCHAR, item VARCHAR, qty INT) WITH (KAFKA_TOPIC = 'sales');
+CREATE TABLE shops (shop VARCHAR PRIMARY KEY) WITH (KAFKA_TOPIC = 'shops');
+CREATE TABLE by_shop AS SELECT shop, COUNT(*) AS n, SUM(qty) AS total FROM sales GROUP BY shop;
+CREATE MATERIALIZED VIEW busiest AS SELECT MAX(qty) AS n FROM sales;
+"""
+_SOLD: Final = "CREATE STREAM sold AS SELECT shop, item, qty FROM sales WHERE qty > 1;"
+_BEFORE: Final = {
+    ("evolution.md", "CREATE OR REPLACE TABLE by_shop"): _SALES,
+    ("evolution.md", "CREATE OR REPLACE STREAM sold"): _SALES + _SOLD,
+    ("evolution.md", "ALTER STREAM sales"): _SALES,
+    ("state.md", "by_category"): """
+        CREATE STREAM visits (product VARCHAR) WITH (KAFKA_TOPIC = 'visits');
+        CREATE TABLE info (product VARCHAR PRIMARY KEY, category VARCHAR) WITH (KAFKA_TOPIC = 'info');
+    """,
+}
+"""{(page, how a block begins or a part of it): the statements before it}."""
+BLOCKS: Final = [
+    (str(page.relative_to(ROOT / "docs")), text)
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    for text in re.findall(r"```sql\n(.*?)```", page.read_text(), flags=re.DOTALL)
+]
+
+
+@pytest.mark.parametrize(("page", "text"), BLOCKS)
+def test_a_block_of_sql_is_taken(page: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "functions.md").read_text(), flags=re.DOTALL)
+    (tmp_path / "geo.py").write_text("\n\n".join(functions))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("STRANDLINE_FUNCTIONS__MODULES", json.dumps(["geo"]))
+    before = [made for (of, part), made in _BEFORE.items() if of == page and part in text]
+    session = Interpreter(load_settings(lake=tmp_path / "lake"))
+    assert list(session.run("".join(before) + text))
