@@ -153,7 +153,10 @@ class Strandline(Dialect):
 
         def _parse_repartition(self) -> exp.Tuple:
             self._match(TokenType.PARTITION_BY)
-            return exp.Tuple(expressions=self._parse_csv(self._parse_disjunction))
+            found = self._parse_csv(self._parse_disjunction)
+            if not found:
+                self.raise_error("expected an expression after PARTITION BY")
+            return exp.Tuple(expressions=found)
 
         def _fetched(self) -> exp.Limit:
             """FETCH FIRST n ROWS ONLY, the standard's LIMIT n; one row without n."""

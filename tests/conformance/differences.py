@@ -135,10 +135,12 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "limits that are not ours",
         "self joins, several join conditions, foreign keys in joins of many tables, partitions that differ, aggregates "
-        "whatever the format, JSON where no format is said, numbers of several types in GREATEST are accepted",
+        "whatever the format and over tables, JSON where no format is said, a topic of the name where none is said, "
+        "numbers of several types in GREATEST are accepted",
         refusal=r"self joins are not|joins on multiple conditions|foreign-key table-table joins are not supported as"
         r"|number of partitions|does not yet support (GROUP BY|JOIN)|intermediate type that the value format"
-        r"|missing the '(KEY|VALUE)_FORMAT' property|ambiguous method parameters \((INTEGER|BIGINT|DOUBLE|, )+\)",
+        r"|missing the '(KEY|VALUE)_FORMAT' property|Missing required property .KAFKA_TOPIC"
+        r"|cannot be applied to a table source|ambiguous method parameters \((INTEGER|BIGINT|DOUBLE|, )+\)",
     ),
     Difference(
         "formats of a view's topic",

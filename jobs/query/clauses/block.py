@@ -20,6 +20,7 @@ from jobs.query.clauses.from_clause import Context, read_from
 from jobs.query.clauses.grouping import named_groups, over_groups, read_groups
 from jobs.query.clauses.grouping_calls import grouping_call, over_marks
 from jobs.query.clauses.joins import Joins
+from jobs.query.clauses.ksql_checks import check_select
 from jobs.query.clauses.over import AnalyticCalls
 from jobs.query.clauses.record_key import with_key
 from jobs.query.clauses.select_list import read_outputs
@@ -84,6 +85,8 @@ class _Reader:
 
     def block(self, order: Sequence[exp.Expr] = ()) -> Block:
         """The block; with `order`, also the columns by which its rows are ordered."""
+        if self._context.strict and self._context.kind is not None:
+            check_select(self._select, self._inputs)
         where = self._where()
         outputs = read_outputs(
             self._select, self._inputs, self._value, naming=self._naming, unnamed=self._context.unnamed

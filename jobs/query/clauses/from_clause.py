@@ -52,6 +52,8 @@ class Context:
     outer: Outer | None = None
     frozen: bool = False
     """Events join tables as they are at the events' time: in CREATE STREAM, and with ksqlDB's semantics."""
+    strict: bool = False
+    """ksqlDB's restrictions hold of its statements (`jobs.query.clauses.ksql_checks`): a statement is new."""
     outermost: bool = True
     """The rows of the SELECT are the statement's: no query around it combines them or joins them with others."""
     nested: NestedFound | None = None

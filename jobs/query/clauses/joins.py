@@ -27,6 +27,7 @@ from jobs.query.blocks.nested_from import nested
 from jobs.query.clauses.from_clause import Context, Joined
 from jobs.query.clauses.join_checks import ASOF, check_lookup, check_table, join_type, without_equality
 from jobs.query.clauses.join_order import join_order
+from jobs.query.clauses.ksql_checks import check_join
 from jobs.query.clauses.system_time import lookup_time
 from jobs.query.clauses.unnest import read_unnest
 from jobs.query.clauses.within import check_streams, kept_events, within_condition
@@ -155,6 +156,8 @@ class Joins:
         if node.method == ASOF:
             self._nest(asof_block(self._in_text_order(), From(part.alias, part.source, kind, on), node))
             return
+        if self._context.strict and self._context.kind is not None:
+            check_join(node, part, self.inputs, before)
         check_streams(joined, before, self._context.kind)
         source: From = From(part.alias, part.source, kind, on)
         if on is None:

@@ -34,18 +34,27 @@ from jobs.sql.from_text import parse_query
 __all__ = ("query_of", "read_query", "read_tree")
 
 
-def read_query(tree: exp.Expr, catalog: Catalog, *, semantics: Semantics = "sql", kind: Kind | None = None) -> Query:
+def read_query(
+    tree: exp.Expr,
+    catalog: Catalog,
+    *,
+    semantics: Semantics = "sql",
+    kind: Kind | None = None,
+    strict: bool = False,
+) -> Query:
     """The logical query of a tree: names resolved, types known, conversions explicit.
 
     Args:
         kind: `stream` or `table`, as the statement says; None for a materialized view. For the two, ksqlDB's rules
             hold: names of columns in joins, keys that must be selected, WITHIN.
+        strict: ask too what ksqlDB refuses of them and we could do, as of a statement that is given for the first time.
 
     Raises:
         UnknownName, TypeMismatch, InvalidQuery, NotSupported: with line and column where they are known.
     """
     frozen = kind == "stream" or semantics == "ksql"
-    return read_tree(attach(tree, catalog.functions), Context(catalog, semantics, kind, read_tree, frozen=frozen))
+    context = Context(catalog, semantics, kind, read_tree, frozen=frozen, strict=strict)
+    return read_tree(attach(tree, catalog.functions), context)
 
 
 def query_of(definition: View | InsertQuery, catalog: Catalog) -> Query:

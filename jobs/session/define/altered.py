@@ -17,7 +17,7 @@ from jobs.model.errors import InvalidQuery, NameInUse, SqlError
 from jobs.model.stewardship import without_stewardship
 from jobs.session.define.options import check_columns
 from jobs.session.define.replaced import ColumnDiff
-from jobs.session.define.source import check_column
+from jobs.session.define.source import check_column, check_new_columns
 from jobs.sql.syntax import AlterSource, DeclaredColumn
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def altered(statement: AlterSource, catalog: Catalog) -> Source:
                 hint=f"write ADD COLUMN {column.name} {column.type}",
             )
         check_column(column, [*present, *statement.columns], found.kind)
+    check_new_columns(statement.columns)
     columns = (*found.columns, *(Column(each.name, each.type) for each in statement.columns))
     check_columns("value", found.value_format, [each for each in columns if each.part == "value"])
     made = replace(found, columns=columns, sql=f"{found.sql};\n{statement.sql}")

@@ -12,8 +12,8 @@ from jobs.session.define.altered import SourceDiff, altered, broken_by, extended
 from jobs.session.define.constants import check_constants
 from jobs.session.define.insert import insert_query_of
 from jobs.session.define.replaced import check_replacement, reads_the_same
-from jobs.session.define.source import source_of
-from jobs.session.define.view import view_of
+from jobs.session.define.source import check_new_columns, source_of
+from jobs.session.define.view import check_new, view_of
 from jobs.sql.from_text import too_deep
 from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
 
@@ -85,11 +85,19 @@ def _defined(statement: Defining, catalog: Catalog, pipeline: str) -> Definition
         source_of(statement, pipeline) if isinstance(statement, CreateSource) else view_of(statement, catalog, pipeline)
     )
     if existing is None:
-        # Not of what is there already: a file is applied again as it is.
-        if isinstance(statement, CreateView) and isinstance(made, View) and made.maintenance.errors != "null":
-            check_constants(statement.query)
+        _check_new(statement, made, catalog)
         return made
     return _redefined(existing, made, statement, catalog)
+
+
+def _check_new(statement: CreateSource | CreateView, made: Source | View, catalog: Catalog) -> None:
+    """Check what is asked of new definitions alone: a file with those that are there is applied again as it is."""
+    if isinstance(statement, CreateSource):
+        check_new_columns(statement.columns)
+    elif isinstance(made, View):
+        check_new(statement, made, catalog)
+        if made.maintenance.errors != "null":
+            check_constants(statement.query)
 
 
 def _gets_columns(existing: View, statement: CreateView, catalog: Catalog) -> bool:

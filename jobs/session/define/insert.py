@@ -57,6 +57,7 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
     for each in catalog.whole_queries(target.name):
         if each.fingerprint == made.fingerprint or reads_the_same(each, made.fingerprint, catalog):
             return each
+    read_query(statement.query, catalog, kind="stream", strict=True)
     broken = next((each for each in catalog.broken_queries(target.name) if each.holds(made.fingerprint)), None)
     if broken is not None:
         return _numbered(made, broken.number, catalog)
@@ -116,6 +117,9 @@ def _target(statement: InsertSelect, catalog: Catalog) -> Source | View:
         check_quarantine_of_target(found)
     elif found.read_only:
         raise InvalidQuery(f"'{found.name}' is a SOURCE: it is read only")
+    header = next((column for column in found.columns if column.part == "headers"), None)
+    if header is not None:
+        raise InvalidQuery(f"'{header.name}' of '{found.name}' is a record's header: a query has none to insert")
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
+from jobs.ingest.formats.timestamps import check_timestamp_format
 from jobs.model.definitions import Column
 from jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
 from jobs.model.retention import NO_END, RETENTION_OPTIONS
@@ -57,10 +58,7 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
         UnknownName: TIMESTAMP does not name a column.
     """
     given = allowed(options, _SOURCE_OPTIONS, "a source")
-    if "FORMAT" in given and ({"KEY_FORMAT", "VALUE_FORMAT"} & given.keys()):
-        raise error(
-            OptionRefused, given["FORMAT"], "FORMAT stands for both KEY_FORMAT and VALUE_FORMAT: give one or the other"
-        )
+    check_one_way(given)
     both = given.get("FORMAT")
     key_format = format_of(given.get("KEY_FORMAT", both), default="KAFKA", key=True)
     value_format = format_of(given.get("VALUE_FORMAT", both), default="JSON", key=False)
@@ -70,7 +68,7 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
     formats = zip(NULLABLE_OPTIONS.values(), (key_format, value_format), strict=True)
     other = {name: nullable_value(given[name], form) for name, form in formats if name in given}
     if "VALUE_DELIMITER" in given:
-        other["VALUE_DELIMITER"] = _delimiter(given["VALUE_DELIMITER"], value_format)
+        other["VALUE_DELIMITER"] = delimiter_of(given["VALUE_DELIMITER"], value_format)
     other |= {name: _kept(given[name]) for name in RETENTION_OPTIONS if name in given}
     if topic is not None:
         check_topic(topic)
@@ -81,9 +79,21 @@ def source_options(name: str, columns: tuple[Column, ...], options: Iterable[Opt
         partitions=count_of(given.get("PARTITIONS")),
         replicas=count_of(given.get("REPLICAS")),
         timestamp=timestamp_column(given, columns),
-        timestamp_format=given["TIMESTAMP_FORMAT"].value if "TIMESTAMP_FORMAT" in given else None,
+        timestamp_format=_pattern(given["TIMESTAMP_FORMAT"]) if "TIMESTAMP_FORMAT" in given else None,
         other=other,
     )
+
+
+def check_one_way(given: Mapping[str, Option]) -> None:
+    """Check that the formats are said in one way.
+
+    Raises:
+        OptionRefused: FORMAT stands beside one of the two that it stands for.
+    """
+    if "FORMAT" in given and ({"KEY_FORMAT", "VALUE_FORMAT"} & given.keys()):
+        raise error(
+            OptionRefused, given["FORMAT"], "FORMAT stands for both KEY_FORMAT and VALUE_FORMAT: give one or the other"
+        )
 
 
 def check_topic(option: Option) -> None:
@@ -137,15 +147,15 @@ def check_columns(side: str, form: str, columns: list[Column]) -> None:
                 f"column '{column.name}': the format {form} has no ARRAY or MAP in an ARRAY or MAP",
                 hint="put a STRUCT around the inner one",
             )
-        if form != "KAFKA" and _has_odd_map(column.type):
+        if form != "KAFKA" and has_odd_map(column.type):
             raise InvalidQuery(f"column '{column.name}': the format {form} has MAPs with VARCHAR keys only")
 
 
-def _has_odd_map(sql_type: SqlType) -> bool:
+def has_odd_map(sql_type: SqlType) -> bool:
     """True if it has a MAP, at any depth, whose keys are not VARCHAR."""
     if sql_type.base is BaseType.MAP and sql_type.args[0].base is not BaseType.VARCHAR:
         return True
-    return any(_has_odd_map(inner) for inner in (*sql_type.args, *(inner for _, inner in sql_type.fields)))
+    return any(has_odd_map(inner) for inner in (*sql_type.args, *(inner for _, inner in sql_type.fields)))
 
 
 def _has_nested_items(sql_type: SqlType) -> bool:
@@ -224,7 +234,20 @@ def timestamp_column(given: Mapping[str, Option], columns: tuple[Column, ...]) -
     return name
 
 
-def _delimiter(option: Option, form: str) -> str:
+def _pattern(option: Option) -> str:
+    try:
+        check_timestamp_format(option.value)
+    except OptionRefused as refused:
+        raise refused.placed(option.line, option.column) from None
+    return option.value
+
+
+def delimiter_of(option: Option, form: str = "DELIMITED") -> str:
+    """The character that VALUE_DELIMITER names.
+
+    Raises:
+        OptionRefused: it is none, or the format is another.
+    """
     if form != "DELIMITED":
         raise error(OptionRefused, option, f"VALUE_DELIMITER is for VALUE_FORMAT = 'DELIMITED', not {form}")
     value = _DELIMITERS.get(option.value.upper(), option.value)

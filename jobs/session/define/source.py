@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jobs.engines.arrays import has_map
 from jobs.model import tables
+from jobs.model.columns import WINDOW_BOUNDS
 from jobs.model.definitions import Column, Kind, Source
 from jobs.model.errors import InvalidQuery
 from jobs.model.names import alike, differ_only_in_case
@@ -58,6 +60,22 @@ def source_of(statement: CreateSource, pipeline: str) -> Source:
         options={**options.other, **stewardship},
         read_only=statement.read_only,
     )
+
+
+def check_new_columns(columns: Sequence[DeclaredColumn]) -> None:
+    """Check the columns of a source that is not there yet, or those that it gets.
+
+    Raises:
+        InvalidQuery: one has the name of a window's bound, or a MAP in the key.
+    """
+    for column in columns:
+        if column.name.lower() in WINDOW_BOUNDS:
+            message = f"'{column.name}' is reserved: it is a bound of a window"
+        elif column.key and has_map(column.type):
+            message = f"the key column '{column.name}' cannot have a MAP in it: {column.type}"
+        else:
+            continue
+        raise InvalidQuery(message, line=column.line, column=column.column)
 
 
 def check_name(name: str) -> None:

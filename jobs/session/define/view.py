@@ -27,7 +27,7 @@ from jobs.query.logical.query import Block, From, Query, SetOperation, relations
 from jobs.query.whole.fingerprint import fingerprint
 from jobs.query.whole.ksql_projection import check_projection
 from jobs.session.define.changelog_topic import check_changelog_topic
-from jobs.session.define.options import timestamp_column
+from jobs.session.define.options import has_odd_map, timestamp_column
 from jobs.session.define.partial import check_options, check_partial
 from jobs.session.define.quarantine import check_quarantine
 from jobs.session.define.shown_windows import with_bounds
@@ -85,6 +85,27 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     if view.partial:
         check_partial(view, catalog)
     return view
+
+
+def check_new(statement: CreateView, view: View, catalog: Catalog) -> None:
+    """Check a view that is not there yet against what ksqlDB refuses in its statements.
+
+    Raises:
+        InvalidQuery, TypeMismatch
+    """
+    if statement.kind is None:
+        return
+    read_query(statement.query, catalog, semantics=view.maintenance.semantics, kind=statement.kind, strict=True)
+    clause = statement.query.args.get("partition_by")
+    keyless = clause is not None and isinstance(clause.expressions[0], exp.Null)
+    if keyless and view.options.get("KEY_FORMAT", "NONE").upper() != "NONE":
+        raise InvalidQuery("PARTITION BY NULL leaves no key for KEY_FORMAT to write", hint="leave KEY_FORMAT out")
+    odd = next((column for column in view.columns if has_odd_map(column.type)), None)
+    if odd is not None:
+        raise InvalidQuery(
+            f"column '{odd.name}' is {odd.type}: records have MAPs with VARCHAR keys only",
+            hint="CAST the keys; CREATE MATERIALIZED VIEW … AS takes it",
+        )
 
 
 def _read(statement: CreateView, semantics: Semantics, catalog: Catalog) -> tuple[exp.Query, Query]:

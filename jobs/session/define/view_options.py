@@ -17,8 +17,10 @@ from jobs.model.view_options import ErrorPolicy, Refresh, Semantics, State
 from jobs.session.define.allowed_options import allowed, error
 from jobs.session.define.options import (
     check_columns,
+    check_one_way,
     check_topic,
     count_of,
+    delimiter_of,
     format_of,
     nullable_value,
 )
@@ -50,6 +52,7 @@ def view_options(options: Iterable[Option]) -> dict[str, str]:
     """
     known = (*_CHOICES, "CACHE_BYTES", *TOPIC_OPTIONS, *_TIME_OPTIONS, *STEWARDSHIP_OPTIONS)
     given = allowed(options, known, "a view")
+    check_one_way(given)
     return {name: _value(option) for name, option in given.items()}
 
 
@@ -87,4 +90,6 @@ def _value(option: Option) -> str:
         return str(count_of(option))
     if name == "KAFKA_TOPIC":
         check_topic(option)
+    if name == "VALUE_DELIMITER":
+        delimiter_of(option)
     return option.value

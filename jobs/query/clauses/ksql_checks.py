@@ -1,0 +1,162 @@
+"""What ksqlDB refuses of the SELECT of CREATE STREAM and CREATE TABLE, where a materialized view takes it.
+
+| refused | because |
+| --- | --- |
+| 9223372036854775808, 1E400 | a literal is a BIGINT or a DOUBLE at most |
+| WHERE NULL | NULL is no condition |
+| GROUP BY a, a | an expression is named once, in PARTITION BY too |
+| WHERE windowstart > 0, MAX(windowstart) | the bounds are there once the rows are in their windows |
+| FROM table WINDOW …, EXPLODE(…) of a table | rows of a table have no place in time, and one row each |
+| CASE … EXPLODE(…) | the rows of an item come whatever the branch |
+| TRANSFORM(a, b => …), where b is a column | it would not be seen which is meant |
+| table JOIN stream, ON int = bigint | events wait for no row; keys of two types lie in other partitions |
+
+It is asked when a statement is given for the first time: a definition that is there goes on as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from jobs.functions.aggregates.registry import functions
+from jobs.model.columns import PSEUDO_COLUMNS, WINDOW_BOUNDS
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.query.clauses.join_checks import join_type
+from jobs.query.expressions.expansions import TABLE_FUNCTIONS
+from jobs.query.expressions.infer import infer
+from jobs.query.expressions.scope import Typed
+from jobs.query.logical.conditions import is_equality
+from jobs.query.logical.inputs import Inputs, Part
+from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.trees import conjuncts
+
+_MOST = 2**63 - 1
+_INSTEAD = "CREATE MATERIALIZED VIEW … AS takes it"
+
+
+def check_select(select: exp.Select, inputs: Inputs) -> None:
+    """Check one SELECT, as it is written, over its inputs.
+
+    Raises:
+        InvalidQuery, TypeMismatch: with the place.
+    """
+    for literal in select.find_all(exp.Literal):
+        _check_number(literal)
+    where = select.args.get("where")
+    if where is not None and isinstance(where.this, exp.Null):
+        raise _refused(where.this, "WHERE takes a condition, and NULL is none", TypeMismatch)
+    for argument, what in (("group", "GROUP BY"), ("partition_by", "PARTITION BY")):
+        clause = select.args.get(argument)
+        _check_once(clause.expressions if clause is not None else (), what)
+    if select.args.get("time_window") is not None:
+        _check_window(select, inputs)
+    for node in select.find_all(exp.Lambda):
+        _check_variables(node, inputs)
+    for item in select.expressions:
+        _check_alias(item)
+        for call in item.find_all(exp.Anonymous):
+            if call.name in TABLE_FUNCTIONS:
+                _check_table_function(call, inputs)
+
+
+def check_join(node: exp.Join, part: Part, inputs: Inputs, before: Inputs) -> None:
+    """Check one join, as it is written; `inputs` are those before it and its own.
+
+    Raises:
+        InvalidQuery: a table is joined with a stream after it, or RIGHT or FULL JOIN of tables is not on the key of the
+            left one.
+        TypeMismatch: the sides of its equality are of two types.
+    """
+    if part.stream and not any(each.stream for each in before.parts):
+        first = before.parts[0].name
+        raise _refused(node.this, f"a stream joins a table, not the other way: FROM {part.name} JOIN {first}")
+    tree = node.args.get("on")
+    for term in conjuncts(tree) if isinstance(tree, exp.Expression) else ():
+        if not isinstance(term, exp.EQ):
+            continue
+        left, right = infer(term.this.copy(), inputs), infer(term.expression.copy(), inputs)
+        equal = exp.EQ(this=left.expression, expression=right.expression)
+        if not is_equality(equal, part.alias, before.aliases):
+            continue
+        if join_type(node) in ("right", "full") and not part.stream and not _on_key((left, right), before):
+            raise _refused(term, f"a {node.side} JOIN of tables is on both primary keys", hint=_INSTEAD)
+        if left.type != right.type:
+            message = f"the sides of the join are of two types: {sql_of(term)} compares {left.type} with {right.type}"
+            raise _refused(term, message, TypeMismatch, f"CAST one side; {_INSTEAD}")
+
+
+def _on_key(sides: tuple[Typed, Typed], before: Inputs) -> bool:
+    """True if a side of a join is the primary key of a table before it."""
+    columns = [side.expression for side in sides if isinstance(side.expression, exp.Column)]
+    return any(each.table == part.alias and part.row_key == (each.name,) for each in columns for part in before.parts)
+
+
+def _check_number(literal: exp.Literal) -> None:
+    text = str(literal.this)
+    if literal.is_string:
+        return
+    if text.isdigit():
+        least = isinstance(literal.parent, exp.Neg) and int(text) == _MOST + 1
+        if int(text) > _MOST and not least:
+            raise _refused(literal, f"{text} is no BIGINT", hint=f"with a point it is a DECIMAL: {text}.0; {_INSTEAD}")
+    elif "e" in text.lower() and math.isinf(float(text)):
+        raise _refused(literal, f"{text} is no DOUBLE: it is too large")
+
+
+def _check_once(expressions: Iterable[exp.Expr], what: str) -> None:
+    counted = Counter(sql_of(each) for each in expressions)
+    twice = next((each for each in expressions if counted[sql_of(each)] > 1), None)
+    if twice is not None:
+        raise _refused(twice, f"{what} names {sql_of(twice)} twice")
+
+
+def _check_window(select: exp.Select, inputs: Inputs) -> None:
+    if not any(part.stream for part in inputs.parts):
+        table = inputs.parts[0].name
+        raise _refused(select, f"WINDOW is for streams, and '{table}' is a table", hint=_INSTEAD)
+    known = functions("ksql")
+    clauses = [select.args[name] for name in ("where", "having") if select.args.get(name) is not None]
+    calls = [call for call in select.find_all(exp.Anonymous) if call.name in known]
+    for node in (*clauses, *calls):
+        bound = next((each for each in node.find_all(exp.Column) if each.name in WINDOW_BOUNDS), None)
+        if bound is not None:
+            raise _refused(
+                bound,
+                f"{bound.name.upper()} of a query with WINDOW stands in the SELECT list, outside of aggregates",
+                hint=f"filter in a query over this one; {_INSTEAD}",
+            )
+
+
+def _check_variables(node: exp.Lambda, inputs: Inputs) -> None:
+    taken = {name for part in inputs.parts for name, _ in part.columns}
+    above = node.find_ancestor(exp.Lambda)
+    while above is not None:
+        taken |= {variable.name for variable in above.expressions}
+        above = above.find_ancestor(exp.Lambda)
+    for variable in node.expressions:
+        if variable.name in taken:
+            raise _refused(variable, f"'{variable.name}' is a column, or a variable of a function around this one")
+        taken.add(variable.name)
+
+
+def _check_alias(item: exp.Expr) -> None:
+    if item.alias and item.alias.lower() in (*PSEUDO_COLUMNS, *WINDOW_BOUNDS):
+        raise _refused(item, f"'{item.alias}' is reserved: it cannot be the name of a column")
+
+
+def _check_table_function(call: exp.Anonymous, inputs: Inputs) -> None:
+    if call.find_ancestor(exp.Case) is not None:
+        raise _refused(call, f"{call.name} gives rows, and cannot stand in CASE")
+    if not any(part.stream for part in inputs.parts):
+        raise _refused(call, f"{call.name} is for streams, and '{inputs.parts[0].name}' is a table", hint=_INSTEAD)
+
+
+def _refused(
+    node: exp.Expr, message: str, error: type[InvalidQuery] | type[TypeMismatch] = InvalidQuery, hint: str | None = None
+) -> InvalidQuery | TypeMismatch:
+    line, column = position_of(node)
+    return error(message, line=line, column=column, hint=hint)
