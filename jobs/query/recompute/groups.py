@@ -86,7 +86,7 @@ def _evaluated(rows: str, block: Block, recompute: Recomputation) -> str:
 
 
 def _by(block: Block, keys: list[str]) -> str:
-    if not keys:
+    if not keys and not block.sets:
         return ""
     if not block.sets:
         return f" GROUP BY {', '.join(keys)}"

@@ -56,6 +56,7 @@ ANSWERS: tuple[tuple[str, list[tuple[Any, ...]]], ...] = (
         "SELECT area, COUNT(*) AS c FROM readings GROUP BY area WITH ROLLUP ORDER BY c DESC, area LIMIT 2",
         [(None, 3), ("wheel", 2)],
     ),
+    ("SELECT COUNT(*) AS c FROM readings GROUP BY GROUPING SETS ((), ())", [(3,), (3,)]),
     (
         "SELECT area, GROUPING(area) AS g FROM readings GROUP BY ROLLUP (area) ORDER BY g DESC, area OFFSET 2",
         [("wheel", 0)],
