@@ -106,7 +106,14 @@ def _same(stated: str | None, value: Any) -> bool:
         case bytes():
             return _bytes(stated) == value or stated == value.decode(errors="replace")
         case _:
-            return _plain(stated) in (_plain(_text(value)), _plain(_braced(value)))
+            return _same_nested(stated, value)
+
+
+def _same_nested(stated: str, value: Any) -> bool:
+    items = _items(stated) if isinstance(value, list) else None
+    if items is not None:
+        return len(items) == len(value) and all(map(_same, items, value))
+    return _plain(stated) in (_plain(_text(value)), _plain(_braced(value)))
 
 
 def _same_time(stated: str, value: dt.date | dt.time) -> bool:
@@ -167,6 +174,16 @@ def _time(text: str) -> dt.time | None:
         return dt.time.fromisoformat(text.strip())
     except ValueError:
         return None
+
+
+def _items(text: str) -> list[str | None] | None:
+    """The items of an array as PostgreSQL writes it, `{a,NULL,"b c"}`; None where it is none, or one of arrays."""
+    if not (text.startswith("{") and text.endswith("}")) or "{" in text[1:] or ": " in text:
+        return None
+    found = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,]+)', text[1:-1])
+    return [
+        re.sub(r"\\(.)", r"\1", quoted) if not plain else None if plain == "NULL" else plain for quoted, plain in found
+    ]
 
 
 def _bytes(text: str) -> bytes | None:

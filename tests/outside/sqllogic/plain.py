@@ -10,7 +10,7 @@ dialects explains an answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Timer
 from typing import Any, Final
@@ -57,6 +57,8 @@ _MADE: Final = re.compile(
 )
 _CHANGE: Final = re.compile(r"\bAS\s*\(\s*(?=(?:INSERT|UPDATE|DELETE)\b)", re.IGNORECASE)
 
+Answer = list[list[str | None]]
+Saying = Callable[[str], str]
 _State = tuple[dict[str, str], dict[str, Any]]
 """Views and the rows of tables, as a transaction found them."""
 
@@ -138,17 +140,52 @@ class Plain:
         """The rows of a table, as Python values."""
         return self._db.execute(f'SELECT * FROM "{table.name}"').fetchall()
 
-    def answer(self, sql: str, settings: Mapping[str, str]) -> list[list[str | None]] | None:
-        """The answer of a query under other settings, as texts; None: DuckDB has none."""
+    def answer(self, sql: str, settings: Mapping[str, str], said: Saying | None = None) -> Answer | None:
+        """The answer of a query, as texts; None: DuckDB has none.
+
+        Args:
+            settings: under which it is asked.
+            said: how the query, and the views that it reads, are said in other words first.
+        """
         before = {name: self._db.execute(f"SELECT current_setting('{name}')").fetchall()[0][0] for name in settings}
         try:
             self._set(settings)
-            text = f"SELECT COLUMNS(*)::VARCHAR FROM ({sql.strip().rstrip(';')}\n) AS __asked"
-            return [list(row) for row in self._execute(text).fetchall()]
+            return self._asked(sql, said)
         except duckdb.Error:
             return None
         finally:
             self._set(before)
+
+    def depends_on_order(self, sql: str) -> bool:
+        """True if the answer is another one where the tables' rows lie in another order."""
+        found = self.answer(sql, {})
+        if found is None:
+            return False
+        for seed in (0.1, 0.5, 0.9):
+            self._db.execute("BEGIN")
+            try:
+                for name in self.tables():
+                    self._db.execute(f"SELECT setseed({seed})")
+                    self._db.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM main."{name}" ORDER BY random()')
+                if self.answer(sql, {}) != found:
+                    return True
+            except duckdb.Error:
+                return False
+            finally:
+                self._db.execute("ROLLBACK")
+        return False
+
+    def _asked(self, sql: str, said: Saying | None) -> Answer:
+        if said is None:
+            text = f"SELECT COLUMNS(*)::VARCHAR FROM ({sql.strip().rstrip(';')}\n) AS __asked"
+            return [list(row) for row in self._execute(text).fetchall()]
+        self._db.execute("BEGIN")
+        try:
+            for name in names_in(" ".join([sql, *self.views.values()]), self.views):
+                self._db.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS {said(self.views[name])}')
+            return self._asked(said(sql), None)
+        finally:
+            self._db.execute("ROLLBACK")
 
     def _set(self, settings: Mapping[str, Any]) -> None:
         for name, value in settings.items():

@@ -3,21 +3,63 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from sqlglot import exp, parse_one
 
 
 @dataclass(frozen=True)
 class Difference:
     """A documented difference between the dialects.
 
+    An answer is excused when DuckDB gives it with these settings, or to the query said in other words, and not without.
+
     Attributes:
-        settings: with these DuckDB answers as our language says. An answer is excused when DuckDB gives it so, and not
-            without them.
+        settings: of DuckDB.
+        said: the tree of a query in the words that mean to DuckDB what the query means to us.
     """
 
     title: str
-    settings: dict[str, str]
+    settings: Mapping[str, str]
+    said: Callable[[exp.Expression], exp.Expression] | None = None
+
+    def saying(self) -> Callable[[str], str] | None:
+        """`said`, from text to text; None where nothing is said otherwise."""
+        said = self.said
+        if said is None:
+            return None
+        return lambda text: parse_one(text, read="duckdb").transform(said).sql("duckdb")
+
+
+def _all_matches(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.RegexpReplace) and not node.args.get("modifiers"):
+        node.set("modifiers", exp.Literal.string("g"))
+    return node
+
+
+def _cut_off(node: exp.Expression) -> exp.Expression:
+    whole = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+    if isinstance(node, exp.Cast) and node.to.this.name in whole and not isinstance(node.this, exp.Anonymous):
+        node.set("this", exp.Anonymous(this="trunc", expressions=[node.this]))
+    return node
+
+
+def _empty_list(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.ArrayAgg) and not isinstance(node.parent, exp.Coalesce):
+        return exp.Coalesce(this=node.copy(), expressions=[exp.Array(expressions=[])])
+    return node
+
+
+_ALL_COLUMNS: Final = re.compile(
+    r"\bselect\s+(?:distinct\s+)?(?:\w+\.)?\*.*\b(?:using\s*\(|natural\b)", re.IGNORECASE | re.DOTALL
+)
+
+
+def names_joined_twice(sql: str) -> bool:
+    """True for `SELECT *` of a join with USING: a view shows the column of each side, as in ksqlDB."""
+    return _ALL_COLUMNS.search(sql) is not None
 
 
 _NULLS: Final = {"default_null_order": "nulls_first_on_asc_last_on_desc"}
@@ -27,6 +69,9 @@ DIFFERENCES: Final = (
     Difference("NULL is less than any value: first with ASC, last with DESC", _NULLS),
     Difference("INT / INT is an INT", _DIVISION),
     Difference("NULL is less than any value, and INT / INT is an INT", _NULLS | _DIVISION),
+    Difference("REGEXP_REPLACE replaces every match", {}, _all_matches),
+    Difference("a CAST of a fraction to an INT cuts it off", {}, _cut_off),
+    Difference("ARRAY_AGG of no rows is an empty ARRAY", {}, _empty_list),
 )
 
 _NOT_ASKED: Final = (
@@ -37,6 +82,10 @@ _NOT_ASKED: Final = (
             r"|DECLARE|FETCH|CLOSE|BEGIN|COMMIT|ROLLBACK|FLUSH)\b",
             re.IGNORECASE,
         ),
+        "no SELECT",
+    ),
+    (
+        re.compile(r"\bas\s*(?:not\s+)?(?:materialized\s*)?\(\s*(?:insert|update|delete|merge)\b", re.IGNORECASE),
         "no SELECT",
     ),
     (

@@ -26,7 +26,13 @@ def run(files: Iterable[tuple[Suite, Path]], place: Path, seed: int, jobs: int) 
 
 
 def run_file(named: tuple[str, Path], place: Path, seed: int) -> list[Outcome]:
-    """The outcomes of one file of a suite."""
+    """The outcomes of one file of a suite; where the runner itself fails at it, that is wrong."""
     suite, file = SUITES[named[0]], named[1]
+    script = suite.read(file, place)
+    found: list[Outcome] = []
     with Kernel("1GB", 1) as kernel:
-        return list(Runner(suite.name, suite.read(file, place), kernel, seed).outcomes())
+        try:
+            found.extend(Runner(suite.name, script, kernel, seed).outcomes())
+        except Exception as error:
+            found.append(Outcome(suite.name, script.name, 0, "file", "wrong", f"the runner: {error!r}"[:300]))
+    return found
