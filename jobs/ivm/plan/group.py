@@ -33,6 +33,7 @@ from jobs.sql.places import MARK, replaced
 
 _OVER = "groups"
 """Alias of an inner aggregate in the stage above it."""
+_ONE = Output("__one", exp.Literal.number(1), t.INT)
 
 
 def grouped_stage(block: Block, stages: Stages) -> AggregateStage:
@@ -49,7 +50,8 @@ def over_groups(block: Block, stages: Stages) -> Rows:
     bounds = [(name, t.BIGINT) for name in WINDOW_BOUNDS] if block.window is not None else []
     known = [*((e.name, e.type) for e in block.group), *bounds, *((e.name, e.type) for e in block.calls)]
     known += [(each.name, each.type) for each in mark_outputs(block)]
-    shown = tuple(Output(name, named(name), sql_type) for name, sql_type in known)
+    # A table has a column: `SELECT 1 … HAVING …` shows neither group nor call.
+    shown = tuple(Output(name, named(name), sql_type) for name, sql_type in known) or (_ONE,)
     relation = stages.add(_aggregate(block, shown, stages))
     rows = of_relation(relation, _OVER)
     rows = replace(rows, values={("", name): named(name, _OVER) for name, _ in known})

@@ -120,4 +120,5 @@ def _select(core: Core, term: _Term, step: int | None, engine: Engine) -> str:
     if step is not None:
         parts += [f"CAST({term.weight} AS BIGINT) AS {WEIGHT}", f"{step} AS {STEP}"]
     source = from_text(From(core, term.sides, term.touched_by), engine)
-    return f"  SELECT\n    {columns(parts)}\n  {source}{where_text(core.where, engine)}"
+    # `SELECT RANK() OVER ()` reads no column of its one row.
+    return f"  SELECT\n    {columns(parts or ['1 AS __one'])}\n  {source}{where_text(core.where, engine)}"

@@ -14,7 +14,7 @@ from jobs.functions.aggregates.registry import AggregateFunction, Bound, functio
 from jobs.functions.python.declared import function_at
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import EVENT_ORDER
-from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.model.view_options import Semantics
 from jobs.query.expressions.null_treatment import OVER_GROUPS, value_of, without_words
@@ -22,6 +22,7 @@ from jobs.query.expressions.ordered_calls import OrderedCall, ordered_call
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.query.logical.inputs import Inputs
 from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.nested_query import OuterValue
 
 
 class Calls:
@@ -85,6 +86,7 @@ class Calls:
 
     def _kept(self, call: exp.Anonymous, bound: Bound, condition: exp.Expr | None, typed: Infer) -> Typed:
         """The call among those of the query, with its FILTER."""
+        _check_own(call, bound.arguments)
         distinct = bool(call.expressions) and isinstance(call.expressions[0], exp.Distinct)
         filter_ = _condition(condition, typed) if condition is not None else None
         made: exp.Expression = call
@@ -126,6 +128,19 @@ class Calls:
                 column=place,
                 hint="read a stream, or use MIN or MAX",
             )
+
+
+def _check_own(call: exp.Anonymous, arguments: tuple[exp.Expression, ...]) -> None:
+    """Refuse a call whose every column is of the query around: SQL computes it over the rows of that query."""
+    outer = next((found for each in arguments for found in each.find_all(OuterValue)), None)
+    if outer is not None and not any(each.find(exp.Column) for each in arguments):
+        line, place = position_of(call)
+        raise NotSupported(
+            f"{call.name} in a subquery over columns of the query around it alone is not supported",
+            line=line,
+            column=place,
+            hint=f"compute {call.name} in a subquery in FROM, and read its column",
+        )
 
 
 def _known(value: exp.Expression, condition: exp.Expr | None) -> exp.Expr:

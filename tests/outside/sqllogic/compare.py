@@ -88,7 +88,7 @@ def _same_row(stated: Cells, row: Sequence[Any]) -> bool:
 
 def _same(stated: str | None, value: Any) -> bool:
     if stated is None or value is None:
-        return (stated is None and value is None) or (stated is None and value == "")
+        return stated is None and value in (None, "", "NULL")
     pattern = _PATTERN.fullmatch(stated)
     if pattern:
         return (re.fullmatch(pattern[2], _text(value), re.DOTALL) is not None) != bool(pattern[1])

@@ -9,6 +9,7 @@ dialects explains an answer.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import duckdb
 
+_ENDS: Final = ("9999-12-31", "0001-01-01")
 _SECONDS: Final = 5.0
 _VIEW: Final = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?(?:RECURSIVE\s+)?(?:MATERIALIZED\s+)?VIEW\s+"
@@ -50,8 +52,8 @@ _SPELLED: Final = (
 
 
 _MADE: Final = re.compile(
-    r"\s*CREATE\s+TRIGGER\b.*?\bON\s+(?P<fires>\w+)"
-    r"|\s*(?:CREATE\s+(?:\w+\s+)*?(?:TABLE|SOURCE|TYPE|FUNCTION|MACRO|SCHEMA)|INSERT\s+INTO|ALTER\s+TABLE|UPDATE|COPY)\s+"
+    r"\s*CREATE\s+(?:TRIGGER\b.*?\bON|SINK\b.*?\bINTO)\s+(?P<fires>\w+)"
+    r"|\s*(?:CREATE\s+(?:\w+\s+)*?(?:TABLE|SOURCE|TYPE|FUNCTION|MACRO|SCHEMA)|INSERT\s+INTO|ALTER\s+(?:\w+\s+)*?(?:TABLE|VIEW)|UPDATE|COPY)\s+"
     r"(?:IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w.\"]+)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -137,8 +139,25 @@ class Plain:
         return int(count)
 
     def rows(self, table: PlainTable) -> list[tuple[Any, ...]]:
-        """The rows of a table, as Python values."""
-        return self._db.execute(f'SELECT * FROM "{table.name}"').fetchall()
+        """The rows of a table, as Python values.
+
+        Raises:
+            ValueError: a time is infinite: to Python it is the last one there is.
+        """
+        rows = self._db.execute(f'SELECT * FROM "{table.name}"').fetchall()
+        if any(str(value).startswith(_ENDS) for row in rows for value in row if isinstance(value, dt.date)):
+            raise ValueError(table.name)
+        return rows
+
+    def said_by(self, sql: str) -> str:
+        """The text of a query with those of the views that it reads, directly or by others."""
+        texts, todo = [sql], names_in(sql, self.views)
+        while todo:
+            text = self.views[todo.pop()]
+            if text not in texts:
+                texts.append(text)
+                todo += names_in(text, self.views)
+        return "\n".join(texts)
 
     def answer(self, sql: str, settings: Mapping[str, str], said: Saying | None = None) -> Answer | None:
         """The answer of a query, as texts; None: DuckDB has none.

@@ -200,7 +200,9 @@ class _Reader:
         if types == "error":
             return Statement(sql, number, True)
         known = re.fullmatch(r"[A-Z]+", types) is not None and self._form == "tabbed"
-        return Query(sql, number, None if lines is None else tuple(lines), len(types) if known else 0, self._form)
+        stated = None if lines is None else tuple(lines)
+        in_order = not {"rowsort", "valuesort"} & set(rest)
+        return Query(sql, number, stated, len(types) if known else 0, self._form, not in_order)
 
 
 def _rest_of_message(text: _Lines) -> None:

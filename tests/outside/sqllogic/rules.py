@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlglot import exp, parse_one
@@ -22,7 +22,7 @@ class Difference:
     """
 
     title: str
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
     said: Callable[[exp.Expression], exp.Expression] | None = None
 
     def saying(self) -> Callable[[str], str] | None:
@@ -43,6 +43,14 @@ def _cut_off(node: exp.Expression) -> exp.Expression:
     whole = ("TINYINT", "SMALLINT", "INT", "BIGINT")
     if isinstance(node, exp.Cast) and node.to.this.name in whole and not isinstance(node.this, exp.Anonymous):
         node.set("this", exp.Anonymous(this="trunc", expressions=[node.this]))
+    return node
+
+
+def _first(node: exp.Expression) -> exp.Expression:
+    """FIRST_VALUE and LAST_VALUE (x ORDER BY y): DuckDB's aggregates have other names."""
+    name = "first" if isinstance(node, exp.FirstValue) else "last" if isinstance(node, exp.LastValue) else None
+    if name is not None and not isinstance(node.parent, exp.Window | exp.IgnoreNulls):
+        return exp.Anonymous(this=name, expressions=[node.this])
     return node
 
 
@@ -69,9 +77,31 @@ DIFFERENCES: Final = (
     Difference("NULL is less than any value: first with ASC, last with DESC", _NULLS),
     Difference("INT / INT is an INT", _DIVISION),
     Difference("NULL is less than any value, and INT / INT is an INT", _NULLS | _DIVISION),
-    Difference("REGEXP_REPLACE replaces every match", {}, _all_matches),
-    Difference("a CAST of a fraction to an INT cuts it off", {}, _cut_off),
-    Difference("ARRAY_AGG of no rows is an empty ARRAY", {}, _empty_list),
+    Difference("NULL is less than any value: first with ASC, last with DESC", _NULLS, _first),
+    Difference("REGEXP_REPLACE replaces every match", said=_all_matches),
+    Difference("a CAST of a fraction to an INT cuts it off", said=_cut_off),
+    Difference("ARRAY_AGG of no rows is an empty ARRAY", said=_empty_list),
+)
+
+
+@dataclass(frozen=True)
+class AsDuckDB:
+    """A difference between PostgreSQL and DuckDB in which our language is as DuckDB: of a query with such words, the
+    file being PostgreSQL's, our answer must be DuckDB's."""
+
+    title: str
+    words: re.Pattern[str]
+
+
+AS_DUCKDB: Final = tuple(
+    AsDuckDB(title, re.compile(words, re.IGNORECASE | re.DOTALL))
+    for title, words in (
+        ("UNNEST takes items of one level", r"\bunnest\s*\("),
+        ("GENERATE_SERIES in the SELECT list is an ARRAY", r"\bgenerate_series\s*\("),
+        ("a negative position counts from the end", r"\[\s*-|\barray_(?:get|element)"),
+        ("the text of an ARRAY is [a, b], of a STRUCT {a: 1}", r"::\s*(?:varchar|text)|\bcast\s*\(|\|\||\bconcat"),
+        ("* of a JOIN with USING keeps the order of the columns", r"\bselect\s+\*.*\b(?:using|natural)\b"),
+    )
 )
 
 _NOT_ASKED: Final = (
@@ -114,7 +144,17 @@ _NOT_ASKED: Final = (
 def not_asked(sql: str) -> str:
     """Why a query is not asked; empty: it is."""
     text = re.sub(r"'(?:[^']|'')*'", "''", re.sub(r"--[^\n]*|/\*.*?\*/", " ", sql, flags=re.DOTALL))
+    if _changes_rows(text):
+        return "no SELECT"
     return next((reason for pattern, reason in _NOT_ASKED if _found(pattern, text)), "")
+
+
+def _changes_rows(text: str) -> bool:
+    """True for WITH … INSERT and its like."""
+    outside = text
+    while (inner := re.sub(r"\([^()]*\)", " ", outside)) != outside:
+        outside = inner
+    return re.match(r"\s*with\b.*\b(?:insert|update|delete|merge)\b", outside, re.IGNORECASE | re.DOTALL) is not None
 
 
 def _found(pattern: re.Pattern[str], text: str) -> bool:

@@ -36,7 +36,7 @@ from state_store.layout import Lake
 from tests.outside.sqllogic import compare
 from tests.outside.sqllogic.outcomes import Outcome, Result, refusal_of
 from tests.outside.sqllogic.plain import Plain, PlainTable, names_in
-from tests.outside.sqllogic.rules import DIFFERENCES, names_joined_twice, not_asked
+from tests.outside.sqllogic.rules import AS_DUCKDB, DIFFERENCES, names_joined_twice, not_asked
 from tests.outside.sqllogic.script import LeftOut, Query, Script, Statement
 from tests.outside.sqllogic.sources import MOST_ROWS, FedTable, NoType, Row, cut
 from tests.outside.sqllogic.suites import SUITES
@@ -364,7 +364,7 @@ class _Block:
         self, asked: Query, names: Sequence[str], rows: list[list[object]], *, ordered: bool
     ) -> tuple[Result, str]:
         problem = compare.problem(asked, rows, len(names))
-        places = _order_of(asked.sql, names) if ordered and not problem else None
+        places = _order_of(asked.sql, names) if ordered and not asked.sorted and not problem else None
         if places is not None:
             stated = compare.rows_of(asked, len(names))
             if stated is not None and compare.out_of_order(stated, rows, places):
@@ -390,6 +390,11 @@ class _Block:
                 continue
             if places is None or not compare.out_of_order(ours, rows, places):
                 return "as documented", difference.title
+        if asked.form != "tabbed" and theirs is not None and not compare.unmatched(theirs, rows):
+            said = plain.said_by(asked.sql)
+            named = next((each.title for each in AS_DUCKDB if each.words.search(said)), None)
+            if named is not None:
+                return "as documented", named
         if plain.depends_on_order(asked.sql):
             return "not asked", "the answer depends on the order of rows, and tables have none"
         return None

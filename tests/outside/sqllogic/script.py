@@ -30,6 +30,7 @@ class Query:
     Attributes:
         lines: as they stand in the file; None: the file states none, as where two queries are compared by a label.
         columns: how many columns the file says that there are; 0: it does not say.
+        sorted: the file's rows are sorted, whatever order the query asks for.
     """
 
     sql: str
@@ -37,6 +38,7 @@ class Query:
     lines: tuple[str, ...] | None
     columns: int = 0
     form: Form = "spaced"
+    sorted: bool = False
 
 
 @dataclass(frozen=True)

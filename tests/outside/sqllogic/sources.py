@@ -105,7 +105,8 @@ class FedTable:
         types = tuple(type_of(kind) for _, kind in table.columns)
         name, listed = table.name.lower(), [f'"{each}" {kind}' for each, kind in zip(names, types, strict=True)]
         key = tuple(names.index(each.lower()) for each in table.key)
-        if key and all(types[place] in _KEYS for place in key):
+        # `*` shows the columns of a key first.
+        if key and key == tuple(range(len(key))) and all(types[place] in _KEYS for place in key):
             listed = [f"{text} PRIMARY KEY" if place in key else text for place, text in enumerate(listed)]
             return cls(name, names, types, key, (f'CREATE TABLE "{name}" ({", ".join(listed)});',))
         rows, shown = f"rows_of_{name}", ", ".join(f'"{each}"' for each in names)

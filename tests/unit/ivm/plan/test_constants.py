@@ -56,6 +56,10 @@ AS_TEXT = [
     "SELECT COUNT(*) AS n FROM (VALUES ('a'), ('b')) AS q (a) JOIN t ON q.a = t.k",
     "SELECT q.a, COUNT(*) AS n FROM (VALUES ('a'), ('b')) AS q (a) LEFT JOIN t ON q.a = t.k GROUP BY q.a",
     "SELECT COUNT(*) AS n FROM (SELECT 'a' AS a UNION ALL SELECT k FROM u) q JOIN t ON q.a = t.k",
+    # alone, with nothing of their own that is read
+    "SELECT ROW_NUMBER() OVER () AS r",
+    "SELECT AVG(42) OVER () AS a",
+    "SELECT 42 AS a HAVING 42 > 20",
     # inside a query
     f"SELECT x.n FROM (SELECT COUNT(*) AS n FROM {ONE} JOIN t ON q.a = t.k) x WHERE x.n > 0",
     f"SELECT u.id, x.n FROM u JOIN (SELECT t.id, t.n FROM {ONE} JOIN t ON q.a = t.k) x ON x.id = u.id",

@@ -42,6 +42,9 @@ QUERIES = {
     " GROUPING_ID(category, price) = 3",
     "which of many without a total": "SELECT price, GROUPING(price, category) AS g, SUM(price) AS n FROM info"
     " GROUP BY GROUPING SETS ((price), (category, price), (category))",
+    "nothing but a condition": "SELECT 42 AS a FROM info HAVING 42 > 20",
+    "nothing but a condition that does not hold": "SELECT 42 AS a HAVING 42 > 80",
+    "the total twice, alone": "SELECT COUNT(*) AS n FROM info GROUP BY GROUPING SETS ((), ())",
     "no sets": "SELECT category, GROUPING(category) AS g FROM info GROUP BY category",
     "rank by set": "SELECT category, RANK() OVER (PARTITION BY GROUPING(category) ORDER BY COUNT(*)) AS p FROM info"
     " GROUP BY ROLLUP (category)",

@@ -27,6 +27,8 @@ def catalog(lake: Lake) -> Catalog:
         ("SELECT COLLECT_LIST(v ORDER BY id, k DESC) FROM s", "in several directions .* is not supported yet"),
         ("SELECT COLLECT_LIST(DISTINCT v ORDER BY k) FROM s", "is not supported yet"),
         ("SELECT id FROM s WHERE GROUPING(id) = 1", "it belongs into the SELECT list, HAVING or QUALIFY"),
+        ("SELECT (SELECT MAX(t.v)) FROM s AS t", "MAX in a subquery over columns of the query around it alone"),
+        ("SELECT id FROM s AS t WHERE 1 IN (SELECT MAX(t.v) FROM s)", "MAX in a subquery over columns of the query"),
         ("SELECT NOW() FROM s", "a query gives the same rows of the same tables each time"),
     ],
 )
