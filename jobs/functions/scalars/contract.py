@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from jobs.model.errors import TypeMismatch
+from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType, common_type
 
 Types = tuple[SqlType, ...]
@@ -80,6 +80,21 @@ def takes(result: SqlType, *parameters: SqlType, optional: int = 0) -> Signature
     def signature(name: str, types: Types) -> tuple[Types, SqlType]:
         count(name, types, len(parameters) - optional, len(parameters))
         return tuple(_fits(name, i, a, p) for i, (a, p) in enumerate(zip(types, parameters, strict=False))), result
+
+    return signature
+
+
+def takes_no_clock(result: SqlType, parameter: SqlType) -> Signature:
+    """One argument; without it the function would be about the clock's time, which no view can be maintained from."""
+    of_value = takes(result, parameter)
+
+    def signature(name: str, types: Types) -> tuple[Types, SqlType]:
+        if not types:
+            raise InvalidQuery(
+                f"{name}() is the time of the clock, and a view gives the same rows whenever it is computed",
+                hint="use rowtime, the time of the event",
+            )
+        return of_value(name, types)
 
     return signature
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from jobs.engines.arrays import has_map
 from jobs.functions.scalars import domains
-from jobs.functions.scalars.contract import Scalar, Types, common, count, takes, takes_common
+from jobs.functions.scalars.contract import Scalar, Types, common, count, takes, takes_common, takes_no_clock
 from jobs.functions.scalars.milliseconds import since_1970, since_last
 from jobs.model import types as t
-from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.errors import TypeMismatch
 from jobs.model.types import BaseType, SqlType
 
 
@@ -32,15 +32,6 @@ def _nullif(name: str, types: Types) -> tuple[Types, SqlType]:
     return (shared, shared), shared
 
 
-def _milliseconds(name: str, types: Types) -> tuple[Types, SqlType]:
-    if not types:
-        raise InvalidQuery(
-            f"{name}() is the time of the clock, and a view gives the same rows whenever it is computed",
-            hint="use rowtime, the time of the event",
-        )
-    return takes(t.BIGINT, t.TIMESTAMP)(name, types)
-
-
 OTHER = (
     # A copy of a key column, as a value column.
     Scalar("AS_VALUE", _any, "({0})"),
@@ -52,7 +43,7 @@ OTHER = (
     Scalar("GREATEST", takes_common(1, nested=False), "greatest({0}, {args})", "greatest", alike=True),
     Scalar("LEAST", takes_common(1, nested=False), "least({0}, {args})", "least", alike=True),
     # Milliseconds since 1970; ROWTIME is written with it.
-    Scalar("UNIX_TIMESTAMP", _milliseconds, "unix_millis({0})", since_1970("{0}")),
+    Scalar("UNIX_TIMESTAMP", takes_no_clock(t.BIGINT, t.TIMESTAMP), "unix_millis({0})", since_1970("{0}")),
     Scalar(
         "FROM_UNIXTIME",
         takes(t.TIMESTAMP, t.BIGINT),

@@ -1,6 +1,6 @@
 """Java's patterns for dates and times (`yyyy-MM-dd''T''HH:mm`), translated to DuckDB's formats.
 
-Spark reads the patterns as they are. A pattern is a list of tokens: one letter repeated, quoted text, or anything else.
+Spark writes by them as they are. A pattern is a list of tokens: one letter repeated, quoted text, or anything else.
 
     yyyy-MM-dd'T'HH:mm   ->   %Y-%m-%dT%H:%M
 """
@@ -30,17 +30,10 @@ ZONES = {
     **dict.fromkeys(("Z", "ZZ", "ZZZ", "x", "xx"), "+0000"),
     "xxx": "+00:00",
 }
-_READ_ZONES = {**dict.fromkeys(ZONES, "%z"), **dict.fromkeys(("z", "zz", "zzz", "zzzz", "VV"), "%Z")}
-_LETTERS = "GyuMLdDEFahkKHmsSVzOXxZQq"
+_LETTERS = "GyuMLdDEahkKHmsSnNAVzOXxZQq"
 # Java's patterns have optional parts in square brackets, which DuckDB's formats lack, and keep the others for later.
 RESERVED = "[]{}#"
-_FIXED = ("yyyy", "uuuu", "MM", "dd", "HH", "hh", "mm", "ss", "SSS")
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^'A-Za-z]+", re.DOTALL)
-
-
-def has_zone(pattern: str) -> bool:
-    """True if a text with this pattern states its time zone."""
-    return any(token in ZONES for token, quoted in tokens(pattern) if not quoted)
 
 
 def written(pattern: str) -> str:
@@ -50,12 +43,6 @@ def written(pattern: str) -> str:
         InvalidQuery: a part of the pattern has no meaning, or none that DuckDB can write.
     """
     return _translated(pattern, {**FORMATS, **ZONES})
-
-
-def read(pattern: str) -> str:
-    """The format of `strptime`; raises as `written`."""
-    fractions = dict.fromkeys(("S" * n for n in range(1, 7)), "%f")
-    return _translated(pattern, {**FORMATS, **fractions, **_READ_ZONES})
 
 
 def check(pattern: str) -> None:
@@ -70,16 +57,6 @@ def check(pattern: str) -> None:
             raise InvalidQuery(f"'{sign}' in the pattern '{pattern}' is not supported", hint=f"as a text: '{sign}'")
         if not quoted and letters[0].isalpha() and letters[0] not in _LETTERS:
             raise InvalidQuery(f"'{letters}' in the pattern '{pattern}' means nothing", hint="yyyy MM dd HH mm ss SSS")
-
-
-def length_of(pattern: str) -> int | None:
-    """The number of characters of a text with this pattern; None when it varies."""
-    length = 0
-    for letters, quoted in tokens(pattern):
-        if not quoted and letters[0].isalpha() and letters not in _FIXED:
-            return None
-        length += len(letters)
-    return length
 
 
 def for_spark(pattern: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jobs.engines.engine import NO_DATE
 from jobs.functions.scalars import domains
-from jobs.functions.scalars.contract import Scalar, takes
+from jobs.functions.scalars.contract import Scalar, takes, takes_no_clock
 from jobs.model import types as t
 
 _DAY = 86_400_000
@@ -78,5 +78,5 @@ TIME_SUMS = (
         hidden=True,
     ),
     Scalar("WHOLE", takes(t.BIGINT, t.BIGINT), "CAST({0} AS BIGINT)", hidden=True),
-    Scalar("UNIX_DATE", takes(t.INT, t.DATE), "unix_date({0})", "CAST({0} - DATE '1970-01-01' AS INTEGER)"),
+    Scalar("UNIX_DATE", takes_no_clock(t.INT, t.DATE), "unix_date({0})", "CAST({0} - DATE '1970-01-01' AS INTEGER)"),
 )

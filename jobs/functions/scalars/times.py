@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from zoneinfo import ZoneInfo, available_timezones
 
-from jobs.functions.scalars import domains
+from jobs.functions.scalars import domains, time_reading
 from jobs.functions.scalars.contract import Scalar, Written, takes
 from jobs.functions.scalars.literals import quoted, unquoted
 from jobs.functions.scalars.milliseconds import since_last
-from jobs.functions.scalars.time_patterns import check, for_spark, has_zone, length_of, read
-from jobs.functions.scalars.times_by_row import is_pattern_duckdb, is_pattern_spark, read_by_row
-from jobs.functions.scalars.times_duckdb import formatted
+from jobs.functions.scalars.time_patterns import check
+from jobs.functions.scalars.time_writing import formatted
+from jobs.functions.scalars.time_zones import IS_OFFSET, Dialect, as_instant, distance_of, local_to_utc, utc_to_local
+from jobs.functions.scalars.times_by_row import is_pattern_duckdb, is_pattern_spark, read_by_row, written_by_row
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery
 
@@ -26,43 +27,40 @@ _DUCKDB_UTC = "timezone('UTC', {0})"
 
 def _formatted_spark(value: str) -> Written:
     def write(arguments: Sequence[str]) -> str:
-        known = unquoted(arguments[1], "spark")
-        pattern = arguments[1] if known is None else quoted(for_spark(known), "spark")
+        pattern = unquoted(arguments[1], "spark")
         instant = value.format(arguments[0])
         if len(arguments) < 3:
-            return f"date_format({instant}, {pattern})"
+            return (
+                formatted("spark", instant, pattern)
+                if pattern is not None
+                else f"date_format({instant}, {arguments[1]})"
+            )
         zone = unquoted(arguments[2], "spark")
         if zone is not None and not _is_zone(zone):
             return "CAST(NULL AS STRING)"
-        if zone is None or known is None or not has_zone(known):
-            return f"date_format(from_utc_timestamp({instant}, {arguments[2]}), {pattern})"
-        # Only JSON is written in another zone than the session's.
-        options = f"map('timestampFormat', {pattern}, 'timeZone', {arguments[2]})"
-        return f"get_json_object(to_json(named_struct('t', {instant}), {options}), '$.t')"
+        local = f"from_utc_timestamp({instant}, {arguments[2]})"
+        if pattern is None:
+            return f"date_format({local}, {arguments[1]})"
+        return formatted("spark", local, pattern, arguments[2], instant)
 
     return write
 
 
 def _formatted_duckdb(value: str) -> Written:
     def write(arguments: Sequence[str]) -> str:
+        pattern = unquoted(arguments[1], "duckdb")
+        instant = value.format(arguments[0])
         if len(arguments) < 3:
-            return formatted(value.format(arguments[0]), arguments[1])
+            return (
+                formatted("duckdb", instant, pattern) if pattern is not None else written_by_row(instant, arguments[1])
+            )
         zone = unquoted(arguments[2], "duckdb")
         if zone is not None and not _is_zone(zone):
             return "CAST(NULL AS VARCHAR)"
-        return formatted(f"timezone({arguments[2]}, {arguments[0]})", arguments[1], arguments[2], arguments[0])
-
-    return write
-
-
-def _first_of(template: Written, dialect: str) -> Written:
-    """The template of PARSE_DATE, which reads as much text as the pattern needs and ignores the rest."""
-
-    def write(arguments: Sequence[str]) -> str:
-        known = unquoted(arguments[1], dialect)
-        length = None if known is None else length_of(known)
-        text = arguments[0] if length is None else f"substring({arguments[0]}, 1, {length})"
-        return template([text, *arguments[1:]])
+        local = utc_to_local(instant, arguments[2])
+        if pattern is None:
+            return written_by_row(local, arguments[1])
+        return formatted("duckdb", local, pattern, arguments[2], instant)
 
     return write
 
@@ -71,7 +69,7 @@ def _is_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
     except (ValueError, OSError, KeyError):
-        return name.upper().startswith(("GMT", "UTC", "+", "-")) or name in _OLD_ZONES
+        return distance_of(name) is not None or name in _OLD_ZONES
     return True
 
 
@@ -79,36 +77,32 @@ _OLD_ZONES = ("PST", "PDT", "EST", "EDT", "MST", "MDT", "CST", "CDT")
 """Names that Java knows and the time zone database does not."""
 
 
-def _parsed_spark(finish: str) -> Written:
+def _parsed_spark(finish: str, *, of_date: bool = False) -> Written:
     def write(arguments: Sequence[str]) -> str:
-        known = unquoted(arguments[1], "spark")
-        pattern = arguments[1] if known is None else quoted(for_spark(known), "spark")
-        found = f"try_to_timestamp({arguments[0]}, {pattern})"
-        if len(arguments) > 2 and (known is None or not has_zone(known)):
-            zone = unquoted(arguments[2], "spark")
-            known_zone = zone is None or _is_zone(zone)
-            found = f"to_utc_timestamp({found}, {arguments[2]})" if known_zone else "CAST(NULL AS TIMESTAMP)"
-        return finish.format(found)
+        pattern = unquoted(arguments[1], "spark")
+        zone = arguments[2] if len(arguments) > 2 else None
+        if pattern is not None:
+            found = time_reading.reading(pattern, all_of_it=not of_date, any_width=of_date)
+            known = zone is None or unquoted(zone, "spark") is None or _is_zone(unquoted(zone, "spark") or "")
+            instant = time_reading.read("spark", arguments[0], found, zone if known else None)
+            return finish.format(instant if known else "CAST(NULL AS TIMESTAMP)")
+        found_by_row = f"try_to_timestamp({arguments[0]}, {arguments[1]})"
+        return finish.format(found_by_row if zone is None else f"to_utc_timestamp({found_by_row}, {zone})")
 
     return write
 
 
-def _parsed_duckdb(finish: Callable[[str, bool], str]) -> Written:
+def _parsed_duckdb(finish: Callable[[str, bool], str], *, of_date: bool = False) -> Written:
     def write(arguments: Sequence[str]) -> str:
-        pattern = unquoted(arguments[1], "duckdb") or ""
-        # Java's X also reads a Z, DuckDB's %z does not.
-        text = f"regexp_replace({arguments[0]}, 'Z$', '+00')" if pattern.endswith("X") else arguments[0]
-        if pattern:
-            found = f"try_strptime({text}, {quoted(read(pattern), 'duckdb')})"
-        else:
-            found = read_by_row(text, arguments[1])
-        if has_zone(pattern):
-            return finish(found, True)
-        zone = arguments[2] if len(arguments) > 2 else "'UTC'"
-        known = unquoted(zone, "duckdb")
-        if known is not None and not _is_zone(known):
-            return finish("CAST(NULL AS TIMESTAMPTZ)", True)
-        return finish(f"timezone({zone}, {found})", True) if len(arguments) > 2 else finish(found, False)
+        pattern = unquoted(arguments[1], "duckdb")
+        zone = arguments[2] if len(arguments) > 2 else None
+        if pattern is not None:
+            found = time_reading.reading(pattern, all_of_it=not of_date, any_width=of_date)
+            known = zone is None or unquoted(zone, "duckdb") is None or _is_zone(unquoted(zone, "duckdb") or "")
+            instant = time_reading.read("duckdb", arguments[0], found, zone if known else None)
+            return finish(instant if known else "CAST(NULL AS TIMESTAMP)", False)
+        found_by_row = read_by_row(arguments[0], arguments[1])
+        return finish(f"timezone({zone}, {found_by_row})" if zone else found_by_row, zone is not None)
 
     return write
 
@@ -125,16 +119,25 @@ def _as_time(found: str, zoned: bool) -> str:
     return f"CAST({since_last(_DAY, found)} AS INTEGER)"
 
 
-def _check(literals: Sequence[str | None]) -> None:
+def _check_written(literals: Sequence[str | None]) -> None:
+    pattern, zone = literals[1], literals[2] if len(literals) > 2 else "UTC"
+    if pattern is not None:
+        check(pattern)
+        formatted(
+            "duckdb", "t", pattern, "z" if zone is None else quoted(zone, "duckdb"), "t" if literals[2:] else None
+        )
+
+
+def _check_read(literals: Sequence[str | None]) -> None:
     if literals[1] is not None:
         check(literals[1])
+        time_reading.reading(literals[1])
 
 
-def _among_zones(zone: str) -> str:
+def _among_zones(dialect: Dialect, zone: str) -> str:
     """A list of names: DuckDB's TRY does not catch the error about one that it does not know."""
-    return (
-        f"({zone} IN ({', '.join(quoted(name, 'duckdb') for name in sorted(available_timezones()))}) OR {zone} IS NULL)"
-    )
+    names = ", ".join(quoted(name, "duckdb") for name in sorted(available_timezones()))
+    return f"({zone} IN ({names}) OR {zone} IS NULL OR {IS_OFFSET[dialect].format(zone)})"
 
 
 def _check_zones(literals: Sequence[str | None]) -> None:
@@ -152,7 +155,7 @@ TIMES = (
         takes(t.VARCHAR, t.DATE, t.VARCHAR),
         _formatted_spark("{0}"),
         _formatted_duckdb("{0}"),
-        check=_check,
+        check=_check_written,
         fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
@@ -160,7 +163,7 @@ TIMES = (
         takes(t.VARCHAR, t.TIME, t.VARCHAR),
         _formatted_spark(_SPARK_TIME),
         _formatted_duckdb(_DUCKDB_TIME),
-        check=_check,
+        check=_check_written,
         fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
@@ -168,15 +171,15 @@ TIMES = (
         takes(t.VARCHAR, t.TIMESTAMP, *_FORMAT, optional=1),
         _formatted_spark("{0}"),
         _formatted_duckdb(_DUCKDB_UTC),
-        check=_check,
+        check=_check_written,
         fails=domains.no_pattern_of_time(1, zone=2),
     ),
     Scalar(
         "PARSE_DATE",
         takes(t.DATE, *_FORMAT),
-        _first_of(_parsed_spark("CAST({0} AS DATE)"), "spark"),
-        _first_of(_parsed_duckdb(_as_day), "duckdb"),
-        check=_check,
+        _parsed_spark("CAST({0} AS DATE)", of_date=True),
+        _parsed_duckdb(_as_day, of_date=True),
+        check=_check_read,
         fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
@@ -184,7 +187,7 @@ TIMES = (
         takes(t.TIME, *_FORMAT),
         _parsed_spark(f"CAST(pmod(unix_millis({{0}}), {_DAY}) AS INT)"),
         _parsed_duckdb(_as_time),
-        check=_check,
+        check=_check_read,
         fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
@@ -192,13 +195,14 @@ TIMES = (
         takes(t.TIMESTAMP, *_FORMAT, t.VARCHAR, optional=1),
         _parsed_spark("{0}"),
         _parsed_duckdb(_as_instant),
-        check=_check,
+        check=_check_read,
         fails=domains.no_pattern_of_time(1, zone=2),
     ),
     Scalar(
         "IS_ZONE",
         takes(t.BOOLEAN, t.VARCHAR),
-        lambda arguments: _among_zones(arguments[0]),
+        lambda arguments: _among_zones("spark", arguments[0]),
+        lambda arguments: _among_zones("duckdb", arguments[0]),
         hidden=True,
     ),
     Scalar(
@@ -212,7 +216,9 @@ TIMES = (
         "CONVERT_TZ",
         takes(t.TIMESTAMP, t.TIMESTAMP, t.VARCHAR, t.VARCHAR),
         "from_utc_timestamp(to_utc_timestamp({0}, {1}), {2})",
-        "timezone('UTC', timezone({2}, timezone({1}, timezone('UTC', {0}))))",
+        lambda arguments: as_instant(
+            utc_to_local(local_to_utc("duckdb", f"timezone('UTC', {arguments[0]})", arguments[1]), arguments[2])
+        ),
         check=_check_zones,
         fails=domains.no_zone(1, 2),
     ),

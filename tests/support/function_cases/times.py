@@ -5,6 +5,29 @@ from __future__ import annotations
 import datetime as dt
 
 EXPECTED: dict[str, object] = {
+    "FORMAT_TIMESTAMP(at, 'EEE d MMM y G, QQQ/q DDD kk K:mm a SSSSSSSSS n A')": (
+        "Wed 31 Jan 2024 AD, Q1/1 031 13 1:45 PM 500000000 500000000 49500500"
+    ),
+    "FORMAT_TIMESTAMP(at, 'EEEEE MMMMM LLLL QQQQ GGGG N')": "W J January 1st quarter Anno Domini 49500500000000",
+    "FORMAT_TIMESTAMP(at, 'HH:mm z O OOOO ZZZZZ x', 'America/Los_Angeles')": "05:45 PST GMT-8 GMT-08:00 -08:00 -08",
+    "FORMAT_TIMESTAMP(at, 'HH:mm XXX VV', '+05:30')": "19:15 +05:30 +05:30",
+    "FORMAT_TIMESTAMP(at, 'z zzzz O X x VV')": "UTC Coordinated Universal Time GMT Z +00 UTC",
+    "FORMAT_TIMESTAMP(CAST(NULL AS TIMESTAMP), 'VV', 'Europe/Paris')": None,
+    "FORMAT_DATE(CAST('0001-01-01' AS DATE), 'y yyy yyyy')": "1 001 0001",
+    "PARSE_TIMESTAMP('31 jan 2024 01:45:00.500 PM', 'd MMM yyyy hh:mm:ss.SSS a') = at": True,
+    "PARSE_TIMESTAMP('Wednesday, January 31 2024', 'EEEE, MMMM d yyyy') = CAST(day AS TIMESTAMP)": True,
+    "PARSE_TIMESTAMP('2024-031 13:45:00.5 UTC', 'yyyy-DDD HH:mm:ss.S z') = at": True,
+    "PARSE_TIMESTAMP('2024-01-31 05:45:00.500 PST', 'yyyy-MM-dd HH:mm:ss.SSS z') = at": True,
+    "PARSE_TIMESTAMP('2024-01-31 05:45:00.500 America/Los_Angeles', 'yyyy-MM-dd HH:mm:ss.SSS VV') = at": True,
+    "PARSE_TIMESTAMP('240131134500.500', 'yyMMddHHmmss.SSS') = at": True,
+    "PARSE_TIMESTAMP('2024-01-31 19:15:00.500', 'yyyy-MM-dd HH:mm:ss.SSS', '+05:30') = at": True,
+    "COALESCE(PARSE_TIMESTAMP('epoch', 'yyyy-MM-dd'), PARSE_TIMESTAMP('2023-02-29', 'yyyy-MM-dd'))": None,
+    "COALESCE(PARSE_TIME('24:00', 'HH:mm'), PARSE_TIME('23:60', 'HH:mm'), PARSE_TIME('1:30', 'HH:mm'))": None,
+    "PARSE_TIME('24:30', 'kk:mm')": 1_800_000,
+    "PARSE_DATE('2024-1-31 and more', 'yyyy-MM-dd')": dt.date(2024, 1, 31),
+    "CONVERT_TZ(at, 'UTC', '+05:30') = TIMESTAMPADD(MINUTES, 330, at)": True,
+    "CONVERT_TZ(at, '-03:30', 'Europe/Paris') = TIMESTAMPADD(MINUTES, 270, at)": True,
+    "CONVERT_TZ(at, CASE WHEN i > 0 THEN '+01:00' END, 'UTC') = TIMESTAMPADD(HOURS, -1, at)": True,
     "DATEADD(DAYS, 1, day)": dt.date(2024, 2, 1),
     "DATESUB(DAY, i, day)": dt.date(2024, 1, 24),
     "TIMEADD(MILLISECONDS, -i, CAST('00:00' AS TIME))": 86_399_993,
