@@ -80,6 +80,10 @@ class Engine(Arrays):
         """The value as exactly that type; an error when it does not fit."""
         return f"CAST({sql} AS {self.type(sql_type)})"
 
+    def cast_or_null(self, sql: str, sql_type: SqlType) -> str:
+        """The value as exactly that type; NULL when it does not fit."""
+        return f"TRY_CAST({sql} AS {self.type(sql_type)})"
+
     def field(self, struct: str, *path: str) -> str:
         """A field of a struct; further names go deeper. NULL when the struct is."""
         return "".join([f"({struct})", *(f".{self.name(step)}" for step in path)])

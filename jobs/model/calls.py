@@ -46,6 +46,7 @@ class AnalyticCall:
         order: (expression, descending, nulls first); ties are broken by the row's key, so that the result is a
             function of the rows.
         frame: text of the frame (`ROWS BETWEEN 9 PRECEDING AND CURRENT ROW`); None is SQL's default.
+        null_beyond: a sum is NULL while it is out of its type's range.
     """
 
     name: str
@@ -54,3 +55,4 @@ class AnalyticCall:
     order: tuple[tuple[exp.Expression, bool, bool], ...]
     type: SqlType
     frame: str | None = None
+    null_beyond: bool = False

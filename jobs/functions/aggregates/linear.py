@@ -22,8 +22,26 @@ from jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType, a
 WHEN_EMPTY = "when empty"
 """Parameter of a call that gives ksqlDB's value where SQL has none: 0, or NaN."""
 
+NULL_BEYOND = "null beyond"
+"""Parameter of a call whose result is NULL while it is out of its type's range, and back when it is not: the sum is
+kept exactly meanwhile. Calls have it in views with ERRORS = 'null'."""
+FORM = 4
+"""The form of sums of integers that are kept as a DECIMAL."""
+
 # Ten more digits hold the sum of 10^10 values of any size, as in Spark's SUM.
 _SUM_DIGITS = 10
+
+
+_EXACT = SqlType(BaseType.DECIMAL, precision=MAX_PRECISION)
+
+
+def result_text(engine: Engine, call: AggregateCall, value: str) -> str:
+    """The visible value of a call, as exactly its type: NULL beyond its range, where the call says so."""
+    return engine.cast_or_null(value, call.type) if NULL_BEYOND in call.parameters else engine.cast(value, call.type)
+
+
+def _is_widened(call: AggregateCall, sum_type: SqlType) -> bool:
+    return NULL_BEYOND in call.parameters and sum_type == BIGINT
 
 
 class Count(AggregateFunction):
@@ -95,9 +113,16 @@ class Additive(AggregateFunction):
     def accumulator(self, call: AggregateCall) -> SqlType:
         if self._of_doubles(call):
             return doubles.sums_type()
-        return struct(("sum", self.sum_type(self.value_type(call))), ("n", BIGINT))
+        return struct(("sum", self.kept_type(call)), ("n", BIGINT))
+
+    def kept_type(self, call: AggregateCall) -> SqlType:
+        """The type in which the values of a call are added up."""
+        found = self.sum_type(self.value_type(call))
+        return _EXACT if _is_widened(call, found) else found
 
     def form(self, call: AggregateCall) -> int:
+        if _is_widened(call, self.sum_type(self.value_type(call))):
+            return FORM
         return doubles.FORM if self._of_doubles(call) else super().form(call)
 
     def lost_type(self, call: AggregateCall) -> SqlType | None:
@@ -115,7 +140,7 @@ class Additive(AggregateFunction):
         return self.sum_type(self.value_type(call)).base is BaseType.DOUBLE
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
-        sql_type = self.sum_type(self.value_type(call))
+        sql_type = self.kept_type(call)
         value = self.value(engine, call, changes.arguments[0])
         if self._of_doubles(call):
             return doubles.added(engine, changes, value)
@@ -132,7 +157,7 @@ class Additive(AggregateFunction):
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
         if self._of_doubles(call):
             return doubles.merged(engine, old, new)
-        sql_type = self.sum_type(self.value_type(call))
+        sql_type = self.kept_type(call)
         zero = engine.cast("0", sql_type)
         left = engine.cast(f"COALESCE({engine.field(old, 'sum')}, {zero})", addend(sql_type))
         right = engine.cast(engine.field(new, "sum"), addend(sql_type))
@@ -218,8 +243,12 @@ class SumList(Sum):
         return Bound(arguments, types, self.variant(), self.result_type(sql_type.args[0]))
 
     def value_type(self, call: AggregateCall) -> SqlType:
-        item = call.argument_types[0].args[0]
-        return self.sum_type(item)
+        item = self.sum_type(call.argument_types[0].args[0])
+        return _EXACT if _is_widened(call, item) else item
+
+    def form(self, call: AggregateCall) -> int:
+        item = self.sum_type(call.argument_types[0].args[0])
+        return FORM if _is_widened(call, item) else super().form(call)
 
     def value(self, engine: Engine, call: AggregateCall, argument: str) -> str:
         sql_type = self.value_type(call)

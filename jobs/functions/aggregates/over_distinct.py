@@ -90,7 +90,7 @@ class AdditiveDistinct(_OverDistinct):
         return call.argument_types[0]
 
     def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
-        sql_type = self.plain.sum_type(call.argument_types[0])
+        sql_type = self.plain.kept_type(call)
         values = engine.cast(engine.pluck(kept, "v"), array(sql_type))
         return self.plain.shown(engine, call, engine.total(values, sql_type), f"COALESCE({engine.size(kept)}, 0)")
 

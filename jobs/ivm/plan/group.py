@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from jobs.functions.aggregates.linear import NULL_BEYOND
 from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.inputs import rows_of_block
@@ -24,8 +25,8 @@ from jobs.model import types as t
 from jobs.model.calls import AggregateCall
 from jobs.model.columns import EVENT_ORDER, META_COLUMNS, WINDOW_BOUNDS
 from jobs.model.errors import NotSupported
-from jobs.model.stage import AggregateStage, Body, Output
-from jobs.model.types import SqlType
+from jobs.model.stage import AggregateStage, AnalyticStage, Body, Output, Stage
+from jobs.model.types import BaseType, SqlType
 from jobs.query.logical.group_columns import mark_name, mark_outputs, marks_in
 from jobs.query.logical.query import Block
 from jobs.sql.dialect import sql_of
@@ -66,6 +67,21 @@ def distinct_stage(parts: Sequence[Selected]) -> AggregateStage:
     group = tuple(Output(each.name, named(each.name), each.type) for each in parts[0].outputs)
     body = tuple(part.rows.core(part.outputs) for part in apart(parts))
     return AggregateStage("", body, group, (), group, tuple(each.name for each in group))
+
+
+def null_beyond(stage: Stage) -> Stage:
+    """The stage with sums that are NULL while they are out of range, where they would be an error."""
+    if isinstance(stage, AggregateStage):
+        return replace(stage, aggregates=tuple(map(_null_beyond, stage.aggregates)))
+    if isinstance(stage, AnalyticStage):
+        calls = tuple(replace(call, null_beyond=True) if call.function == "SUM" else call for call in stage.calls)
+        return replace(stage, calls=calls)
+    return stage
+
+
+def _null_beyond(call: AggregateCall) -> AggregateCall:
+    is_exact = call.function in ("SUM", "SUM_LIST") and call.type.base is not BaseType.DOUBLE
+    return replace(call, parameters=(*call.parameters, NULL_BEYOND)) if is_exact else call
 
 
 class _Columns:

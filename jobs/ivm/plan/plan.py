@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from jobs.catalog.relations import event_log
 from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.event_time import with_rowtime
+from jobs.ivm.plan.group import null_beyond
 from jobs.ivm.plan.query import stage_of_query
 from jobs.ivm.plan.rows import shifted
 from jobs.ivm.plan.trees import named
@@ -51,7 +52,10 @@ def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
     stages = Stages(
         definition.name, stage_of_query, options.semantics, options.state, definition.pipeline, definition.first_stage
     )
-    return with_rowtime(stages.plan(query), options)
+    made = stages.plan(query)
+    if options.errors == "null" and options.state != "shared":
+        made = replace(made, stages=tuple(map(null_beyond, made.stages)))
+    return with_rowtime(made, options)
 
 
 def plan_of_query(

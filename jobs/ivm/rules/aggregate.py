@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from jobs.engines.engine import NEGATIVE_WEIGHT, Engine
 from jobs.functions.aggregates.contract import ORDER_TYPE
+from jobs.functions.aggregates.linear import result_text
 from jobs.functions.aggregates.registry import Changes, function_of
 from jobs.ivm.rules.delta_join import ctes
 from jobs.ivm.rules.settled import before, columns, old_row, render, same_key, state_column, typed, value_of
@@ -216,7 +217,7 @@ def _exists(stage: AggregateStage, engine: Engine) -> str:
 
 def shown(call: AggregateCall, engine: Engine) -> str:
     """The visible value of the accumulator that `folded` gives."""
-    return engine.cast(function_of(call).result(engine, call, _kept(call, engine)), call.type)
+    return result_text(engine, call, function_of(call).result(engine, call, _kept(call, engine)))
 
 
 def _settled(stage: AggregateStage, engine: Engine) -> list[str]:

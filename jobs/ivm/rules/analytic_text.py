@@ -20,10 +20,11 @@ from jobs.ivm.rules.settled import render
 from jobs.model.calls import AnalyticCall
 from jobs.model.errors import NotSupported
 from jobs.model.stage import AnalyticStage
-from jobs.model.types import DOUBLE
+from jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType
 
 _RANKS = ("RANK", "DENSE_RANK")
 _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+_EXACT = SqlType(BaseType.DECIMAL, precision=MAX_PRECISION)
 _ENDS = ("FIRST_VALUE", "LAST_VALUE")
 _ALL_ROWS = "BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
@@ -52,6 +53,9 @@ def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str
     if call.function in ("LAG", "LEAD"):
         # The value and its default must be of one type.
         arguments = [engine.cast(a, call.type) if at in (0, 2) else a for at, a in enumerate(arguments)]
+    if call.null_beyond and call.type == BIGINT:
+        total = f"{call.function}({engine.cast(arguments[0], _EXACT)}) OVER {window}"
+        return engine.cast_or_null(total, call.type)
     return engine.cast(f"{call.function}({', '.join(arguments)}) OVER {window}", call.type)
 
 

@@ -39,7 +39,7 @@ def grouped(rows: str, block: Block, recompute: Recomputation) -> str:
         arguments = [recompute.name(f"{call.name}_{number}") for number in range(len(call.arguments))]
         where = recompute.name(f"{call.name}_filter") if call.filter is not None else None
         text_of_call = call_text(Written(call, arguments, where, _AT), recompute.engine.dialect)
-        value = recompute.engine.cast(text_of_call, call.type)
+        value = recompute.whole(text_of_call, call.type)
         shown.append(f"{value} AS {recompute.name(call.name)}")
     for place in marks_in(block):
         mark = recompute.engine.cast(f"GROUPING({groups[place]})", BIGINT)

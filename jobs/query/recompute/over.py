@@ -42,7 +42,7 @@ def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity:
     if call.function == "AVG":
         arguments = [recompute.engine.cast(arguments[0], DOUBLE)]
     window = _over([recompute.after(each) for each in block.partition], order, frame)
-    return recompute.engine.cast(f"{call.function}({', '.join(arguments)}) OVER {window}", call.type)
+    return recompute.whole(f"{call.function}({', '.join(arguments)}) OVER {window}", call.type)
 
 
 def _last_peer(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:

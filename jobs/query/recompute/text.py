@@ -13,6 +13,7 @@ from jobs.functions.failing import lenient, strict
 from jobs.functions.render import lower
 from jobs.model.relation import Relation
 from jobs.model.stage import Output
+from jobs.model.types import SqlType
 from jobs.model.view_options import Semantics
 from jobs.query.logical.keys import outputs_of
 from jobs.query.logical.query import Query
@@ -117,6 +118,10 @@ class Recomputation:
         """
         tree = strict(output.expression) if whole and self.fate != "null" else lenient(output.expression)
         return f"{self.engine.cast(self.total_after(tree), output.type)} AS {self.name(output.name)}"
+
+    def whole(self, value: str, sql_type: SqlType) -> str:
+        """What is computed of many rows, as exactly its type: beyond its range NULL or an error."""
+        return (self.engine.cast_or_null if self.fate == "null" else self.engine.cast)(value, sql_type)
 
     def millis(self, expression: exp.Expression) -> str:
         """A TIMESTAMP of a later clause as milliseconds since the epoch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.refresh.context import RunContext
 from jobs.model.definitions import Source
+from jobs.model.errors import RowFailed, SqlError
 from jobs.model.settings import Settings
 from jobs.operate.rebuild import rebuild
 from jobs.operate.verify.verify import verify
@@ -252,3 +253,68 @@ def test_an_error_that_no_row_of_the_join_has_stops_nothing(settings: Settings, 
     assert made.rows() == [(2, 5)]
     with pytest.raises(StrandlineError):
         made.came(u=[(1, 1, "1")])
+
+
+BIG = 2**62
+SUMS: dict[str, Callable[[list[int]], int]] = {
+    "SUM(n * 4611686018427387904)": lambda values: sum(values) * BIG,
+    "SUM(DISTINCT n * 4611686018427387904 - id)": lambda values: (
+        sum(values) * BIG - len(values) * (len(values) + 1) // 2
+    ),
+    "SUM_LIST(ARRAY[n * 4611686018427387904])": lambda values: sum(values) * BIG,
+    "MAX(n) + SUM(n * 4611686018427387904)": lambda values: max(values) + sum(values) * BIG,
+}
+
+
+@pytest.mark.parametrize("call", SUMS)
+def test_a_sum_out_of_range_is_null_and_comes_back(settings: Settings, lake: Lake, call: str) -> None:
+    view = f"CREATE MATERIALIZED VIEW v WITH (ERRORS = 'null') AS SELECT kind, {call} AS x FROM s GROUP BY kind;"
+    made = Failing(settings, lake, view)
+    present: dict[int, int] = {}
+    for key, n in ((1, 1), (2, 1), (3, 1), (2, -1)):
+        present[key] = n
+        made.came([(key, n, None, "a")])
+        wanted = SUMS[call](list(present.values()))
+        assert made.rows() == [("a", wanted if -(2**63) <= wanted < 2**63 else None)]
+        assert made.wrong() == []
+    before = made.rows()
+    assert made.rebuild() == (before, [])
+
+
+def test_a_running_sum_out_of_range_is_null(settings: Settings, lake: Lake) -> None:
+    call = f"SUM(n * {BIG}) OVER (ORDER BY id)"
+    made = Failing(
+        settings, lake, f"CREATE MATERIALIZED VIEW v WITH (ERRORS = 'null') AS SELECT id, {call} AS x FROM s;"
+    )
+    made.came([(1, 1), (2, 1), (3, -1)])
+    assert made.rows() == [(1, BIG), (2, None), (3, BIG)]
+    assert made.wrong() == []
+
+
+def test_a_sum_out_of_range_stops_a_view_and_a_pull(settings: Settings, lake: Lake) -> None:
+    query = f"SELECT kind, SUM(n * {BIG}) AS x FROM s GROUP BY kind"
+    made = Failing(settings, lake, f"CREATE MATERIALIZED VIEW v AS {query};")
+    made.came([(1, 1, None, "a")])
+    with pytest.raises(RowFailed):
+        made.came([(2, 1, None, "a")])
+    assert made.rows() == [("a", BIG)]
+    assert made.wrong() == []
+    with pytest.raises(SqlError):
+        list(Interpreter(settings, "views").run(f"{query};"))
+
+
+def test_a_pull_of_its_own_select_has_an_error_where_a_row_fails(settings: Settings, lake: Lake) -> None:
+    """It has no dead letters to put the row in; its own text says what is to be done with it."""
+    made = Failing(settings, lake, "")
+    made.came([(1, 0, "x"), (2, 2, "7")], [(2, 1, "1")])
+    for expression, said in {"10 / n": "10 / s.n", "CAST(t AS INT)": "CAST(s.t AS INT)"}.items():
+        with pytest.raises(SqlError) as refused:
+            list(Interpreter(settings, "views").run(f"SELECT id, {expression} AS x FROM s;"))
+        assert said in refused.value.message
+        assert "TRY_CAST" in (refused.value.hint or "")
+    for sound in (
+        "SELECT id, 10 / n AS x FROM s WHERE n <> 0",
+        "SELECT s.id, 10 / s.n AS x FROM s JOIN u ON s.id = u.id",
+        "SELECT id, TRY_CAST(t AS INT) AS x, 10 / NULLIF(n, 0) AS y FROM s",
+    ):
+        list(Interpreter(settings, "views").run(f"{sound};"))
