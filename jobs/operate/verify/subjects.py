@@ -50,6 +50,11 @@ class Subject:
     queries: tuple[str, ...] = ()
     fault: StrandlineError | None = None
 
+    @property
+    def keeps_aside(self) -> bool:
+        """True if the rows are those of a view, or of a stage of one, on which an expression fails."""
+        return self.role == "stage" and self.definition is not None and self.table.endswith(tables.dead_letters(""))
+
     def input_of(self, entry: str) -> str:
         """The table that an entry of the vector speaks of."""
         prefix = next((f"{query}/" for query in self.queries if entry.startswith(f"{query}/")), "")

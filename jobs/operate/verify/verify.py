@@ -3,7 +3,7 @@
     log ─┬─> checkpoint                             the log itself, and what stands for its beginning
          ├─> files, deletion_vectors ─┬─> digest, row_count, feed     the rows, by three ways of counting
          │                            ├─> offsets                     an event log against its topic
-         │                            └─> recompute (deep)            a view against its SQL
+         │                            └─> recompute (deep)            a view against its SQL, its dead letters too
          └─> definition, vector, topic              what the rows come from
 
 A check that stands on a failed one is skipped and says so.
@@ -23,6 +23,7 @@ from jobs.operate.verify.events import check_offsets, check_topic
 from jobs.operate.verify.feed import check_feed
 from jobs.operate.verify.files import check_files, check_vectors
 from jobs.operate.verify.history import check_checkpoint, check_log
+from jobs.operate.verify.kept_aside import check_dead_letters
 from jobs.operate.verify.lineage import check_definition, check_known, check_vector
 from jobs.operate.verify.opened import opened
 from jobs.operate.verify.recompute import check_recompute, has_sql
@@ -115,6 +116,8 @@ class _Verifier:
             found["offsets"] = partial(check_offsets, table, source, self._lake, self._log, dense=self._dense)
         if self._deep and has_sql(table.subject, self.catalog):
             found["recompute"] = partial(check_recompute, table, self.catalog, self._lake, self._library)
+        if self._deep and table.subject.keeps_aside:
+            found["recompute"] = partial(check_dead_letters, table, self.catalog, self._lake, self._library)
         return found
 
     def _source(self, subject: Subject) -> Source | None:
