@@ -23,12 +23,13 @@ from jobs.functions.scalars.patterns import PATTERNS
 from jobs.functions.scalars.text import TEXT
 from jobs.functions.scalars.time_parts import TIME_PARTS
 from jobs.functions.scalars.time_sums import TIME_SUMS
+from jobs.functions.scalars.time_texts import TIME_TEXTS
 from jobs.functions.scalars.times import TIMES
 from jobs.functions.scalars.url import URLS
 
 _ALL = (
     *(*TEXT, *PATTERNS, *BYTES, *DIGESTS, *JSON, *URLS),
-    *(*NUMBERS, *TIMES, *TIME_SUMS, *TIME_PARTS, *ARRAYS, *MAPS, *HIGHER_ORDER, *OTHER, *CONVERSIONS),
+    *(*NUMBERS, *TIMES, *TIME_SUMS, *TIME_PARTS, *TIME_TEXTS, *ARRAYS, *MAPS, *HIGHER_ORDER, *OTHER, *CONVERSIONS),
     *(*FAILING, *GUARDS),
 )
 SCALARS: Mapping[str, Scalar] = {

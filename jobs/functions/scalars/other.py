@@ -66,19 +66,12 @@ _DOUBLE_TEXT = (
     " '^([0-9])', '\\1.') || 'E-4' END)[1] END"
 )
 _CLOCK = "date_format(timestamp_millis(CAST({{0}} AS BIGINT)), '{}')"
-_CLOCK_OF_TEXT = "TRY_CAST('1970-01-01 ' || {0} AS TIMESTAMP)"
 _CLOCK_DUCKDB = "strftime(make_timestamp(CAST({{0}} AS BIGINT) * 1000), '{}')"
 
 
 def _time_text(minutes: str, seconds: str, milliseconds: str) -> str:
     """As short as it can be written: 13:45, 13:45:10, 13:45:10.500."""
     return f"CASE WHEN {{0}} % 60000 = 0 THEN {minutes} WHEN {{0}} % 1000 = 0 THEN {seconds} ELSE {milliseconds} END"
-
-
-def _completed(text: str, replacement: str) -> str:
-    for clock in ("[T ][0-9]{{1,2}}", "[T ][0-9]{{1,2}}:[0-9]{{1,2}}"):
-        text = f"regexp_replace({text}, '({clock})(Z|[+-].*|)$', '{replacement}')"
-    return text
 
 
 _TRUE = "('t', 'tr', 'tru', 'true', 'y', 'ye', 'yes')"
@@ -99,28 +92,6 @@ CONVERSIONS = (
         f"CASE WHEN lower({{0}}) IN {_TRUE} THEN 'true' WHEN {{0}} IS NOT NULL THEN 'false' END",
         hidden=True,
     ),
-    # A month is its first day, a year its first month; a text that is no date must not become one (Spark would cut off
-    # a time).
-    Scalar(
-        "DATE_TEXT",
-        _WORDS,
-        "CASE WHEN regexp_like({0}, '^[0-9]{{4}}(-[0-9]{{1,2}}){{0,2}}$') THEN {0} ELSE '?' || {0} END",
-        "CASE WHEN regexp_full_match({0}, '[0-9]{{4}}') THEN {0} || '-01-01'"
-        " WHEN regexp_full_match({0}, '[0-9]{{4}}-[0-9]{{1,2}}') THEN {0} || '-01'"
-        " WHEN regexp_full_match({0}, '[0-9]{{4}}-[0-9]{{1,2}}-[0-9]{{1,2}}') THEN {0} ELSE '?' || {0} END",
-        hidden=True,
-    ),
-    # Minutes and seconds that are missing are zero; a zone may lack its colon.
-    Scalar(
-        "INSTANT_TEXT",
-        _WORDS,
-        f"regexp_replace({_completed('{0}', '$1:00$2')}, '(.*[T ].*[+-][0-9]{{{{2}}}})([0-9]{{{{2}}}})$', '$1:$2')",
-        "CASE WHEN regexp_full_match({0}, '[0-9]{{4}}') THEN {0} || '-01-01'"
-        " WHEN regexp_full_match({0}, '[0-9]{{4}}-[0-9]{{1,2}}') THEN {0} || '-01' ELSE "
-        + _completed("{0}", "\\1:00\\2")
-        + " END",
-        hidden=True,
-    ),
     Scalar("DOUBLE_TEXT", takes(t.VARCHAR, t.DOUBLE), "CAST({0} AS STRING)", _DOUBLE_TEXT, hidden=True),
     Scalar(
         "TIMESTAMP_TEXT",
@@ -134,13 +105,6 @@ CONVERSIONS = (
         takes(t.VARCHAR, t.TIME),
         _time_text(*(_CLOCK.format(each) for each in ("HH:mm", "HH:mm:ss", "HH:mm:ss.SSS"))),
         _time_text(*(_CLOCK_DUCKDB.format(each) for each in ("%H:%M", "%H:%M:%S", "%H:%M:%S.%g"))),
-        hidden=True,
-    ),
-    Scalar(
-        "TEXT_TIME",
-        takes(t.TIME, t.VARCHAR),
-        "CAST(unix_millis(try_cast(concat('1970-01-01 ', {0}) AS TIMESTAMP)) AS INT)",
-        f"CAST({since_1970(_CLOCK_OF_TEXT)} AS INTEGER)",
         hidden=True,
     ),
     Scalar(
