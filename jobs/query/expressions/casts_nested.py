@@ -23,18 +23,30 @@ _VARIABLE = "__c"
 
 
 def members_converted(value: Typed, sql_type: SqlType, convert: Convert) -> Typed:
-    """`value`, an ARRAY, MAP or STRUCT, as another ARRAY, MAP or STRUCT type; fields are matched by name."""
+    """`value`, an ARRAY, MAP or STRUCT, as another ARRAY, MAP or STRUCT type.
+
+    Fields are matched by name, those of ROW(…), which has none of its own, by place.
+    """
     if sql_type.base is BaseType.ARRAY:
         return Typed(_each(value, lambda item: convert(item, sql_type.args[0]).expression), sql_type)
     if sql_type.base is BaseType.MAP:
         pairs = _each(entries(value), lambda pair: _pair(pair, sql_type, convert))
         return Typed(call("MAP_OF_PAIRS", pairs), sql_type)
     given = dict(value.type.fields)
+    if is_row(value.type) and len(given) == len(sql_type.fields) and not is_row(sql_type):
+        sources: Sequence[str | None] = list(given)
+    else:
+        sources = [name if name in given else None for name, _ in sql_type.fields]
     fields = [
-        (name, convert(field(value, name, given[name]), inner) if name in given else _none(inner))
-        for name, inner in sql_type.fields
+        (name, _none(inner) if source is None else convert(field(value, source, given[source]), inner))
+        for source, (name, inner) in zip(sources, sql_type.fields, strict=True)
     ]
     return Typed(_unless_null(value, _struct([(name, made.expression) for name, made in fields])), sql_type)
+
+
+def is_row(struct: SqlType) -> bool:
+    """True for the type of ROW(a, b): STRUCT<f1 …, f2 …>."""
+    return [name for name, _ in struct.fields] == [f"f{place}" for place in range(1, len(struct.fields) + 1)]
 
 
 def entries(value: Typed) -> Typed:

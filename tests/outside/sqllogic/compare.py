@@ -70,6 +70,29 @@ def unmatched(stated: Sequence[Cells], rows: Sequence[Sequence[Any]]) -> str:
     return ""
 
 
+def same_but_spelled(query: Query, rows: Sequence[Sequence[Any]]) -> bool:
+    """True if the rows are equal but for the spelling of times, NaN, infinity and nested values inside of texts."""
+    stated = rows_of(query, len(rows[0])) if rows else None
+    if stated is None or not any(isinstance(value, str | dt.time) for row in rows for value in row):
+        return False
+    spelled = [[None if cell is None else _spelled(cell) for cell in row] for row in stated]
+    ours = [[_spelled(str(v)) if isinstance(v, str | dt.date | dt.time) else v for v in row] for row in rows]
+    return not unmatched(spelled, ours)
+
+
+def _spelled(text: str) -> str:
+    """A text in one spelling: times with their milliseconds, other words without brackets and quotes, in lower case."""
+    moment, time = _moment(text), _time(text)
+    if moment is not None:
+        return moment.isoformat(timespec="milliseconds")
+    if time is not None:
+        return time.isoformat(timespec="milliseconds")
+    plain = re.sub(r"^Struct(?=\{)", "", text)
+    if plain[:1] in ("[", "{", "("):
+        return re.sub(r"[\[\]{}()\s'\"]", "", plain).replace("=", ":").lower()
+    return {"infinity": "inf", "-infinity": "-inf"}.get(text.lower(), text.lower() if text.lower() == "nan" else text)
+
+
 def out_of_order(stated: Sequence[Cells], rows: Sequence[Sequence[Any]], places: Sequence[int]) -> bool:
     """True if the rows come in another order, as far as the columns at these places tell."""
     if all(_same_row(each, row) for each, row in zip(stated, rows, strict=True)):
@@ -102,6 +125,7 @@ def _same(stated: str | None, value: Any) -> bool:
         case float():
             return _same_double(stated, value)
         case str():
+            value = value.replace("\0", "\\0")
             return stated == value or " ".join(stated.split()) == " ".join(value.split())
         case bytes():
             return _bytes(stated) == value or stated == value.decode(errors="replace")

@@ -39,6 +39,25 @@ def _all_matches(node: exp.Expression) -> exp.Expression:
     return node
 
 
+_WIDER: Final = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "UTINYINT", "USMALLINT"), exp.DType.INT),
+    "UINT": exp.DType.BIGINT,
+    "FLOAT": exp.DType.DOUBLE,
+}
+
+
+def _wider(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.DataType) and node.this.name in _WIDER:
+        return exp.DataType(this=_WIDER[node.this.name])
+    return node
+
+
+def _instant(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.DataType) and node.this in (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ):
+        return exp.DataType(this=exp.DType.TIMESTAMPTZ)
+    return node
+
+
 def _cut_off(node: exp.Expression) -> exp.Expression:
     whole = ("TINYINT", "SMALLINT", "INT", "BIGINT")
     if isinstance(node, exp.Cast) and node.to.this.name in whole and not isinstance(node.this, exp.Anonymous):
@@ -73,11 +92,16 @@ def names_joined_twice(sql: str) -> bool:
 _NULLS: Final = {"default_null_order": "nulls_first_on_asc_last_on_desc"}
 _DIVISION: Final = {"integer_division": "true"}
 
+SAID_AS_IT_IS: Final = Difference("", said=lambda node: node)
+"""No difference: what saying a query anew changes by itself."""
+
 DIFFERENCES: Final = (
     Difference("NULL is less than any value: first with ASC, last with DESC", _NULLS),
     Difference("INT / INT is an INT", _DIVISION),
     Difference("NULL is less than any value, and INT / INT is an INT", _NULLS | _DIVISION),
     Difference("NULL is less than any value: first with ASC, last with DESC", _NULLS, _first),
+    Difference("TINYINT and SMALLINT are INT, FLOAT is DOUBLE", said=_wider),
+    Difference("TIMESTAMP is an instant, in UTC", said=_instant),
     Difference("REGEXP_REPLACE replaces every match", said=_all_matches),
     Difference("a CAST of a fraction to an INT cuts it off", said=_cut_off),
     Difference("ARRAY_AGG of no rows is an empty ARRAY", said=_empty_list),
@@ -85,24 +109,38 @@ DIFFERENCES: Final = (
 
 
 @dataclass(frozen=True)
-class AsDuckDB:
-    """A difference between PostgreSQL and DuckDB in which our language is as DuckDB: of a query with such words, the
-    file being PostgreSQL's, our answer must be DuckDB's."""
+class Worded:
+    """A difference that a query has by its words.
+
+    Those of `AS_DUCKDB` are between PostgreSQL and DuckDB: there our answer must be DuckDB's.
+    """
 
     title: str
     words: re.Pattern[str]
 
 
 AS_DUCKDB: Final = tuple(
-    AsDuckDB(title, re.compile(words, re.IGNORECASE | re.DOTALL))
+    Worded(title, re.compile(words, re.IGNORECASE | re.DOTALL))
     for title, words in (
         ("UNNEST takes items of one level", r"\bunnest\s*\("),
+        ("a FULL JOIN keeps rows whose key is NULL", r"\bfull\s+(?:outer\s+)?join\b"),
         ("GENERATE_SERIES in the SELECT list is an ARRAY", r"\bgenerate_series\s*\("),
         ("a negative position counts from the end", r"\[\s*-|\barray_(?:get|element)"),
         ("the text of an ARRAY is [a, b], of a STRUCT {a: 1}", r"::\s*(?:varchar|text)|\bcast\s*\(|\|\||\bconcat"),
         ("* of a JOIN with USING keeps the order of the columns", r"\bselect\s+\*.*\b(?:using|natural)\b"),
     )
 )
+
+BY_WORDS: Final = tuple(
+    Worded(title, re.compile(words, re.IGNORECASE | re.DOTALL))
+    for title, words in (
+        ("ARRAY_JOIN writes null for NULL, as in ksqlDB", r"\barray_join\s*\("),
+        ("REGEXP_REPLACE: a backslash in the new text is a letter", r"\bregexp_replace\s*\(.*\\[\d&\\]"),
+        ("REGEXP_SPLIT_TO_ARRAY keeps empty parts, as in ksqlDB", r"\bregexp_split_to_array\s*\("),
+        ("a text that is no TRUE is FALSE, as in ksqlDB", r"::\s*bool|\bas\s+bool"),
+    )
+)
+"""Documented differences of a function that DuckDB cannot be asked about in other words."""
 
 _NOT_ASKED: Final = (
     (

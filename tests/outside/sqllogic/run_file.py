@@ -36,7 +36,7 @@ from state_store.layout import Lake
 from tests.outside.sqllogic import compare
 from tests.outside.sqllogic.outcomes import Outcome, Result, refusal_of
 from tests.outside.sqllogic.plain import Plain, PlainTable, names_in
-from tests.outside.sqllogic.rules import AS_DUCKDB, DIFFERENCES, names_joined_twice, not_asked
+from tests.outside.sqllogic.rules import AS_DUCKDB, BY_WORDS, DIFFERENCES, SAID_AS_IT_IS, names_joined_twice, not_asked
 from tests.outside.sqllogic.script import LeftOut, Query, Script, Statement
 from tests.outside.sqllogic.sources import MOST_ROWS, FedTable, NoType, Row, cut
 from tests.outside.sqllogic.suites import SUITES
@@ -381,12 +381,15 @@ class _Block:
         """The outcome of an answer that is another one than the file's, where a rule explains it."""
         plain = self._runner.plain
         theirs = plain.answer(asked.sql, {})
+        if compare.same_but_spelled(asked, rows):
+            return "as documented", "the texts of times, NaN, infinity and of nested values"
         for difference in DIFFERENCES:
             try:
                 ours = plain.answer(asked.sql, difference.settings, difference.saying())
+                unsaid = theirs if difference.said is None else plain.answer(asked.sql, {}, SAID_AS_IT_IS.saying())
             except SqlglotError:
                 continue
-            if ours is None or ours == theirs or compare.unmatched(ours, rows):
+            if ours is None or ours == unsaid or compare.unmatched(ours, rows):
                 continue
             if places is None or not compare.out_of_order(ours, rows, places):
                 return "as documented", difference.title
@@ -395,6 +398,9 @@ class _Block:
             named = next((each.title for each in AS_DUCKDB if each.words.search(said)), None)
             if named is not None:
                 return "as documented", named
+        by_words = next((each.title for each in BY_WORDS if each.words.search(plain.said_by(asked.sql))), None)
+        if by_words is not None:
+            return "as documented", by_words
         if plain.depends_on_order(asked.sql):
             return "not asked", "the answer depends on the order of rows, and tables have none"
         return None
