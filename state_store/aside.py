@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from state_store import begun
 from state_store.files import make_folder
 from state_store.folders import move_folder
 from state_store.paths import is_folder
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 def set_aside(lake: Lake, table: str) -> LakePath | None:
     """Move a table's folder to `<lake>/aside/`; None when there is no such table. On a disk it is one step."""
     path = lake.table(table)
+    begun.forget(lake, table)
     if not is_folder(path):
         return None
     make_folder(lake.aside)

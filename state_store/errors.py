@@ -103,6 +103,13 @@ class TableMissing(StoreError):
     code = "store.table_missing"
 
 
+class TableLost(StoreError):
+    """A table that had commits is not there any more. Restore: put its folder back, or rebuild it from its inputs."""
+
+    code = "store.table_lost"
+    action = Action.RESTORE
+
+
 class VersionGone(StoreError):
     """A version or its files were removed (vacuum, log cleanup). Restore: rebuild the reader from a snapshot."""
 

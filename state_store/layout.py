@@ -2,6 +2,7 @@
 
 <lake>/catalog/<name>.json        definitions; functions/ holds those of users, dropping/ the drops not ended yet
 <lake>/tables/<name>              Delta tables: event logs, projections, dead letters, stages; _leases/ of their readers
+<lake>/begun/<name>.json          that a table has a commit: what tells a lost one from one that was never made
 <lake>/aside/                     tables that were replaced because they could not be read
 <lake>/topics/<topic>/            the local log
 <lake>/topics.json                whether topics are Kafka's or the local log's
@@ -64,6 +65,10 @@ class Lake:
     @property
     def tables(self) -> LakePath:
         return self.root / "tables"
+
+    @property
+    def begun(self) -> LakePath:
+        return self.root / "begun"
 
     @property
     def aside(self) -> LakePath:

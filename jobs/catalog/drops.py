@@ -18,6 +18,7 @@ from pathlib import Path
 
 from jobs.catalog import replacements
 from jobs.model import tables
+from state_store.begun import forget, marked
 from state_store.checksum import of_members
 from state_store.failpoints import failpoint
 from state_store.files import make_folder, replace, sync_folder
@@ -95,6 +96,8 @@ def _delete_tables(name: str, lake: Lake) -> None:
     if isinstance(lake.tables, Path):
         for doomed in _doomed(name, lake.tables):
             remove_folder(doomed)
+    for each in tables.owned_by(name, marked(lake)):
+        forget(lake, each)
     for table in table_paths(name, lake):
         if isinstance(table, Path):
             doomed = table.with_name(_DOOMED + table.name)

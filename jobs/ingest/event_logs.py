@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from jobs.model import tables
 from jobs.model import types as t
 from jobs.model.columns import DEAD_LETTER_COLUMNS, META_COLUMNS
+from state_store import begun
 from state_store.commits import CommitRecord
 from state_store.failpoints import failpoint
 from state_store.tablespec import TableSpec
@@ -122,7 +123,7 @@ class Intake(ABC):
         Raises:
             VectorMismatch: another writer has committed to a table; the micro-batch must be read again.
         """
-        before = self._ensured(self._table(log_spec(self._source)))
+        before = self._ensured(log_spec(self._source))
         committed = self._offsets(before)
         commits = self._commit_dead_letters(ranges, committed)
         record = self._record(before, ranges)
@@ -143,7 +144,7 @@ class Intake(ABC):
         if all(r.broken is None for r in ranges):
             return []
         name, source = tables.dead_letters(self._source.name), self._source.name
-        before = self._ensured(self._table(dead_letter_spec(self._source)))
+        before = self._ensured(dead_letter_spec(self._source))
         written = self._offsets(before)
         first = {r.partition: max(committed.get(r.partition, 0), written.get(r.partition, 0)) for r in ranges}
         if all(r.broken is None or r.broken < first[r.partition] for r in ranges):
@@ -184,8 +185,11 @@ class Intake(ABC):
             reason=f"records of topic '{topic}' for source '{self._source.name}'",
         )
 
-    def _ensured(self, table: StoredTable) -> Head:
-        return table.ensure(CommitRecord(epoch=0, writer=self._target.writer, reason="first use"))
+    def _ensured(self, spec: TableSpec) -> Head:
+        head = self._table(spec).ensure(CommitRecord(epoch=0, writer=self._target.writer, reason="first use"))
+        if head.record.epoch == 0:
+            begun.note(self._target.lake, spec.name, head.record.table)
+        return head
 
 
 def _new_from(ranges: Sequence[Range], offsets: Offsets) -> Offsets:

@@ -22,10 +22,10 @@ Offsets = dict[str, dict[str, int]]
 
 
 def committed_offsets(source: Source, lake: Lake) -> dict[str, int]:
-    """{partition: next offset} that the source's event log holds; empty before its first commit."""
-    from state_store.delta.reader import head
+    """{partition: next offset} that the source's event log holds; empty before its first commit. Raises TableLost."""
+    from state_store.delta.heads import head
 
-    found = head(lake.table(tables.event_log(source)))
+    found = head(lake, tables.event_log(source))
     return {} if found is None else dict(found.record.offsets.get(source.topic, {}))
 
 

@@ -27,6 +27,7 @@ from jobs.publish.open import published_view, registry_of
 from jobs.publish.topic import open_topic
 from jobs.run.orphans import sole_writer
 from jobs.run.swap import difference
+from state_store import begun
 from state_store.aside import set_aside
 from state_store.columns import STATE
 from state_store.commits import REBUILD, CommitRecord
@@ -193,7 +194,11 @@ def _stored(settings: Settings, lake: Lake, stage: Stage, rows: pa.Table, record
     with Kernel(*settings.kernel_size) as kernel, kernel.connection() as connection:
         connection.register("from_topic", rows)
         table = KernelTable(connection, kernel.kept, lake.table(stage.table), spec_of(stage), "view")
-        head = _standing(lake, stage.table) or table.ensure(record)
+        head = _standing(lake, stage.table)
+        if head is None:
+            begun.forget(lake, stage.table)
+            head = table.ensure(record)
+            begun.note(lake, stage.table, head.record.table)
         before = table.read(head.version).text
         following = replace(record, epoch=head.record.epoch + 1, table=head.record.table)
         return table.replace_all(text, difference(stage, stage, before, text), following, head)

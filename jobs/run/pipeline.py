@@ -20,6 +20,7 @@ from jobs.run.orphans import sole_writer
 from jobs.run.publishing import publishing
 from jobs.run.schedule import stages_of
 from jobs.run.session import Session
+from state_store.delta.heads import note_all
 from state_store.errors import StoreError
 from state_store.layout import Lake
 
@@ -107,6 +108,7 @@ def opened(
     loaded(name, lake)  # no lock is made for a pipeline that is not there
     writer = f"{name}/{os.getpid()}-{int(time.time() * 1000):x}"
     with sole_writer(lake, name, writer) as lock:
+        note_all(lake)
         # Read under the lock, which whoever replaces or drops a definition takes too: this is what stands.
         catalog, definitions = loaded(name, lake)
         # Planning needs no session: a definition that cannot run is refused before a JVM starts.

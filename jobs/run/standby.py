@@ -20,6 +20,7 @@ from jobs.model.errors import RefreshFailed
 from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
 from jobs.run.shared.apart import at_one_cut, cut, made_apart, made_elsewhere, standing_in
+from state_store.begun import forget
 from state_store.delta import reader
 from state_store.folders import remove_folder
 from state_store.layout import name_of
@@ -149,4 +150,5 @@ def _remove(lake: Lake, definition: View, goes: Callable[[int], bool]) -> None:
     for name in tables.owned_by(definition.name, there):
         number = tables.stage_number(definition.name, name)
         if name in (ready, tables.dead_letters(ready)) or (number is not None and goes(number)):
+            forget(lake, name)
             remove_folder(lake.table(name))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobs.model.serving_errors import NoConsistentCut
 from jobs.serve.reflected import Reflected, reflected, settled
-from state_store.delta import log
+from state_store.delta.heads import newest_version
 from state_store.errors import VersionGone
 
 if TYPE_CHECKING:
@@ -68,9 +68,10 @@ def newest_cut(tables: Iterable[str], lake: Lake) -> Cut:
 
     Raises:
         NoConsistentCut: it needs a version that is not kept any more.
+        TableLost: one was made, and is not there any more.
         CorruptState, ForeignWrite: a table below cannot be read.
     """
-    heads = {name: log.newest_version(lake.table(name)) for name in sorted(set(tables))}
+    heads = {name: newest_version(lake, name) for name in sorted(set(tables))}
     found: dict[str, Reflected | None] = {
         name: None if version is None else reflected(lake, name, version) for name, version in heads.items()
     }

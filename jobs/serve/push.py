@@ -16,7 +16,7 @@ from jobs.serve.duck import Duck
 from jobs.serve.results import LiveRows
 from jobs.serve.subscription import subscription
 from jobs.serve.watch import Watch
-from state_store.delta import log
+from state_store.delta.heads import newest_version
 from state_store.errors import TableMissing
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: 
             moved.set()
 
     with Duck(functions) as duck, Watch(lake, told, lambda: [name]):
-        version = _newest(made)
+        version = _newest(made, lake)
         if version >= 0 and not from_latest:
             yield from made.visible(duck, made.snapshot(version))
         while True:
             # Before the look: a commit after it ends the next wait.
             moved.clear()
-            newest = _newest(made)
+            newest = _newest(made, lake)
             if newest < version:
                 raise TableMissing(f"'{name}' was dropped, or made anew", hint="subscribe again to what is there")
             if newest > version:
@@ -72,7 +72,7 @@ def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: 
             moved.wait(_WAIT_SECONDS)
 
 
-def _newest(made: Subscription) -> int:
-    """The newest version; −1 while there is no table, so that every version is a change."""
-    version = log.newest_version(made.path)
+def _newest(made: Subscription, lake: Lake) -> int:
+    """The newest version; −1 while there is no table yet, so that every version is a change. Raises TableLost."""
+    version = newest_version(lake, made.relation.name)
     return -1 if version is None else version

@@ -16,8 +16,8 @@ from jobs.operate.quality.freshness import Waiting
 from jobs.publish.declared import published, topic_as_source
 from jobs.publish.standing import topic_standing
 from jobs.serve.results import Rows
-from state_store.delta import reader
-from state_store.errors import CorruptState
+from state_store.delta import heads, reader
+from state_store.errors import CorruptState, TableLost
 from state_store.layout import Lake, check_lake
 
 if TYPE_CHECKING:
@@ -88,8 +88,11 @@ def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics) -> 
 
 
 def _row(definition: Definition, table: str, role: str, lake: Lake, lag: _Lag, late: int | None = None) -> _Row:
-    head = reader.head(lake.table(table))
     behind, unit, error = lag
+    try:
+        head = heads.head(lake, table)
+    except TableLost as lost:
+        return (definition.pipeline, table, role, None, None, None, behind, unit, late, lost.code)
     if head is None:
         return (definition.pipeline, table, role, None, None, None, behind, unit, late, error or "never run")
     state = error or ("behind" if behind else "fresh")

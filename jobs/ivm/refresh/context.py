@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.expect.approvals import approved_head
-from state_store.delta import reader
+from state_store.delta import heads, reader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -82,9 +82,9 @@ class Heads:
             self.input(name)
 
     def find(self, name: str) -> Head | None:
-        """The head of a table; None when there is no such table."""
+        """The head of a table; None when it has not been made yet. Raises TableLost."""
         if name not in self._known:
-            self._known[name] = reader.head(self._lake.table(name))
+            self._known[name] = heads.head(self._lake, name)
         return self._known[name]
 
     def input(self, name: str) -> Head | None:

@@ -19,6 +19,7 @@ from jobs.ivm.refresh.epoch import Epoch, Mode, StageResult, missing_input, plan
 from jobs.ivm.refresh.faults import typed_fault
 from jobs.ivm.rules.stored import spec_of
 from jobs.model.errors import RowFailed
+from state_store import begun
 from state_store.commits import CommitRecord
 from state_store.delta.log_upkeep import flush_log
 from state_store.delta.stored_table import StoredTable
@@ -142,6 +143,7 @@ def _ensured(context: RunContext, heads: Heads, stage: Stage, owner: Owner) -> H
     if head is None:
         fingerprint = owner.fingerprint if owner.owns_table else ""
         head = table_of(context, stage).ensure(CommitRecord(epoch=0, fingerprint=fingerprint, writer=context.writer))
+        begun.note(context.lake, stage.table, head.record.table)
         heads.moved(stage.table, head)
     return head
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobs.operate.verify.findings import counted, failed, passed, skipped
+from state_store import begun
 from state_store.delta import log, reader
 from state_store.delta.checkpoint import live_actions
 from state_store.delta.snapshot import read_snapshot
@@ -20,23 +21,27 @@ if TYPE_CHECKING:
     from jobs.operate.verify.findings import Outcome
     from jobs.operate.verify.opened import Opened
     from state_store.delta.entry import Action
+    from state_store.layout import Lake
     from state_store.paths import LakePath
 
 _FILE = ("size", "stats", "tags", "deletionVector")
 _TABLE = ("id", "schemaString", "configuration", "partitionColumns")
 
 
-def check_log(path: LakePath) -> Outcome:
+def check_log(lake: Lake, table: str) -> Outcome:
     """Every commit kept reads: its checksum, its record, its table; none is missing, none is another tool's that
     changed rows, unless the table was rebuilt since.
 
     Raises:
         CorruptState: a commit is broken, or none is ours.
         ForeignWrite: another tool changed rows.
+        TableLost: it had commits, and has none any more.
     """
+    path = lake.table(table)
     kept = log.versions(path)
     newest = log.newest_version(path)
     if newest is None:
+        begun.check_not_lost(lake, table)
         return _no_commit(path)
     first, last = (kept[0], max(newest, kept[-1])) if kept else (newest, newest)
     missing = sorted(set(range(first, last + 1)) - set(kept))
@@ -47,11 +52,14 @@ def check_log(path: LakePath) -> Outcome:
         return failed(f"the commits before version {first} are gone, and no checkpoint holds what they said")
     reader.record_at(path, last)
     records = [commit.record for commit in log.read_history(path, first - 1, last)]
-    table = read_snapshot(path, last).table_id
+    table_id = read_snapshot(path, last).table_id
     for version, record in zip(kept, records, strict=True):
-        if record is not None and record.table not in ("", table):
-            what = f"version {version} is a commit of another table: '{record.table}' instead of '{table}'"
+        if record is not None and record.table not in ("", table_id):
+            what = f"version {version} is a commit of another table: '{record.table}' instead of '{table_id}'"
             return failed(what, log.commit_file(path, version))
+    noted = begun.identity(lake, table)
+    if noted not in (None, table_id):
+        return failed(f"it is another table than the one that was made here: '{table_id}' instead of '{noted}'")
     return passed(f"versions {first} to {last}, {counted(len(kept), 'commit')}")
 
 

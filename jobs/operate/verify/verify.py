@@ -83,7 +83,7 @@ class _Verifier:
     def checks(self, subject: Subject) -> list[Check]:
         """The checks of one table, those that there are for its role."""
         report = Report(subject)
-        if report.run("log", partial(check_log, subject.path)) is not True:
+        if report.run("log", partial(check_log, self._lake, subject.table)) is not True:
             unknown = check_known(subject)
             if unknown is not None:
                 report.add("definition", unknown)

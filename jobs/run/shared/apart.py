@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.model import tables
+from state_store.begun import forget
 from state_store.delta import reader
 from state_store.failpoints import failpoint
 from state_store.folders import move_folder, remove_folder
@@ -85,6 +86,7 @@ def adopt(apart: Mapping[str, str], lake: Lake) -> None:
         target = lake.table(name)
         if is_folder(target):
             remove_folder(target)
+        forget(lake, own)
         move_folder(lake.table(own), target)
         failpoint("after-adoption")
 

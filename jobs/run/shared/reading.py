@@ -9,6 +9,7 @@ from jobs.ivm.plan.plan import plan
 from jobs.model import tables
 from jobs.model.definitions import View
 from jobs.model.errors import SqlError
+from state_store.begun import forget
 from state_store.folders import remove_folder
 from state_store.layout import name_of
 from state_store.paths import folders_in
@@ -52,6 +53,7 @@ def remove_shared(names: Iterable[str], lake: Lake) -> None:
     there = [name_of(path.name) for path in folders_in(lake.tables)]
     for name in names:
         for table in tables.owned_by(name, there):
+            forget(lake, table)
             remove_folder(lake.table(table))
 
 

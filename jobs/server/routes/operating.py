@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
@@ -20,11 +22,14 @@ async def health() -> Response:
 
 @router.get("/ready")
 async def ready(request: Request) -> Response:
-    """200 when every replica that was begun answers; 503 while one is being restored. Open to all: counts only."""
-    phases = [replica.phase for replica in server_of(request).replicas.all() if not replica.absent]
-    live = phases.count("live")
-    body = to_json({"status": "ready" if live == len(phases) else "restoring", "live": live, "replicas": len(phases)})
-    return Response(body, 200 if live == len(phases) else 503, media_type="application/json")
+    """200 when every table is there and every replica that was begun answers; 503 while one is being restored, and
+    after a table was lost. Open to all: counts only."""
+    server = server_of(request)
+    phases = [replica.phase for replica in server.replicas.all() if not replica.absent]
+    live, lost = phases.count("live"), len(await asyncio.to_thread(server.lost))
+    status = "tables are lost" if lost else "ready" if live == len(phases) else "restoring"
+    body = to_json({"status": status, "live": live, "replicas": len(phases), "lost": lost})
+    return Response(body, 200 if status == "ready" else 503, media_type="application/json")
 
 
 @router.get("/metrics")

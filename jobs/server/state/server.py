@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -22,12 +23,14 @@ from jobs.server.state.inserts import Inserts
 from jobs.server.state.metrics import Kept, Metrics, Standing
 from jobs.server.state.partials import Partials
 from jobs.server.state.replicas import Replicas
-from state_store.delta import log
+from state_store.begun import marked
+from state_store.delta.heads import newest_version
 from state_store.layout import Lake
 from state_store.lock import writer_lock
+from state_store.paths import folders_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from jobs.model.relation import Relation
     from jobs.model.settings import Settings
@@ -38,6 +41,10 @@ T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 1.0
 """Who waits looks that often by himself: on an object store only tables that somebody follows are watched."""
+_LOST_SECONDS: Final = 1.0
+"""Between two looks for lost tables: two listings of a folder each."""
+_LOST_AFAR: Final = 60.0
+"""The same on an object store, where a listing costs money and load balancers ask every few seconds."""
 
 
 class Server:
@@ -63,6 +70,8 @@ class Server:
         self._waited: Counter[str] = Counter()
         self._answered: dict[str, int] = {}
         self._lock = Lock()
+        self._lost: Sequence[str] = ()
+        self._look_again = 0.0
 
     def token_of(self, header: str | None) -> Token:
         """Whose request it is. Raises Unauthenticated."""
@@ -83,6 +92,14 @@ class Server:
         """The tables that somebody follows or waits for."""
         return {*self.replicas.names(), *self.partials.tables(), *self.hub.tables(), *list(self._waited)}
 
+    def lost(self) -> Sequence[str]:
+        """The tables that were made and are not there any more, as of some seconds ago."""
+        if time.monotonic() >= self._look_again:
+            self._look_again = time.monotonic() + (_LOST_SECONDS if isinstance(self.lake.root, Path) else _LOST_AFAR)
+            there = {folder.name for folder in folders_in(self.lake.tables)}
+            self._lost = [name for name in marked(self.lake) if self.lake.table(name).name not in there]
+        return self._lost
+
     def may_answer(self, view: str, version: int) -> bool:
         """False if a client may have had a newer version of the view; otherwise this is the newest now."""
         with self._lock:
@@ -97,7 +114,7 @@ class Server:
         version = followed.version if followed is not None else None
         if followed is not None and version is not None:
             return followed.standing(version)
-        newest = log.newest_version(self.lake.table(relation.name))
+        newest = newest_version(self.lake, relation.name)
         return None if newest is None else reflected(self.lake, relation.name, newest)
 
     async def wait(self, relation: Relation, least: Least, seconds: float) -> None:

@@ -63,8 +63,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], N
     def once(work: Callable[[], object]) -> None:
         looks: list[int] = []
 
-        def looked(made: Subscription) -> int:
-            looks.append(newest(made))
+        def looked(made: Subscription, lake: Lake) -> int:
+            looks.append(newest(made, lake))
             if len(looks) == 2:
                 work()
             return looks[-1]

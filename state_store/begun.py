@@ -1,0 +1,73 @@
+"""Tables that were begun: a mark for each outside of its folder, which tells a lost table from one that never was.
+
+    <lake>/begun/<table>.json     {"table": its identity}: written once it has a commit, removed before it is removed
+
+A table without a log and without a mark has not been made yet: it has no rows. One without a log and with a mark is
+lost, and nobody may say that it has no rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from state_store.checksum import members_in, sealed_members
+from state_store.errors import TableLost
+from state_store.files import make_folder, replace
+from state_store.folders import remove_file
+from state_store.layout import name_of
+from state_store.paths import files_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from state_store.layout import Lake
+    from state_store.paths import LakePath
+
+
+def check_not_lost(lake: Lake, table: str) -> None:
+    """Check, of a table without a log, that it has not been made yet.
+
+    Raises:
+        TableLost: it has.
+    """
+    if mark(lake, table).exists():
+        raise TableLost(
+            f"the table of '{table}' is lost: it had commits, and its log is not there any more",
+            where=str(lake.table(table)),
+            hint=f"put its folder back from a backup, or compute its rows again: strandline rebuild {table}",
+        )
+
+
+def note(lake: Lake, table: str, identity: str) -> None:
+    """Note that a table has a commit.
+
+    Args:
+        identity: Delta's id of the table.
+    """
+    file = mark(lake, table)
+    if not file.exists():
+        make_folder(file.parent)
+        replace(file, sealed_members({"table": identity}))
+
+
+def forget(lake: Lake, table: str) -> None:
+    """Forget a table that is about to be removed, or moved out of the way."""
+    remove_file(mark(lake, table))
+
+
+def marked(lake: Lake) -> Iterable[str]:
+    """The names of the tables that were begun."""
+    return [name_of(file.stem) for file in files_in(lake.begun, ".json")]
+
+
+def identity(lake: Lake, table: str) -> str | None:
+    """Delta's id of a table as it was noted; None where none was, or the note does not read back."""
+    try:
+        return str(members_in(mark(lake, table).read_bytes())["table"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+
+
+def mark(lake: Lake, table: str) -> LakePath:
+    """The file of a table's mark."""
+    return lake.begun / f"{lake.table(table).name}.json"
