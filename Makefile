@@ -42,17 +42,19 @@ test: check ## everything that must pass
 # Side by side: one keeps a JVM busy, the other a core. Those of whole views go where both then end together.
 test-spark: $(STAMP)
 	@VENV=$(VENV) bash infra/tests.sh spark tests/spark tests/golden tests/live tests/properties/test_views_on_spark.py \
-	  tests/outside
+	  tests/properties/paths/test_paths_on_spark.py tests/outside
 
 test-duckdb: $(STAMP)
 	@VENV=$(VENV) bash infra/tests.sh duckdb tests/unit tests/properties/test_views.py tests/properties/test_views_on_delta.py \
-	  tests/conformance tests/nexmark
+	  tests/properties/paths/test_paths.py tests/properties/paths/test_sabotage.py tests/conformance tests/nexmark
 
 nightly: export STRANDLINE_SEED := anew
-nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills; rules and store; Nexmark; a cluster; many epochs; flipped bits
+nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills, 20,000 by every path; rules and store; Nexmark; a cluster; many epochs; flipped bits
 	STRANDLINE_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/test_views.py
 	STRANDLINE_DELTA_EXAMPLES=2000 $(BIN)/python -m pytest tests/properties/test_views_on_delta.py
 	STRANDLINE_SPARK_EXAMPLES=500 STRANDLINE_KILLS=1 $(BIN)/python -m pytest tests/properties/test_views_on_spark.py
+	STRANDLINE_PATHS_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/paths/test_paths.py
+	STRANDLINE_PATHS_SPARK_EXAMPLES=200 $(BIN)/python -m pytest tests/properties/paths/test_paths_on_spark.py
 	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py
 	$(BIN)/python -m tests.campaigns.many_epochs --epochs 2000
 	$(BIN)/python -m tests.campaigns.bitflips --seed 1 --flips 10000

@@ -175,8 +175,9 @@ class _Checked:
 
     def _compare_letters(self, view: ViewOf, place: str) -> None:
         """The rows that are kept aside are as many as fail."""
-        wanted = self._held[view.name].failing if view.errors == "dead_letter" else 0
-        found = ways.dead_letters(ways.At(self._lake, view, self._held[view.name]))
+        expected = self._now[view.name]
+        wanted = 0 if view.errors == "null" else expected.failing
+        found = ways.dead_letters(ways.At(self._lake, view, expected))
         if found is not None:
             self._engines.tally.ways["dead letters"] += 1
         if found not in (None, wanted):

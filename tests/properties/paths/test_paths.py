@@ -29,9 +29,6 @@ def engines(kernel: Kernel) -> Iterator[Engines]:
         yield Engines(kernel, db)
 
 
-@pytest.mark.xfail(
-    run=False, reason="rebuild, verify, pulls and partial views do not yet treat failing rows as a refresh"
-)
 @pytest.mark.timeout(0)  # twenty thousand examples take hours
 def test_every_path_gives_the_rows_of_the_oracle(engines: Engines, capsys: pytest.CaptureFixture[str]) -> None:
     for part in range(-(-EXAMPLES // VIEWS)):
