@@ -100,8 +100,10 @@ def execute_rebuild(
             if not replaced:
                 break
             stages += _rebuilt(stream, replaced, steps)
-        if stream.failures:
-            raise ViewsStopped(stream.failures, report_of(stream, began))
+        # The refresh was of all views: one that stands still for a reason of its own does not concern this one.
+        stopped = {table: error for table, error in stream.failures.items() if table in (name, *plan.follow)}
+        if stopped:
+            raise ViewsStopped(stopped, report_of(stream, began))
     aside |= {stage.table for stage in stages if stage.mode == "full"}
     return Rebuilt(tuple(stages), tuple(sorted(aside)), readers_elsewhere(lake, plan.pipeline, aside))
 

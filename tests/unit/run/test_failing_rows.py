@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from jobs.ivm.refresh.error_policy import decide
 from jobs.ivm.refresh.guarded_stage import Guarded, guarded
 from jobs.ivm.refresh.rebuild_stage import rebuild_decided
 from jobs.model.definitions import Source
-from jobs.model.errors import RowFailed, SqlError
+from jobs.model.errors import RowFailed, SqlError, ViewsStopped
 from jobs.model.settings import Settings
 from jobs.model.stage import Stage
 from jobs.operate.rebuild import rebuild
@@ -386,3 +387,19 @@ def test_a_pull_of_its_own_select_has_an_error_where_a_row_fails(settings: Setti
         "SELECT id, TRY_CAST(t AS INT) AS x, 10 / NULLIF(n, 0) AS y FROM s",
     ):
         list(Interpreter(settings, "views").run(f"{sound};"))
+
+
+@pytest.mark.parametrize(("reads", "stops"), [("s", False), ("v", True)])
+def test_a_rebuild_fails_only_where_what_reads_it_stands_still(
+    settings: Settings, lake: Lake, reads: str, *, stops: bool
+) -> None:
+    views = f"""
+        CREATE MATERIALIZED VIEW v AS SELECT id, n FROM s;
+        CREATE MATERIALIZED VIEW w WITH (ERRORS = 'stop') AS SELECT id, 10 / n AS x FROM {reads};
+    """
+    failing = Failing(settings, lake, views)
+    with pytest.raises(RowFailed):
+        failing.came(s=[(1, 0, "a", "k")])
+    with pytest.raises(ViewsStopped) if stops else nullcontext():
+        rebuild(settings, "v")
+    assert failing.rows() == [(1, 0)]
