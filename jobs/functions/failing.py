@@ -110,7 +110,7 @@ def can_fail(node: exp.Expression | None) -> bool:
 
 
 def in_words(node: exp.Expression) -> str:
-    """The expression as a user would write it: without the functions that conversions put around their operands."""
+    """The expression as a user would write it: without what the front end puts around operands and results."""
 
     def made(each: exp.Expr) -> exp.Expr:
         if isinstance(each, exp.TryCast) and not each.meta.get("asked"):
@@ -118,7 +118,7 @@ def in_words(node: exp.Expression) -> str:
         if isinstance(each, exp.Anonymous) and each.name == _WHOLE_DIVISION:
             left, right = each.expressions
             return exp.Div(this=left, expression=right)
-        return each
+        return each.this if type(each) is exp.Cast and _is_arithmetic(each.this) else each
 
     return sql_of(_rebuilt(node.copy(), made))
 

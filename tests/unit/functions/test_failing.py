@@ -11,7 +11,7 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.functions.failing import can_fail, failing, lenient, strict
+from jobs.functions.failing import can_fail, failing, in_words, lenient, strict
 from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.model.relation import Relation
@@ -132,6 +132,11 @@ def test_a_text_that_is_no_number_fails_strictly(duck: DuckDBPyConnection) -> No
     duck.execute("CREATE OR REPLACE TABLE r AS SELECT 'x' AS s")
     with pytest.raises(duckdb.Error, match=r"a row fails: CAST\(s AS DOUBLE\)"):
         value(duck, strict(infer(parse_expression("CAST(s AS DOUBLE)"), SCOPE).expression))
+
+
+def test_an_expression_is_told_as_it_was_written() -> None:
+    for text in ("a / b", "CAST(s AS INT)", "a * b - 1", "d / d", "TRY_CAST(s AS INT) / b"):
+        assert in_words(infer(parse_expression(text), SCOPE).expression) == text
 
 
 def test_what_cannot_fail_has_no_condition() -> None:
