@@ -113,8 +113,9 @@ def in_words(node: exp.Expression) -> str:
     """The expression as a user would write it: without what the front end puts around operands and results."""
 
     def made(each: exp.Expr) -> exp.Expr:
-        if isinstance(each, exp.TryCast) and not each.meta.get("asked"):
-            return exp.Cast(this=_operand(each), to=each.args["to"])
+        if isinstance(each, exp.TryCast):
+            written = exp.TryCast if each.meta.get("asked") else exp.Cast
+            return written(this=_operand(each), to=each.args["to"])
         if isinstance(each, exp.Anonymous) and each.name == _WHOLE_DIVISION:
             left, right = each.expressions
             return exp.Div(this=left, expression=right)
