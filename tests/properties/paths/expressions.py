@@ -104,6 +104,13 @@ def parts_of(expression: Expression) -> Iterator[Expression]:
             yield from parts_of(each)
 
 
+def terms_of(condition: Expression | None) -> list[Expression]:
+    """What stands between the ANDs of a condition."""
+    if isinstance(condition, Call) and condition.operator == "AND":
+        return [term for each in condition.arguments for term in terms_of(each)]
+    return [] if condition is None else [condition]
+
+
 def columns_of(expression: Expression) -> set[Column]:
     return {each for each in parts_of(expression) if isinstance(each, Column)}
 

@@ -15,7 +15,7 @@ Event = tuple[str, Row | None, Any]
 Epoch = tuple[Event, ...]
 
 
-def history(pick: Picker, relations: Sequence[Relation], *, most: int = 32, cuts: int = 3) -> tuple[Epoch, ...]:
+def history(pick: Picker, relations: Sequence[Relation], *, most: int = 32, cuts: int = 2) -> tuple[Epoch, ...]:
     """Up to `most` events, cut up to `cuts` times; some epochs are empty, the first perhaps as well."""
     count = pick.count(most // 2, most)
     events = [_event(pick, pick.one(relations)) for _ in range(count)]

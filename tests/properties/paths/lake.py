@@ -41,7 +41,8 @@ _BEGIN: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 class ViewLake:
     """A lake with some relations, fed by hand, and views over them. Close it by `with`.
 
-    Every view has a changelog topic where one can be, and a partial one beside it.
+    Args:
+        beside: every view has a changelog topic where one can be, and a partial one beside it.
 
     Attributes:
         published: the views that have a topic.
@@ -50,7 +51,9 @@ class ViewLake:
         duck: what subscriptions compute with.
     """
 
-    def __init__(self, folder: Path, relations: Sequence[Relation], views: Sequence[ViewOf]) -> None:
+    def __init__(
+        self, folder: Path, relations: Sequence[Relation], views: Sequence[ViewOf], *, beside: bool = True
+    ) -> None:
         self.settings = load_settings(lake=folder)
         self.lake = Lake(folder)
         self.relations = {each.name: each for each in relations}
@@ -64,7 +67,10 @@ class ViewLake:
             assert isinstance(source, Source)
             log_table(self.lake, source).ensure(CommitRecord(epoch=0))
         for view in views:
-            self._add(view)
+            if beside:
+                self._add(view)
+            else:
+                self._define(VIEWS, view.statement)
         self.catalog = Catalog(self.lake)
         self.published = {each.name for each in published_views(self.catalog.definitions())}
         self.levels = maintained(self.catalog.definitions(), self.catalog)

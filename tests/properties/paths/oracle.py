@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 
 from tests.properties.paths.evaluate import Fails, value_of
-from tests.properties.paths.expressions import Column, Expression, can_fail, columns_of, is_number, text
+from tests.properties.paths.expressions import Column, Expression, can_fail, columns_of, is_number, terms_of, text
 from tests.properties.paths.history import Event, standing
 from tests.properties.paths.values import Rows, arrow_type, rows_of
 from tests.properties.paths.views import Block, Query, Relation, SetOperation, Subquery, ViewOf
@@ -156,18 +156,17 @@ class _Kept:
 
     def __init__(self, block: Block, computed: Sequence[Expression], nulls: bool) -> None:
         self.failing = 0
-        self._where = block.where if block.where is not None and can_fail(block.where) else None
+        self._unsure = [each for each in terms_of(block.where) if can_fail(each)]
         self._computed = computed
         self._nulls = nulls
         self._rows: list[list[Any]] = []
 
     def take(self, number: int, first: bool | None, row: dict[Any, Any]) -> None:
-        """Take a joined row, or leave it out."""
-        if first is False:
+        """Take a joined row, or leave it out: a term of WHERE that is not TRUE decides, and no later one is asked."""
+        if first is not True:
             return
         try:
-            where = True if self._where is None else value_of(self._where, row, nulls=self._nulls)
-            if first is True and where is True:
+            if all(value_of(each, row, nulls=self._nulls) is True for each in self._unsure):
                 values = [value_of(each, row, nulls=self._nulls) for each in self._computed]
                 self._rows.append([number, *values])
         except Fails:
@@ -186,7 +185,7 @@ def _place(column: Column) -> str:
 
 
 def _sound_condition(block: Block) -> str:
-    """The conditions of WHERE that cannot fail."""
+    """The terms of WHERE that cannot fail: they decide first, wherever they stand (docs/sql.md)."""
     found = [block.first.sql if isinstance(block.first, Subquery) else text(block.first)] if block.first else []
-    found += [text(block.where)] if block.where is not None and not can_fail(block.where) else []
+    found += [text(each) for each in terms_of(block.where) if not can_fail(each)]
     return " AND ".join(f"({each})" for each in found) or "TRUE"

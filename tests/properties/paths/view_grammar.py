@@ -39,13 +39,14 @@ _ORDERED: Final = (INT, BIGINT, VARCHAR, DATE, TIMESTAMP, SMALL_DECIMAL, DOUBLE)
 
 
 def relations(pick: Picker) -> tuple[Relation, ...]:
-    """A stream and one or two tables. Each has a text and a whole number, to join, divide and convert by."""
+    """Streams and tables. Each has a text, a whole number and a time, to join, divide, convert and group by."""
     kinds = pick.one([("stream", "table"), ("stream", "table", "table"), ("table", "table"), ("stream", "stream")])
     return tuple(_relation(pick, f"{kind[0]}{number}", kind) for number, kind in enumerate(kinds))
 
 
 def _relation(pick: Picker, name: str, kind: str) -> Relation:
-    types = [pick.one(_KEYED_BY), VARCHAR, INT, *(pick.one(list(COMMON)) for _ in range(pick.count(1, 3)))]
+    types = [pick.one(_KEYED_BY), VARCHAR, INT, pick.one((DATE, TIMESTAMP))]
+    types += [pick.one(list(COMMON)) for _ in range(pick.count(0, 2))]
     columns = tuple((f"{name[0]}{place}", each) for place, each in enumerate(types))
     return Relation(name, "table" if kind == "table" else "stream", columns)
 
