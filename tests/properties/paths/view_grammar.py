@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tests.properties.paths.expression_grammar import Expressions
-from tests.properties.paths.expressions import Call, Column, Constant, Expression, is_number
+from tests.properties.paths.expressions import Call, Column, Constant, Expression, columns_of, is_number
 from tests.properties.paths.values import (
     BIGINT,
     BOOLEAN,
@@ -179,7 +179,7 @@ class Views:
     def _grouped(self, inputs: tuple[Input, ...], first: tuple[Expression, ...] = ()) -> Block:
         values = self._expressions(inputs)
         more = [self._flat(values) for _ in range(self.pick.count(0, 1 if first else 2))]
-        group = tuple(dict.fromkeys([*first, *more]))
+        group = tuple(each for each in dict.fromkeys([*first, *more]) if columns_of(each))  # no constants
         items: list[Value] = [*group]
         for _ in range(self.pick.count(1, 3)):
             items.append(self._aggregate(values))
