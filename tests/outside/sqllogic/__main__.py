@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1), encoding="utf-8")
     print("\n".join([*table(outcomes), "", *reasons(outcomes), "", closing(outcomes)]))
     if options.write_doc:
-        write_doc(outcomes, options.write_doc)
+        write_doc(outcomes, options.write_doc, f"python -m tests.outside.sqllogic DIR --every {options.every}")
     return int(any(each.result == "wrong" for each in outcomes))
 
 

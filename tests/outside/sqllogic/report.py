@@ -40,7 +40,7 @@ def closing(outcomes: Iterable[Outcome]) -> str:
     return ", ".join(f"{found[result]} {result}" for result in RESULTS)
 
 
-def write_doc(outcomes: Sequence[Outcome], file: Path) -> None:
+def write_doc(outcomes: Sequence[Outcome], file: Path, how: str) -> None:
     """Put the tables into their marked place in a page.
 
     Raises:
@@ -48,6 +48,6 @@ def write_doc(outcomes: Sequence[Outcome], file: Path) -> None:
     """
     text = file.read_text(encoding="utf-8")
     begin, end = (text.index(mark) for mark in _MARKS)
-    lines = ["", "Made by `python -m tests.outside.sqllogic DIR --write-doc docs/conformance.md`.", ""]
+    lines = ["", f"Made by `{how}`.", ""]
     lines += [*table(outcomes), *reasons(outcomes), "", closing(outcomes), ""]
     file.write_text(text[: begin + len(_MARKS[0])] + "\n".join(lines) + text[end:], encoding="utf-8")
