@@ -200,7 +200,8 @@ class _Reader:
         if types == "error":
             return Statement(sql, number, True)
         known = re.fullmatch(r"[A-Z]+", types) is not None and self._form == "tabbed"
-        stated = None if lines is None else tuple(lines)
+        # Queries that share a label are compared with each other, and state nothing.
+        stated = None if lines is None or (not lines and len(rest) > 2) else tuple(lines)
         in_order = not {"rowsort", "valuesort"} & set(rest)
         return Query(sql, number, stated, len(types) if known else 0, self._form, not in_order)
 
