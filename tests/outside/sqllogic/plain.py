@@ -117,7 +117,9 @@ class Plain:
                 self.failed[_name(made["name"] or made["fires"])] = why
             return why
         made = _MADE.match(sql)
-        if made and made["name"] and sql.split()[0].lower() == "create":
+        if made and made["name"] and re.search(r"\bcollate\b", sql, re.IGNORECASE):
+            self.failed[_name(made["name"])] = "a collation"
+        elif made and made["name"] and sql.split()[0].lower() == "create":
             self.failed.pop(_name(made["name"]), None)
         return ""
 
