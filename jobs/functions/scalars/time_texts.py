@@ -4,8 +4,8 @@
     TIME         13:45   13:45:00   13:45:00.500
     TIMESTAMP    as DATE, then T or a blank, a time, and perhaps a zone: Z, +05:30, +0530, +05
 
-Anything else is none, so are hour 24, second 60, and blanks around the text. The engines' own casts take more, each
-other things: they are given texts that are complete.
+Spaces around the text do not count. Anything else is none, so are hour 24 and second 60. The engines' own casts take
+more, each other things: they are given texts that are complete.
 """
 
 from __future__ import annotations
@@ -62,13 +62,22 @@ def _where(dialect: str, text: str, expression: str, made: str, otherwise: str) 
     return f"CASE WHEN {is_one} THEN {made} WHEN {text} IS NOT NULL THEN {otherwise} END"
 
 
+def _trimmed(arguments: Sequence[str]) -> str:
+    (text,) = arguments
+    return f"trim({text})"
+
+
 def _date_text(dialect: str) -> Written:
-    return lambda arguments: _where(dialect, arguments[0], _DATE, _day(dialect, arguments[0], _DATE), _NONE)
+    def write(arguments: Sequence[str]) -> str:
+        text = _trimmed(arguments)
+        return _where(dialect, text, _DATE, _day(dialect, text, _DATE), _NONE)
+
+    return write
 
 
 def _instant_text(dialect: str) -> Written:
     def write(arguments: Sequence[str]) -> str:
-        (text,) = arguments
+        text = _trimmed(arguments)
         hour, minute, second, fraction = _clock(dialect, text, _INSTANT, _AT)
         written = _group(dialect, text, _INSTANT, _AT + 4, "'+00'")
         zone = f"rpad(replace({written}, ':', ''), 5, '0')"
@@ -83,7 +92,7 @@ def _text_time(dialect: str) -> Written:
     """Milliseconds of the day; more digits are cut off."""
 
     def write(arguments: Sequence[str]) -> str:
-        (text,) = arguments
+        text = _trimmed(arguments)
         hour, minute, second, fraction = (f"TRY_CAST({part} AS INT)" for part in _clock(dialect, text, _TIME, 1))
         divide = {"spark": "div", "duckdb": "//"}[dialect]
         millis = f"(({hour} * 60 + {minute}) * 60 + {second}) * 1000 + {fraction} {divide} 1000"

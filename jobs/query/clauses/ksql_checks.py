@@ -144,7 +144,9 @@ def _check_variables(node: exp.Lambda, inputs: Inputs) -> None:
 
 
 def _check_alias(item: exp.Expr) -> None:
-    if item.alias and item.alias.lower() in (*PSEUDO_COLUMNS, *WINDOW_BOUNDS):
+    name = item.alias.lower()
+    shows_itself = isinstance(item, exp.Alias) and isinstance(item.this, exp.Column) and item.this.name.lower() == name
+    if name in (*PSEUDO_COLUMNS, *WINDOW_BOUNDS) and not (shows_itself and name in WINDOW_BOUNDS):
         raise _refused(item, f"'{item.alias}' is reserved: it cannot be the name of a column")
 
 

@@ -97,7 +97,9 @@ def test_the_count_does_not_depend_on_the_epochs(lake: Lake, db: duckdb.DuckDBPy
 
 
 def test_a_late_row_that_is_retracted_counts_no_more(lake: Lake, db: duckdb.DuckDBPyConnection) -> None:
-    tables = made(lake, db, f"CREATE TABLE v AS SELECT length, COUNT(*) AS n FROM stock {TUMBLING} GROUP BY length;")
+    tables = made(
+        lake, db, f"CREATE MATERIALIZED VIEW v AS SELECT length, COUNT(*) AS n FROM stock {TUMBLING} GROUP BY length;"
+    )
     first, late, third = events([2, 40, 4], first=0)[0], *events([40, 4], first=1)
     tables.feed("stock__log", [first, late, third | {"product": "c"}])
     tables.refresh()
