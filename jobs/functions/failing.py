@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlglot import exp
 
 from jobs.functions.registry import find
+from jobs.functions.scalars.contract import TOTAL
+from jobs.functions.scalars.decimals import OPERANDS
 from jobs.functions.scalars.guards import is_guard
 from jobs.functions.scalars.operators import FAIL
 from jobs.sql.dialect import sql_of
@@ -61,6 +63,8 @@ def lenient(node: exp.Expression) -> exp.Expression:
     """The expression with NULL wherever it fails."""
 
     def made(each: exp.Expr) -> exp.Expr:
+        if OPERANDS in each.meta or TOTAL in each.meta:
+            return each
         if type(each) in _ADDITIVE:
             return exp.Anonymous(this=_ADDITIVE[type(each)], expressions=[each.this, each.args["expression"]])
         if isinstance(each, exp.Neg) and not isinstance(each.this, exp.Literal):
@@ -101,7 +105,8 @@ def failing(node: exp.Expression) -> exp.Expression | None:
     if isinstance(node, exp.Anonymous) and node.name == _CHOICE and len(node.expressions) == 3:
         condition, true, false = (_child(each) for each in node.expressions)
         return _case(exp.Case(ifs=[exp.If(this=condition.copy(), true=true.copy())], default=false.copy()))
-    return any_of([*(failing(child) for child in _children(node)), _own(node), _an_item_fails(node)])
+    own = None if OPERANDS in node.meta or TOTAL in node.meta else _own(node)
+    return any_of([*(failing(child) for child in _children(node)), own, _an_item_fails(node)])
 
 
 def can_fail(node: exp.Expression | None) -> bool:
@@ -141,7 +146,8 @@ def _own(node: exp.Expression) -> exp.Expression | None:
     if _is_conversion(node):
         return _lost(node, [_operand(node)])
     if type(node) is exp.Cast and _is_arithmetic(node.this):
-        return _lost(node, [_child(node.this)])
+        inner = _child(node.this)
+        return _lost(node, _children(inner) if OPERANDS in inner.meta else [inner])
     if type(node) is exp.Cast and _is_narrowed(node.this):
         return _lost(node, [_child(node.this.expressions[0])])
     if type(node) is exp.Cast and _is_whole_division(node.this):

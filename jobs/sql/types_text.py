@@ -93,8 +93,16 @@ def _folded_name(name: exp.Expression) -> str:
 
 
 def _decimal(parameters: Sequence[exp.Expr], line: int | None, column: int | None) -> SqlType:
+    if not parameters:
+        # Whatever stood for them would cut digits off some numbers, in silence.
+        raise TypeMismatch(
+            "DECIMAL says how many digits it has",
+            line=line,
+            column=column,
+            hint="write DECIMAL(38, 9), or as you need it",
+        )
     numbers = [int(p.name) for p in parameters if p.name.isdigit()]
-    precision, scale = (*numbers, 0)[:2] if numbers else (t.MAX_PRECISION, 0)
+    precision, scale = (*numbers, 0)[:2]
     if (
         len(numbers) != len(parameters)
         or len(numbers) > 2

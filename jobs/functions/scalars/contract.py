@@ -18,6 +18,9 @@ from sqlglot import exp
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType, common_type
 
+TOTAL = "total"
+"""The mark on a node that has a value for each value of its operand: -x and ABS(x), unless x is an INT or BIGINT."""
+
 Types = tuple[SqlType, ...]
 Signature = Callable[[str, Types], tuple[Types, SqlType]]
 """(function's name, types of the arguments) -> (types to cast the arguments to, type of the result)."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from jobs.functions.scalars.contract import Scalar, Signature, Types, Written, common, count, numeric, takes
+from jobs.functions.scalars.decimals import parts_in_duckdb, parts_in_spark
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType
@@ -179,7 +181,19 @@ def _nothing(name: str, types: Types) -> tuple[Types, SqlType]:
     return (), t.DOUBLE
 
 
+PARTS: Final = t.struct(("whole", t.decimal(38, 0)), ("rest", t.decimal(38, 38)))
+"""The type of the parts of a DECIMAL, before the point and behind it, both of its sign."""
+
+
+def _parts(name: str, types: Types) -> tuple[Types, SqlType]:
+    count(name, types, 3, 3)
+    if types[0].base is not BaseType.DECIMAL:
+        raise TypeMismatch(f"argument 1 of {name} must be a DECIMAL, not {types[0]}")
+    return types, PARTS
+
+
 NUMBERS = (
+    Scalar("DECIMAL_PARTS", _parts, parts_in_spark, parts_in_duckdb, hidden=True),
     Scalar("ABS", _same, "abs"),
     # NaN has no sign: 0, as in ksqlDB.
     Scalar(

@@ -1,13 +1,17 @@
 """Arithmetic: the types of number literals and of `+ - * / %`.
 
-Integers divide towards zero. DECIMAL follows Spark's rules for digits, with an explicit CAST so that DuckDB, whose own
-rules differ, gives the same. A division by zero is NULL; an overflow is an error in both engines, never a wrap.
+Integers divide towards zero. DECIMAL follows Spark's rules for digits, with an explicit CAST, and the operator carries
+the types of its operands: by them DuckDB, whose own rules differ, is told how to compute it
+(`jobs.functions.scalars.decimals`). What has no value, by zero or out of range, is NULL here; what that means,
+`jobs.functions.failing` says.
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
+from jobs.functions.scalars.contract import TOTAL
+from jobs.functions.scalars.decimals import OPERANDS
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType, as_decimal, common_type
@@ -52,7 +56,10 @@ def negated(value: Typed) -> Typed:
     """
     if not value.type.is_numeric:
         raise TypeMismatch(f"- takes a number, not {value.type}: {sql_of(value.expression)}")
-    return Typed(exp.Neg(this=value.expression), value.type)
+    made = exp.Neg(this=value.expression)
+    if value.type.base in (BaseType.DECIMAL, BaseType.DOUBLE):
+        made.meta[TOTAL] = True
+    return Typed(made, value.type)
 
 
 def arithmetic(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
@@ -85,6 +92,8 @@ def _decimals(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
     left, right = (widened(side, as_decimal(side.type)) for side in sides)
     made = binary(operator, left, right)
     sql_type = _decimal_type(operator, left.type, right.type)
+    operands = (left.type.precision, left.type.scale, right.type.precision, right.type.scale)
+    made.meta[OPERANDS] = (*operands, sql_type.precision, sql_type.scale)
     return Typed(exp.Cast(this=made, to=data_type(sql_type)), sql_type)
 
 

@@ -44,9 +44,20 @@ def widened(value: Typed, sql_type: SqlType) -> Typed:
     """`value` widened to `sql_type`, a type that `common_type` found."""
     if value.type == sql_type:
         return value
-    if _has_fields(value.type):
+    if _has_fields(value.type) or (value.type.is_nested and loses(value.type, sql_type)):
         return members_converted(value, sql_type, widened)
+    if loses(value.type, sql_type):
+        return Typed(exp.TryCast(this=value.expression, to=data_type(sql_type), safe=True), sql_type)
     return Typed(exp.Cast(this=value.expression, to=data_type(sql_type)), sql_type)
+
+
+def loses(given: SqlType, sql_type: SqlType) -> bool:
+    """True if the type has no room for all whole digits or places of a number, or of one inside: 38 digits are the most
+    that a DECIMAL has, also one that is the common type of others."""
+    if sql_type.base is BaseType.DECIMAL and given.base in (BaseType.INT, BaseType.BIGINT, BaseType.DECIMAL):
+        number = t.as_decimal(given)
+        return number.precision - number.scale > sql_type.precision - sql_type.scale or number.scale > sql_type.scale
+    return given.base is sql_type.base and any(map(loses, given.args, sql_type.args))
 
 
 def beside(value: Typed, sql_type: SqlType) -> Typed:

@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from jobs.engines.arrays import has_map
 from jobs.functions.scalars.contract import common
+from jobs.functions.scalars.numbers import PARTS
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from jobs.model.types import BaseType
-from jobs.query.expressions.casts import beside, converted, widened
+from jobs.query.expressions.casts import beside, converted, loses, widened
 from jobs.query.expressions.casts_nested import entries
 from jobs.query.expressions.coercion import as_time, shared_type, together
 from jobs.query.expressions.scope import Infer, Rules, Typed, binary
@@ -45,9 +46,24 @@ def _comparable(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed
     equality = isinstance(node, (*_EQUALITY, exp.In, exp.Case))
     if equality and sql_type.base is BaseType.MAP and not any(has_map(inner) for inner in sql_type.args):
         return _sorted_entries(widened(left, sql_type)), _sorted_entries(widened(right, sql_type))
-    if has_map(sql_type) or (sql_type.base not in _ORDERED and not equality):
+    if has_map(sql_type) or (sql_type.base not in _ORDERED and not equality and sql_type != PARTS):
         raise TypeMismatch(f"values of type {sql_type} cannot be compared: {sql_of(node)}")
-    return beside(left, sql_type), beside(right, sql_type)
+    left, right = _side_by_side([left, right], sql_type)
+    return left, right
+
+
+def _side_by_side(values: Sequence[Typed], sql_type: t.SqlType) -> list[Typed]:
+    """Values with a common type, as they are compared: DECIMALs that no DECIMAL can hold all of by their parts."""
+    if any(loses(value.type, sql_type) for value in values):
+        return [_parts(value) for value in values]
+    return [beside(value, sql_type) for value in values]
+
+
+def _parts(value: Typed) -> Typed:
+    """A DECIMAL or whole number as what stands before the point and what stands behind it."""
+    number = widened(value, t.as_decimal(value.type))
+    digits = (exp.Literal.number(each) for each in (number.type.precision, number.type.scale))
+    return Typed(exp.Anonymous(this="DECIMAL_PARTS", expressions=[number.expression, *digits]), PARTS)
 
 
 def _sorted_entries(value: Typed) -> Typed:
@@ -91,9 +107,9 @@ def _between(node: exp.Between, typed: Infer) -> Typed:
     this, low, high = (typed(part) for part in (node.this, node.args["low"], node.args["high"]))
     texts = [_read_text(part, this) for part in (low, high)]
     sql_type = common("BETWEEN", (this.type, *(part.type for part in texts)))
-    if sql_type.base not in _ORDERED:
+    if sql_type.base not in _ORDERED and sql_type != PARTS:
         raise TypeMismatch(f"values of type {sql_type} have no order: {sql_of(node)}")
-    this, low, high = (beside(part, sql_type) for part in (this, *texts))
+    this, low, high = _side_by_side([this, *texts], sql_type)
     return Typed(exp.Between(this=this.expression, low=low.expression, high=high.expression), t.BOOLEAN)
 
 
@@ -103,6 +119,8 @@ def _contained(node: exp.In, typed: Infer) -> Typed:
     if not node.expressions:
         raise InvalidQuery(f"IN () has no values: {sql_of(node)}", hint="no row meets it: leave it out, or write FALSE")
     this, *items = _alike(typed(node.this), [typed(item) for item in node.expressions])
+    if all(each.type.is_numeric for each in (this, *items)):
+        this, *items = _side_by_side([this, *items], common("IN", [each.type for each in (this, *items)]))
     sides = [_comparable(this, item, node) for item in items]
     sql_type = common("IN", [side.type for pair in sides for side in pair])
     if sql_type.base is BaseType.ARRAY and this.type.base is BaseType.MAP:
@@ -188,7 +206,8 @@ def _whens(
     for value in values:
         _comparable(this, value, node)
     sql_type = common("CASE", (this.type, *(value.type for value in values)))
-    return beside(this, sql_type).expression, [beside(value, sql_type).expression for value in values]
+    this, *values = _side_by_side([this, *values], sql_type)
+    return this.expression, [value.expression for value in values]
 
 
 def _read_text(side: Typed, other: Typed) -> Typed:

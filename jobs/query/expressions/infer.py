@@ -17,7 +17,7 @@ from sqlglot import exp
 from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.functions.python.declared import function_at, scalar_of
 from jobs.functions.registry import NOT_DETERMINISTIC, SCALARS, find
-from jobs.functions.scalars.contract import Scalar, common
+from jobs.functions.scalars.contract import TOTAL, Scalar, common
 from jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
@@ -112,6 +112,15 @@ def _paren(node: exp.Paren, typed: Infer) -> Typed:
     return Typed(exp.Paren(this=inner.expression), inner.type)
 
 
+def _cast(node: exp.Cast, typed: Infer) -> Typed:
+    """CAST. To DECIMAL without digits, an exact number keeps those that it has; of others nobody knows how many."""
+    value = typed(node.this)
+    exact = value.type.base in (BaseType.INT, BaseType.BIGINT, BaseType.DECIMAL)
+    if exact and node.to.this is exp.DType.DECIMAL and not node.to.expressions:
+        return widened(value, t.as_decimal(value.type))
+    return converted(value, type_of(node.to))
+
+
 def _joined(node: exp.DPipe, typed: Infer) -> Typed:
     left, right = typed(node.left), typed(node.right)
     sql_type = common("||", (left.type, right.type))
@@ -144,6 +153,8 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
     if scalar.check is not None:
         scalar.check([part.name if isinstance(part, exp.Literal) else None for part in parts])
     made: exp.Expression = exp.Anonymous(this=scalar.name, expressions=parts)
+    if scalar.name == "ABS" and result.base in (BaseType.DECIMAL, BaseType.DOUBLE):
+        made.meta[TOTAL] = True
     if written is not None:
         made.meta.update(node.meta)  # so that `function_at` finds it when this is elaborated again
     return Typed(exp.Cast(this=made, to=data_type(result)) if scalar.exact else made, result)
@@ -211,8 +222,8 @@ OPERATORS: Rules = {
         lambda node, typed: with_interval(node, typed) or arithmetic(type(node), typed(node.left), typed(node.right)),
     ),
     exp.DPipe: _joined,
-    exp.Cast: lambda node, typed: converted(typed(node.this), type_of(node.to)),
-    exp.TryCast: lambda node, typed: asked(converted(typed(node.this), type_of(node.to))),
+    exp.Cast: _cast,
+    exp.TryCast: lambda node, typed: asked(_cast(node, typed)),
     exp.Anonymous: _call,
     # They are elaborated when they are made.
     **dict.fromkeys((NestedQuery, OuterValue), lambda node, _: Typed(node, type_of(node.args["to"]))),

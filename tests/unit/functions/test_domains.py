@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.campaigns.engine_equality import campaign
 from tests.support.examples import AT_LENGTH, seed_of
 from tests.support.function_calls import calls, uncovered
@@ -13,7 +11,6 @@ def test_every_function_operator_and_cast_is_in_some_expression() -> None:
     assert not uncovered(calls(1, seed_of(23)))
 
 
-@pytest.mark.xfail(reason="not all functions say where they fail yet", strict=False)
 def test_what_fails_on_a_row_says_so_and_is_null_instead() -> None:
     kinds, rows = (3, 110) if AT_LENGTH else (1, 12)
     _, wrong, words = campaign(None, kinds=kinds, rows=rows, seed=seed_of(23))

@@ -1,0 +1,72 @@
+"""Arithmetic of DECIMALs in DuckDB: Python's exact numbers say what each operator gives, at the ends of all types."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import Final
+
+import pytest
+from duckdb import DuckDBPyConnection
+from sqlglot import exp
+
+from jobs.functions.failing import lenient
+from jobs.functions.render import lower
+from jobs.model import types as t
+from jobs.query.expressions.arithmetic import arithmetic
+from jobs.query.expressions.scope import Typed
+from tests.support.examples import examples, seed_of
+
+_TYPES: Final = (
+    *((10, 2), (18, 8), (38, 0), (38, 18), (38, 38), (10, 0), (19, 0), (1, 1), (37, 16), (3, 2), (38, 30), (38, 6)),
+    (20, 10),
+)
+_EXACT: Final = Context(prec=300, rounding=ROUND_HALF_UP)
+_TO_39_DIGITS: Final = Context(prec=39, rounding=ROUND_HALF_UP)
+
+
+@pytest.mark.parametrize("left", _TYPES)
+def test_each_operator_gives_the_exact_value_rounded_to_the_type_of_its_result(
+    duck: DuckDBPyConnection, left: tuple[int, int]
+) -> None:
+    chance = random.Random(seed_of(left[0] * 100 + left[1]))
+    for right in _TYPES:
+        pairs = [(a, b) for a in _values(chance, *left) for b in _values(chance, *right)]
+        columns = ", ".join(f"{name} {t.decimal(*kind).duckdb()}" for name, kind in (("a", left), ("b", right)))
+        duck.execute(f"CREATE OR REPLACE TABLE decimals (nr INT, {columns})")
+        rows = [(nr, format(a, "f"), format(b, "f")) for nr, (a, b) in enumerate(pairs)]
+        duck.executemany("INSERT INTO decimals VALUES (?, ?, ?)", rows)
+        for operator in (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod):
+            one, other = (
+                Typed(exp.Column(this=exp.to_identifier(name)), t.decimal(*kind))
+                for name, kind in (("a", left), ("b", right))
+            )
+            made = arithmetic(operator, one, other)
+            text = lower(lenient(made.expression), "duckdb")
+            found = [row[0] for row in duck.execute(f"SELECT {text} FROM decimals ORDER BY nr").fetchall()]
+            expected = [_expected(operator, a, b, made.type) for a, b in pairs]
+            assert found == expected, (operator.__name__, left, right)
+
+
+def _expected(operator: type[exp.Expr], a: Decimal, b: Decimal, result: t.SqlType) -> Decimal | None:
+    if operator in (exp.Div, exp.Mod) and b == 0:
+        return None
+    values: dict[type[exp.Expr], Callable[[], Decimal]] = {
+        exp.Add: lambda: _EXACT.add(a, b),
+        exp.Sub: lambda: _EXACT.subtract(a, b),
+        exp.Mul: lambda: _TO_39_DIGITS.multiply(a, b),
+        exp.Div: lambda: _EXACT.quantize(_EXACT.divide(a, b), Decimal("1e-39")),
+        exp.Mod: lambda: _EXACT.remainder(a, b),
+    }
+    rounded = _EXACT.quantize(values[operator](), Decimal(f"1e-{result.scale}"))
+    most = Decimal(10) ** (result.precision - result.scale)
+    return rounded if rounded.copy_abs() < most else None
+
+
+def _values(chance: random.Random, precision: int, scale: int) -> list[Decimal]:
+    """The ends of a type, small and round numbers, and any, of either sign."""
+    most = 10**precision - 1
+    wholes = [0, 1, most, most // 3, most // 2 + 1, 10**scale, 5 * 10 ** max(scale - 1, 0), 3]
+    wholes += [chance.randrange(10 ** chance.randint(1, precision)) for _ in range(examples(2))]
+    return [Decimal(f"{chance.choice(['', '-'])}{min(whole, most)}e-{scale}") for whole in wholes]
