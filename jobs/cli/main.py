@@ -235,7 +235,8 @@ def _summary(report: RunReport, called: Called) -> str:
     for table in report.tables:
         changed = f"+{table.inserted} −{table.deleted}"
         late = f", {table.late} late rows left out" if table.late else ""
-        lines.append(f"  {called.of(table.name)}: {table.rows} rows ({changed}), version {table.version}{late}")
+        early = "".join(f", {each.told(called.of(each.table))}" for each in table.early)
+        lines.append(f"  {called.of(table.name)}: {table.rows} rows ({changed}), version {table.version}{late}{early}")
     return "\n".join(lines)
 
 

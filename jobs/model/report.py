@@ -7,6 +7,25 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class EarlyEvents:
+    """The events of a stream that looked up a table as of a time before its first row.
+
+    Attributes:
+        stream, table: whose events, and what they looked up.
+        events: so many of all `of` events.
+    """
+
+    stream: str
+    table: str
+    events: int
+    of: int
+
+    def told(self, table: str) -> str:
+        """In words, for people who call the table so."""
+        return f"{self.events} of {self.of} events found no row of {table} that early"
+
+
+@dataclass(frozen=True)
 class TableReport:
     """The state of a table after a run, and the changes that the run made.
 
@@ -19,6 +38,7 @@ class TableReport:
         mode, reason: of the last commit.
         late: rows of the inputs that came too late for their window and are left out, up to `version`, in all stages of
             the view; None where no row is ever late.
+        early: the events that looked up a table before it had a row.
     """
 
     name: str
@@ -35,6 +55,7 @@ class TableReport:
     reason: str
     digest: str
     late: int | None = None
+    early: tuple[EarlyEvents, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,16 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.catalog.catalog import Catalog
+from jobs.ivm.refresh.early import early_events
 from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Definition, View
 from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
-from jobs.model.report import MicroBatch, RunReport
+from jobs.model.report import EarlyEvents, MicroBatch, RunReport
 from jobs.run.heartbeat import heartbeat
 from jobs.run.orphans import sole_writer
 from jobs.run.publishing import publishing
@@ -176,10 +178,21 @@ def _typed_errors() -> Iterator[None]:
 
 
 def _finish(stream: PipelineStream, began: float) -> RunReport:
-    report = report_of(stream, began)
+    report = _with_early(report_of(stream, began), stream)
     if stream.failures:
         raise ViewsStopped(stream.failures, report)
     return report
+
+
+def _with_early(report: RunReport, stream: PipelineStream) -> RunReport:
+    """The report with the events that looked up a table before it had a row: counted once, when the run ends."""
+    made = []
+    for table in report.tables:
+        early: tuple[EarlyEvents, ...] = ()
+        with suppress(StoreError):  # what is broken is among the failures
+            early = early_events(stream.lake, stages_of(table.name, stream.levels))
+        made.append(replace(table, early=early))
+    return replace(report, tables=tuple(made))
 
 
 def report_of(stream: PipelineStream, began: float) -> RunReport:
