@@ -115,7 +115,7 @@ class Inputs:
             InvalidQuery: more than one input has it; or a pseudo column of a table that has none.
         """
         try:
-            found = self.find(column)
+            found = self.find(column) or self._in_capitals(column)
         except SqlError as error:
             raise error.placed(*position_of(column)) from None
         if found is None:
@@ -123,6 +123,14 @@ class Inputs:
         for node in found.expression.find_all(exp.Column):
             node.this.meta.update({key: value for key, value in column.this.meta.items() if key != OUTER})
         return found
+
+    def _in_capitals(self, column: exp.Column) -> Typed | None:
+        """The meaning of a quoted name in capitals, to which ksqlDB folds: `F0` is what was declared as F0 or f0."""
+        if column.name != column.name.upper() or column.name == column.name.lower():
+            return None
+        folded = column.copy()
+        folded.set("this", exp.to_identifier(column.name.lower()))
+        return self.find(folded)
 
     def part(self, alias: str) -> Part | None:
         """The input of that alias."""

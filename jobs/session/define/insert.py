@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
+
+from sqlglot import exp
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
@@ -10,10 +13,10 @@ from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.stage import MapStage, Plan
 from jobs.model.stage_columns import relation_of
-from jobs.model.types import SqlType, common_type
+from jobs.model.types import BaseType, SqlType, common_type
 from jobs.query.clauses.read import read_query
 from jobs.query.logical.keys import outputs_of
-from jobs.query.logical.query import Query
+from jobs.query.logical.query import Block, Query
 from jobs.query.whole.fingerprint import fingerprint
 from jobs.session.define.quarantine import check_quarantine_of_target
 from jobs.session.define.replaced import reads_the_same
@@ -137,11 +140,15 @@ def _check_view(target: View) -> None:
 
 
 def _check_columns(target: Source | View, query: Query) -> None:
-    """Check that the query's columns fit the target's by position, name and type (which may widen)."""
+    """Check that the query's columns fit the target's by position, name and type (which may widen).
+
+    A number that is written in the query fits a DECIMAL that holds all its digits, as in ksqlDB.
+    """
     wanted = [(c.name, c.type) for c in target.columns]
     given = list(outputs_of(query))
+    written = {each.name: each.expression for each in query.outputs} if isinstance(query, Block) else {}
     fits = len(wanted) == len(given) and all(
-        name == other and common_type(sql_type, mine) == sql_type
+        name == other and (common_type(sql_type, mine) == sql_type or _holds(sql_type, written.get(name)))
         for (name, sql_type), (other, mine) in zip(wanted, given, strict=True)
     )
     if not fits:
@@ -149,6 +156,16 @@ def _check_columns(target: Source | View, query: Query) -> None:
             f"the columns do not fit '{target.name}': selected {_listed(given)}, wanted {_listed(wanted)}",
             hint="select the target's columns in its order, each with its name: expression AS name",
         )
+
+
+def _holds(sql_type: SqlType, expression: exp.Expression | None) -> bool:
+    """True if an expression is a number, and the type a DECIMAL with a place for each of its digits."""
+    number = expression.this if isinstance(expression, exp.Neg) else expression
+    if sql_type.base is not BaseType.DECIMAL or not isinstance(number, exp.Literal) or number.is_string:
+        return False
+    value = Decimal(number.name).normalize()
+    fraction = max(-int(value.as_tuple().exponent), 0)
+    return fraction <= sql_type.scale and value.adjusted() < sql_type.precision - sql_type.scale
 
 
 def _listed(columns: list[tuple[str, SqlType]]) -> str:
