@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from jobs.ingest.same_records import check_same_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
 
     import pyarrow as pa
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -133,12 +135,20 @@ class StrandlineSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from pyspark.sql.pandas.types import to_arrow_schema
 
+        sys.excepthook = _end_with_the_driver
         return TopicsReader(self._reading, to_arrow_schema(schema, timezone="UTC"))
 
     @property
     def _reading(self) -> Reading:
         loaded: Reading = pickle.loads(base64.b64decode(self._plan))  # noqa: S301  (our own)
         return loaded
+
+
+def _end_with_the_driver(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Say nothing of a lost connection to the JVM, in the process that Spark keeps for a source's plans: the run has
+    been stopped, and Spark's loop tells the JVM of it until that fails too. Anything else is told as ever."""
+    if not issubclass(kind, ConnectionError):
+        sys.__excepthook__(kind, error, trace)
 
 
 class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final, Literal
 
+from pydantic import TypeAdapter
+
 from jobs.ingest.lag import lag
 from jobs.ingest.logs.open import open_log
 from jobs.model.errors import SourceError
@@ -42,6 +44,7 @@ SILENT_SECONDS: Final = 60.0
 """Twelve beats. A machine that swaps, or a broker that is asked for its offsets and does not answer, takes less."""
 
 _FORMAT = 1
+_TABLES = TypeAdapter(tuple[TableReport, ...])
 
 Mode = Literal["drain", "continuous"]
 
@@ -107,7 +110,7 @@ def read_beat(lake: Lake, pipeline: str) -> Beat | None:
         content = json.loads(lake.run(pipeline).read_bytes())
         found = Process.from_json(content.pop("process"))
         if content.pop("format") == _FORMAT and found is not None:
-            tables = tuple(TableReport(**each) for each in content.pop("tables"))
+            tables = _TABLES.validate_python(content.pop("tables"))
             return Beat(process=found, tables=tables, **content)
     return None
 

@@ -77,6 +77,7 @@ def child(body: str, pids: Path | None = None) -> list[str]:
     class TableReport:
         name: str; version: int; epoch: int; rows: int; bytes: int; inserted: int; deleted: int
         seconds: float; vector: dict; offsets: dict; mode: str; reason: str; digest: str; late: int | None = None
+        early: tuple = ()
 
     @dataclass
     class RunReport:

@@ -49,7 +49,7 @@ started = int(time.time() * 1000)
 def table(name, version, rows):
     return dict(name=name, version=version, epoch=version, rows=rows, bytes=100, inserted=version * 3, deleted=0,
                 seconds=0.5 * version, vector={}, offsets={}, mode='delta', reason='few keys',
-                digest=f'd:{rows}', late=None)
+                digest=f'd:{rows}', late=None, early=())
 def beat(version, ended=False, error=None):
     path = lake.run('packages'); path.parent.mkdir(parents=True, exist_ok=True)
     now = int(time.time() * 1000)

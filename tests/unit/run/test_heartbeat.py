@@ -11,14 +11,15 @@ from typing import Any, cast
 import pytest
 
 from jobs.model.errors import TopicMissing
-from jobs.model.report import TableReport
+from jobs.model.report import EarlyEvents, TableReport
 from jobs.model.settings import Settings
 from jobs.run.heartbeat import SILENT_SECONDS, Beat, heartbeat, read_beat
 from jobs.run.stream import PipelineStream
 from state_store.layout import Lake
 from tests.support.waiting import wait_until
 
-REPORT = TableReport("v", 3, 2, 10, 900, 4, 1, 0.5, {"s": 7}, {}, "delta", "few keys", "d:10")
+EARLY = EarlyEvents("s", "products", 3, 7)
+REPORT = TableReport("v", 3, 2, 10, 900, 4, 1, 0.5, {"s": 7}, {}, "delta", "few keys", "d:10", early=(EARLY,))
 
 
 @pytest.fixture
