@@ -22,7 +22,19 @@ from jobs.server.http.measured import Measured
 from jobs.server.http.parameters import refuse_others
 from jobs.server.http.requests import allowed, server_of
 from jobs.server.postgres.listener import postgres
-from jobs.server.routes import changes, data_docs, ksql, lineage, operating, page, query, rows, streams, views
+from jobs.server.routes import (
+    changes,
+    data_docs,
+    ksql,
+    ksql_statements,
+    lineage,
+    operating,
+    page,
+    query,
+    rows,
+    streams,
+    views,
+)
 from jobs.server.routes.point import PointLookups
 from jobs.server.state.server import running
 from state_store.errors import StrandlineError
@@ -46,6 +58,7 @@ ROUTERS = (
     lineage.router,
     data_docs.router,
     ksql.router,
+    ksql_statements.router,
     operating.router,
 )
 

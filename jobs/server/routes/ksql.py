@@ -3,15 +3,17 @@
 /query           [{"header": …},          /query-stream    {"columnNames": …}       a row of a push query comes
                   {"row": …},                              ["Rome", 3]              when its change is committed
                   {"finalMessage": …}]
+/close-query     {"queryId": …}: ends the push query that began with this id
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import uuid4
 
 import orjson
 from fastapi import APIRouter, Request
@@ -22,16 +24,14 @@ from jobs.model.definitions import Source, View
 from jobs.model.serving_errors import RequestRefused
 from jobs.serve.readable import names_read
 from jobs.server.changes.hub import Wish
-from jobs.server.http.failures import failure
+from jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
 from jobs.server.http.ksql_shape import given_name, schema, shown_name, shown_type
-from jobs.server.http.requests import body_of, json_of, named, server_of
+from jobs.server.http.requests import body_of, json_of, named, reader_of, server_of
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from jobs.model.relation import Relation
     from jobs.model.types import SqlType
     from jobs.serve.subscription import Subscription
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from jobs.server.queries.worker import Answered
     from jobs.server.state.server import Server
 
-router = APIRouter(tags=["ksqlDB"])
+router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
 
 _DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 _LIMIT_REACHED: Final = b'{"finalMessage": "Limit Reached"}'
 _COMPLETED: Final = b'{"finalMessage": "Query Completed"}'
+_END: Final[Any] = object()
 _OFFSET_RESETS: Final = ("ksql.streams.auto.offset.reset", "auto.offset.reset")
 
 
@@ -68,13 +69,14 @@ async def query(request: Request) -> Response:
     asked = await _asked(request, "ksql", "streamsProperties")
     if asked.statement.emit is not None:
         made, events = _followed(request, asked, "columns")
-        header = orjson.dumps({"header": {"schema": schema(made.names, made.types)}})
-        return StreamingResponse(_array(header, events, asked.statement.limit), media_type="application/json")
+        pushed = _Pushed(server_of(request).push_queries, events)
+        header = orjson.dumps({"header": {"queryId": pushed.id, "schema": schema(made.names, made.types)}})
+        return StreamingResponse(_array(header, pushed, asked.statement.limit), media_type="application/json")
     found = await _pulled(request, asked)
     source = _source(server_of(request), asked.statement)
     key = _key(server_of(request), source) if source is not None else ()
     rows = found.body.splitlines()
-    parts = [orjson.dumps({"header": {"schema": schema(found.names, found.types, key)}})]
+    parts = [orjson.dumps({"header": {"queryId": _new_id(), "schema": schema(found.names, found.types, key)}})]
     parts += [b'{"row": {"columns": ' + row + b"}}" for row in rows]
     if source is not None and source.storage == "append":
         parts.append(_LIMIT_REACHED if len(rows) == asked.statement.limit else _COMPLETED)
@@ -88,10 +90,23 @@ async def query_stream(request: Request) -> Response:
     asked = await _asked(request, "sql", "properties")
     if asked.statement.emit is not None:
         made, events = _followed(request, asked, "arrays")
-        return StreamingResponse(_lines(_header(made.names, made.types), events), media_type=_DELIMITED)
+        pushed = _Pushed(server_of(request).push_queries, events)
+        return StreamingResponse(_lines(_header(pushed.id, made.names, made.types), pushed), media_type=_DELIMITED)
     found = await _pulled(request, asked)
-    lines = [_header(found.names, found.types), *found.body.splitlines(), b""]
+    lines = [_header(_new_id(), found.names, found.types), *found.body.splitlines(), b""]
     return Response(b"\n".join(lines), media_type=_DELIMITED)
+
+
+@router.post("/close-query")
+async def close_query(request: Request) -> Response:
+    """`{"queryId": …}`: the push query that began with this id ends; 400 when none goes on that has it."""
+    reader_of(request)
+    found = (await json_of(request)).get("queryId")
+    closed = server_of(request).push_queries.get(found) if isinstance(found, str) else None
+    if closed is None:
+        raise RequestRefused("no push query of this id goes on", hint="`queryId` is in the first line of its answer")
+    closed.set()
+    return Response()
 
 
 @router.post("/inserts-stream")
@@ -112,7 +127,7 @@ async def inserts_stream(request: Request) -> Response:
             answers.append(orjson.dumps({"status": "ok", "seq": number}))
         except StrandlineError as error:
             told = server.catalogued.catalog.called.told(error)
-            body = {"status": "error", "seq": number, **orjson.loads(failure(told).body)}
+            body = {"status": "error", "seq": number, **orjson.loads(ksql_failure(told).body)}
             answers.append(orjson.dumps(body))
     return Response(b"\n".join([*answers, b""]), media_type=_DELIMITED)
 
@@ -168,40 +183,85 @@ def _key(server: Server, source: Relation) -> tuple[str, ...]:
     return tuple(found.key) if isinstance(found, Source | View) and source.storage == "keyed" else ()
 
 
-async def _array(header: bytes, events: AsyncGenerator[Event | None], limit: int | None) -> AsyncIterator[bytes]:
-    """A push query's answer as one array, which ends with why it ended; one that the server ended says nothing."""
-    yield b"[" + header
+class _Pushed:
+    """A push query at work: what is subscribed to, and the id by which its client, or another, ends it.
+
+    Args:
+        known: the push queries of the server, where this one stands while it is `open`.
+        events: those of the subscription.
+    """
+
+    def __init__(self, known: dict[str, asyncio.Event], events: AsyncGenerator[Event | None]) -> None:
+        self.id = _new_id()
+        self._known, self._events = known, events
+        self._closed = asyncio.Event()
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """From before its first line, so that whoever has read the id can end it."""
+        self._known[self.id] = self._closed
+        try:
+            yield
+        finally:
+            del self._known[self.id]
+
+    async def told(self) -> AsyncGenerator[Event]:
+        """The rows, and the error that ends them; marks of progress are not in ksqlDB's shape."""
+        async with aclosing(self._events), aclosing(self._until_closed()) as events:
+            async for event in events:
+                if event is not None and event.kind in ("row", "change", "error"):
+                    yield event
+
+    async def _until_closed(self) -> AsyncGenerator[Event | None]:
+        closed = asyncio.ensure_future(self._closed.wait())
+        step: asyncio.Future[Event | None] | None = None
+        try:
+            while True:
+                step = asyncio.ensure_future(anext(self._events, _END))
+                await asyncio.wait({step, closed}, return_when=asyncio.FIRST_COMPLETED)
+                if not step.done() or step.result() is _END:
+                    return
+                yield step.result()
+        finally:
+            closed.cancel()
+            if step is not None and not step.done():
+                step.cancel()
+                # The generator is still running until then, and cannot be closed.
+                await asyncio.wait({step})
+
+
+async def _array(header: bytes, pushed: _Pushed, limit: int | None) -> AsyncIterator[bytes]:
+    """A push query's answer as one array, which ends with why it ended. Each element comes with the comma and the line
+    break behind it: who reads lines has it at once."""
     sent = 0
+    with pushed.open():
+        yield b"[" + header + b",\n"
+        async with aclosing(pushed.told()) as events:
+            async for event in events:
+                if event.kind == "error":
+                    yield b'{"errorMessage": ' + event.data.encode() + b"}]\n"
+                    return
+                yield b'{"row": ' + event.data.encode() + b"},\n"
+                sent += 1
+        yield (_LIMIT_REACHED if sent == limit else _COMPLETED) + b"]\n"
 
-    async for part in _parts(
-        events, lambda event: b',\n{"row": ' + event.data.encode() + b"}", b',\n{"errorMessage": %b}'
-    ):
-        yield part
-        sent += 1
-    yield b",\n" + _LIMIT_REACHED + b"]" if sent == limit else b"]"
 
-
-async def _lines(header: bytes, events: AsyncGenerator[Event | None]) -> AsyncIterator[bytes]:
+async def _lines(header: bytes, pushed: _Pushed) -> AsyncIterator[bytes]:
     """A push query's answer as lines."""
-    yield header + b"\n"
-    async for part in _parts(events, lambda event: event.data.encode() + b"\n", b"%b\n"):
-        yield part
+    with pushed.open():
+        yield header + b"\n"
+        async with aclosing(pushed.told()) as events:
+            async for event in events:
+                yield event.data.encode() + b"\n"
 
 
-async def _parts(
-    events: AsyncGenerator[Event | None], row: Callable[[Event], bytes], error: bytes
-) -> AsyncIterator[bytes]:
-    """The rows and the error of a subscription; marks of progress are not in ksqlDB's shape."""
-    async with aclosing(events):
-        async for event in events:
-            if event is not None and event.kind in ("row", "change"):
-                yield row(event)
-            elif event is not None and event.kind == "error":
-                yield error % event.data.encode()
+def _header(query_id: str, names: Iterable[str], types: Iterable[SqlType]) -> bytes:
+    columns = {"columnNames": [*map(shown_name, names)], "columnTypes": [*map(shown_type, types)]}
+    return orjson.dumps({"queryId": query_id, **columns})
 
 
-def _header(names: Iterable[str], types: Iterable[SqlType]) -> bytes:
-    return orjson.dumps({"columnNames": [*map(shown_name, names)], "columnTypes": [*map(shown_type, types)]})
+def _new_id() -> str:
+    return f"query_{uuid4().hex}"
 
 
 def _objects(body: bytes) -> list[dict[str, Any]]:

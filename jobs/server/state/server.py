@@ -62,6 +62,8 @@ class Server:
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
         self.queries = Queries(settings, options.limits, options.queries)
         self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
+        self.push_queries: dict[str, asyncio.Event] = {}
+        """Of ksqlDB's clients, by id; what is set ends."""
         self.metrics.registry.register(Standing(self.replicas, self.hub))
         self.metrics.registry.register(Kept(self.partials))
         self._tokens = Tokens(options.tokens) if options.tokens is not None else None

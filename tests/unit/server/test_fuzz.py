@@ -37,6 +37,8 @@ MEMBERS = {
     "/v1/query": "sql",
     "/query": "ksql",
     "/query-stream": "sql",
+    "/ksql": "ksql",
+    "/close-query": "queryId",
     "/inserts-stream": "target",
 }
 """{route: the member of its body that is not what it should be}."""

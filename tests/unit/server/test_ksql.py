@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -21,13 +23,21 @@ def lines(text: str) -> list[object]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def without_id(header: object) -> dict[str, Any]:
+    """A header but for the id of its query."""
+    assert isinstance(header, dict)
+    inner = header.get("header", header)
+    assert re.fullmatch(r"query_[0-9a-f]{32}", inner.pop("queryId"))
+    return header
+
+
 def hub(client: TestClient) -> Hub:
     return server_of(client).hub
 
 
 def test_query_gives_a_header_and_rows(client: TestClient) -> None:
-    found = client.post("/query", json={"ksql": ROME, "streamsProperties": {}})
-    assert found.json() == [
+    header, *rows = client.post("/query", json={"ksql": ROME, "streamsProperties": {}}).json()
+    assert [without_id(header), *rows] == [
         {"header": {"schema": "`TOWN` STRING KEY, `VISITS` BIGINT, `N` BIGINT"}},
         {"row": {"columns": ["Rome", 2, 5]}},
     ]
@@ -36,7 +46,7 @@ def test_query_gives_a_header_and_rows(client: TestClient) -> None:
 @pytest.mark.parametrize(("limit", "rows", "end"), [("LIMIT 1", 1, "Limit Reached"), ("LIMIT 9", 4, "Query Completed")])
 def test_the_answer_about_a_stream_says_why_it_ends(client: TestClient, limit: str, rows: int, end: str) -> None:
     found = client.post("/query", json={"ksql": f"SELECT id FROM visits {limit};"}).json()
-    assert found[0] == {"header": {"schema": "`ID` BIGINT"}}
+    assert without_id(found[0]) == {"header": {"schema": "`ID` BIGINT"}}
     assert (len(found) - 2, found[-1]) == (rows, {"finalMessage": end})
 
 
@@ -44,13 +54,14 @@ def test_types_of_every_kind(client: TestClient) -> None:
     sql = "SELECT tags, opens, CAST(1.5 AS DECIMAL(38, 30)) AS d, STRUCT(a := 1) AS `S` FROM places;"
     header, row = client.post("/query", json={"ksql": sql}).text.strip("[]").split(",\n")
     schema = "`TAGS` MAP<STRING, INTEGER>, `OPENS` TIME, `D` DECIMAL(38, 30), `S` STRUCT<`A` INTEGER>"
-    assert json.loads(header) == {"header": {"schema": schema}}
+    assert without_id(json.loads(header)) == {"header": {"schema": schema}}
     assert "1.500000000000000000000000000000" in row
 
 
 def test_query_stream_gives_lines(client: TestClient) -> None:
     header = {"columnNames": ["TOWN", "VISITS", "N"], "columnTypes": ["STRING", "BIGINT", "BIGINT"]}
-    assert lines(client.post("/query-stream", json={"sql": ROME}).text) == [header, ["Rome", 2, 5]]
+    first, row = lines(client.post("/query-stream", json={"sql": ROME}).text)
+    assert (without_id(first), row) == (header, ["Rome", 2, 5])
 
 
 def test_inserts_stream_answers_each_row(client: TestClient) -> None:
@@ -84,8 +95,8 @@ EARLIEST = {"ksql.streams.auto.offset.reset": "earliest"}
 
 def test_a_push_query_sends_the_rows_that_are_there_then_ends_at_its_limit(client: TestClient) -> None:
     sql = "SELECT town, visits FROM by_town WHERE town <> 'Oslo' EMIT CHANGES LIMIT 2;"
-    found = client.post("/query", json={"ksql": sql, "streamsProperties": EARLIEST}).json()
-    assert found == [
+    first, *found = client.post("/query", json={"ksql": sql, "streamsProperties": EARLIEST}).json()
+    assert [without_id(first), *found] == [
         {"header": {"schema": "`TOWN` STRING, `VISITS` BIGINT"}},
         {"row": {"columns": ["Rome", 2]}},
         {"row": {"columns": ["a/b ü", 1]}},
@@ -93,12 +104,16 @@ def test_a_push_query_sends_the_rows_that_are_there_then_ends_at_its_limit(clien
     ]
     header = {"columnNames": ["TOWN", "VISITS"], "columnTypes": ["STRING", "BIGINT"]}
     streamed = client.post("/query-stream", json={"sql": sql, "properties": EARLIEST})
-    assert lines(streamed.text) == [header, ["Rome", 2], ["a/b ü", 1]]
+    first, *found = lines(streamed.text)
+    assert [without_id(first), *found] == [header, ["Rome", 2], ["a/b ü", 1]]
 
 
 def test_a_push_query_of_no_rows_ends_at_once(client: TestClient) -> None:
     found = client.post("/query", json={"ksql": "SELECT n FROM by_town EMIT CHANGES LIMIT 0;"}).json()
-    assert found == [{"header": {"schema": "`N` BIGINT"}}, {"finalMessage": "Limit Reached"}]
+    assert (without_id(found[0]), found[1:]) == (
+        {"header": {"schema": "`N` BIGINT"}},
+        [{"finalMessage": "Limit Reached"}],
+    )
     assert client.get("/v1/views/by_town/changes?limit=0").text == ""
 
 
@@ -148,3 +163,45 @@ def test_columns_that_nobody_named_have_ksqldbs_names(client: TestClient) -> Non
     assert client.post("/query", json={"ksql": f"{sql};"}).json()[0]["header"]["schema"] == expected
     pushed = client.post("/query", json={"ksql": f"{sql} EMIT CHANGES LIMIT 0;"})
     assert pushed.json()[0]["header"]["schema"] == expected
+
+
+def test_each_line_of_a_push_query_is_whole_when_it_comes(client: TestClient) -> None:
+    """A reader of lines would otherwise have every row when the next one comes."""
+    body = {"ksql": "SELECT * FROM by_town EMIT CHANGES LIMIT 2;", "streamsProperties": EARLIEST}
+    text = client.post("/query", json=body).text
+    assert [line[-2:] for line in text.splitlines()] == ["},", "},", "},", "}]"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/query", {"ksql": "SELECT * FROM by_town EMIT CHANGES;", "streamsProperties": EARLIEST}),
+        ("/query-stream", {"sql": "SELECT * FROM by_town EMIT CHANGES;", "properties": EARLIEST}),
+    ],
+)
+def test_whoever_has_the_id_of_a_push_query_ends_it(client: TestClient, path: str, body: dict[str, Any]) -> None:
+    with ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(client.post, path, json=body)
+        known = server_of(client).push_queries
+        wait_until(lambda: hub(client).subscribers == 1, "nobody subscribed")
+        (query_id,) = known
+        assert client.post("/close-query", json={"queryId": query_id}).status_code == 200
+        text = asked.result().text
+    first = text.splitlines()[0]
+    assert query_id in first
+    if path == "/query":
+        assert json.loads(text)[-1] == {"finalMessage": "Query Completed"}
+    wait_until(lambda: hub(client).subscribers == 0, "it goes on")
+    assert known == {}
+    found = client.post("/close-query", json={"queryId": query_id})
+    assert (found.status_code, found.json()["error_code"]) == (400, 40000)
+
+
+def test_errors_have_ksqldbs_members_too(client: TestClient) -> None:
+    found = client.post("/query", json={"ksql": "SELECT * FROM nowhere;"})
+    assert found.status_code == 400
+    told = found.json()
+    assert (told["@type"], told["error_code"], told["code"]) == ("statement_error", 40001, "sql.unknown_name")
+    assert "nowhere" in told["message"]
+    found = client.post("/query", content=b"[]")
+    assert (found.json()["@type"], found.json()["error_code"]) == ("generic_error", 40000)

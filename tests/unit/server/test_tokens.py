@@ -20,8 +20,10 @@ from state_store.errors import CorruptState, SettingsError
 from tests.support.served_lake import ServedLake
 from tests.unit.server.conftest import LIMITS
 
-OPEN = {"/health", "/ready", "/", "/page/{name}"}
-"""Load balancers ask the first two, a browser the page before it has a token; they say nothing of the lake."""
+OPEN = {"/health", "/ready", "/healthcheck", "/", "/page/{name}"}
+"""Load balancers ask the first three, a browser the page before it has a token; they say nothing of the lake."""
+NO_QUERY = "query_of_nobody"
+"""Whoever may ask is told that there is none: 400."""
 REQUESTS = [
     ("GET", "/v1/views", "read:*", {}),
     ("GET", "/v1/lineage", "read:*", {}),
@@ -38,6 +40,9 @@ REQUESTS = [
     ("POST", "/query", "read:by_town", {"ksql": "SELECT * FROM by_town;"}),
     ("POST", "/query", "read:by_town", {"ksql": "SELECT * FROM by_town EMIT CHANGES LIMIT 0;"}),
     ("POST", "/query-stream", "read:by_town", {"sql": "SELECT * FROM by_town;"}),
+    ("POST", "/ksql", "read:by_town", {"ksql": "DESCRIBE by_town;"}),
+    ("GET", "/info", "read:*", {}),
+    ("POST", "/close-query", "read:*", {"queryId": NO_QUERY}),
     ("POST", "/inserts-stream", "write:visits", {"target": "VISITS"}),
     ("POST", "/v1/query", "read:visits", {"sql": "EXPLAIN SELECT id, COUNT(*) FROM visits GROUP BY id"}),
     ("GET", "/metrics", "operate:*", {}),
@@ -93,7 +98,7 @@ def test_no_bad_expired_and_other_tokens_are_refused(
         if entry["name"] == "expired":
             entry["expires"] = int(time.time()) - 1
     file.write_bytes(sealed_members(entries))
-    assert status(guarded, method, path, body, good) == 200
+    assert status(guarded, method, path, body, good) == (400 if path == "/close-query" else 200)
     for token in (None, "", "sl_good_" + "x" * 43, good + "x", good.replace("sl_good", "sl_other"), expired):
         assert status(guarded, method, path, body, token) == 401
     assert status(guarded, method, path, body, other) == 403

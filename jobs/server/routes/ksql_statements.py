@@ -1,0 +1,259 @@
+"""What ksqlDB's clients ask beside queries: which server this is, whether it is well, and what is defined.
+
+    GET  /info           the server's version           GET /healthcheck    as /ready
+    POST /ksql           LIST|SHOW STREAMS, TABLES, QUERIES, TOPICS, PROPERTIES, FUNCTIONS; DESCRIBE name
+
+Statements that define or insert are refused by name: a definition is part of a pipeline, which its developers apply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from jobs.catalog.renamed_text import shown_text
+from jobs.catalog.stored_names import stored_statement
+from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.functions.registry import SCALARS
+from jobs.model.columns import WINDOW_BOUNDS
+from jobs.model.definitions import Definition, InsertQuery, Kind, Source, View
+from jobs.model.errors import NotSupported, UnknownName
+from jobs.model.serving_errors import RequestRefused
+from jobs.model.types import BaseType
+from jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
+from jobs.server.http.ksql_shape import shown_name, shown_type
+from jobs.server.http.requests import json_of, reader_of, server_of
+from jobs.sql.statements import parse
+from jobs.sql.syntax import Describe, Show, Statement
+from state_store.errors import StrandlineError
+
+if TYPE_CHECKING:
+    from jobs.catalog.catalog import Catalog
+    from jobs.model.types import SqlType
+    from jobs.server.access.tokens import Token
+
+router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)
+
+_KSQLDB: Final = "7.9.0"
+"""The version of ksqlDB whose REST shapes these are: clients choose by it what they may ask."""
+_CLUSTER: Final = "strandline"
+
+
+@router.get("/info")
+async def info(request: Request) -> Response:
+    """Which server this is, as ksqlDB's clients ask first."""
+    reader_of(request)
+    about = {
+        "version": _KSQLDB,
+        "kafkaClusterId": _CLUSTER,
+        "ksqlServiceId": f"strandline-{version('strandline')}",
+        "serverStatus": "RUNNING",
+    }
+    return _answer({"KsqlServerInfo": about})
+
+
+@router.get("/healthcheck")
+async def healthcheck(request: Request) -> Response:
+    """200 while every table is there and every replica answers, else 503. Open to all: it says no more than that."""
+    server = server_of(request)
+    live = all(replica.phase == "live" for replica in server.replicas.all() if not replica.absent)
+    tables = not await asyncio.to_thread(server.lost)
+    parts = {"metastore": {"isHealthy": tables}, "replicas": {"isHealthy": live}}
+    healthy = live and tables
+    return _answer({"isHealthy": healthy, "details": parts, "serverState": "READY"}, 200 if healthy else 503)
+
+
+@router.post("/ksql")
+async def ksql(request: Request) -> Response:
+    """`{"ksql": "LIST STREAMS; DESCRIBE BY_TOWN;"}`: an object for each statement, of what the token allows to read."""
+    token = reader_of(request)
+    body = await json_of(request)
+    text = body.get("ksql")
+    if not isinstance(text, str):
+        raise RequestRefused("'ksql' is a text")
+    catalog = server_of(request).catalogued.catalog
+    answers: list[dict[str, Any]] = []
+    for statement in await asyncio.to_thread(parse, text):
+        try:
+            answer = await asyncio.to_thread(_answered, statement, catalog, token)
+        except StrandlineError as error:
+            return ksql_failure(catalog.called.told(error), statement.sql)
+        answers.append({"statementText": f"{statement.sql};", **answer, "warnings": []})
+    return _answer(answers)
+
+
+def _answered(statement: Statement, catalog: Catalog, token: Token) -> dict[str, Any]:
+    """What one statement is answered.
+
+    Raises:
+        NotSupported: it is none that only reads.
+        UnknownName: there is nothing of this name.
+        Forbidden: the token does not allow to read it.
+    """
+    if isinstance(statement, Show) and statement.what in _LISTINGS:
+        return _LISTINGS[statement.what](catalog, token)
+    if isinstance(statement, Describe):
+        name = stored_statement(statement, catalog.called).name
+        token.require("read", catalog.called.of(name), name)
+        return {"@type": "sourceDescription", "sourceDescription": _description(name, catalog)}
+    raise NotSupported(
+        f"{statement.sql.split(None, 1)[0].upper()} over HTTP is not supported",
+        line=statement.line,
+        column=statement.column,
+        hint="/query takes SELECT, /inserts-stream rows, and `strandline sql` and `strandline apply` every statement",
+    )
+
+
+def _streams(catalog: Catalog, token: Token) -> dict[str, Any]:
+    return {"@type": "streams", "streams": _sources("stream", catalog, token)}
+
+
+def _tables(catalog: Catalog, token: Token) -> dict[str, Any]:
+    return {"@type": "tables", "tables": _sources("table", catalog, token)}
+
+
+def _topics(catalog: Catalog, token: Token) -> dict[str, Any]:
+    """The topics of sources, as they were declared; no broker is asked."""
+    sources = (d for d in _readable(catalog, token) if isinstance(d, Source))
+    found = {source.topic: [source.replicas] * source.partitions for source in sources}
+    return {"@type": "kafka_topics", "topics": [{"name": name, "replicaInfo": each} for name, each in found.items()]}
+
+
+def _queries(catalog: Catalog, token: Token) -> dict[str, Any]:
+    found = [_query(d, catalog) for d in _readable(catalog, token) if not isinstance(d, Source)]
+    return {"@type": "queries", "queries": found}
+
+
+def _functions(catalog: Catalog, token: Token) -> dict[str, Any]:
+    del token  # Names of functions are no data.
+    kinds = {**dict.fromkeys(SCALARS, "SCALAR"), **dict.fromkeys(FUNCTIONS, "AGGREGATE")}
+    kinds |= {f.name: "AGGREGATE" if f.aggregate else "SCALAR" for f in catalog.functions.values()}
+    found = [{"name": name, "type": kind, "category": ""} for name, kind in sorted(kinds.items())]
+    return {"@type": "function_names", "functions": found}
+
+
+def _properties(catalog: Catalog, token: Token) -> dict[str, Any]:
+    del catalog, token  # Settings of a server are its operator's, and are not told here.
+    return {"@type": "properties", "properties": [], "overwrittenProperties": [], "defaultProperties": []}
+
+
+_LISTINGS: Final[dict[str, Callable[[Catalog, Token], dict[str, Any]]]] = {
+    "STREAMS": _streams,
+    "TABLES": _tables,
+    "QUERIES": _queries,
+    "TOPICS": _topics,
+    "FUNCTIONS": _functions,
+    "PROPERTIES": _properties,
+}
+
+
+def _readable(catalog: Catalog, token: Token) -> list[Definition]:
+    """The definitions that the token allows to read; a query that inserts belongs to its target."""
+    of = catalog.called.of
+    names = ((d, d.target if isinstance(d, InsertQuery) else d.name) for d in catalog.definitions())
+    return [d for d, name in names if token.allows("read", name, of(name))]
+
+
+def _sources(kind: Kind, catalog: Catalog, token: Token) -> list[dict[str, Any]]:
+    found = (d for d in _readable(catalog, token) if not isinstance(d, InsertQuery))
+    return [_source(each, catalog) for each in found if each.kind == kind]
+
+
+def _source(definition: Source | View, catalog: Catalog) -> dict[str, Any]:
+    return {
+        "type": definition.kind.upper(),
+        "name": shown_name(catalog.called.of(definition.name)),
+        **_kept_as(definition),
+        "isWindowed": _is_windowed(definition),
+    }
+
+
+def _kept_as(definition: Source | View) -> dict[str, str]:
+    """The topic and its formats; of a view those of its changelog topic, empty where it has none."""
+    if isinstance(definition, Source):
+        topic, key, value = definition.topic, definition.key_format, definition.value_format
+    else:
+        options = definition.options
+        topic = options.get("KAFKA_TOPIC", "")
+        key = options.get("KEY_FORMAT", options.get("FORMAT", "KAFKA"))
+        value = options.get("VALUE_FORMAT", options.get("FORMAT", "JSON"))
+    return {"topic": topic, "keyFormat": key, "valueFormat": value}
+
+
+def _is_windowed(definition: Source | View) -> bool:
+    return isinstance(definition, View) and any(bound in definition.row_key for bound in WINDOW_BOUNDS)
+
+
+def _query(definition: View | InsertQuery, catalog: Catalog) -> dict[str, Any]:
+    """ksqlDB's form of a persistent query. Whether its pipeline runs now is not known here, and not said."""
+    sink = definition.target if isinstance(definition, InsertQuery) else definition.name
+    topic = definition.options.get("KAFKA_TOPIC") if isinstance(definition, View) else None
+    return {
+        "queryString": f"{shown_text(definition.sql, catalog)};",
+        "sinks": [shown_name(catalog.called.of(sink))],
+        "sinkKafkaTopics": [] if topic is None else [topic],
+        "id": _query_id(definition, catalog),
+        "queryType": "PERSISTENT",
+    }
+
+
+def _query_id(definition: View | InsertQuery, catalog: Catalog) -> str:
+    if isinstance(definition, InsertQuery):
+        return f"INSERTQUERY_{shown_name(catalog.called.of(definition.target))}_{definition.number}"
+    kind = "CSAS" if definition.kind == "stream" else "CTAS"
+    return f"{kind}_{shown_name(catalog.called.of(definition.name))}"
+
+
+def _description(name: str, catalog: Catalog) -> dict[str, Any]:
+    found = catalog.get(name)
+    if isinstance(found, InsertQuery):
+        raise UnknownName.among("stream or table", name, catalog.relations())
+    queries = [d for d in catalog.definitions() if not isinstance(d, Source)]
+    writing = [d for d in queries if name in (d.target if isinstance(d, InsertQuery) else d.name,)]
+    return {
+        "name": shown_name(catalog.called.of(name)),
+        "type": found.kind.upper(),
+        "windowType": None,
+        "readQueries": _briefly((d for d in queries if name in d.inputs), catalog),
+        "writeQueries": _briefly(writing, catalog),
+        "fields": [_field(c.name, c.type, key=c.key) for c in found.columns],
+        "timestamp": (found.timestamp or "") if isinstance(found, Source) else "",
+        "statistics": "",
+        "errorStats": "",
+        "extended": False,
+        **_kept_as(found),
+        "partitions": found.partitions if isinstance(found, Source) else 0,
+        "replication": found.replicas if isinstance(found, Source) else 0,
+        "statement": f"{shown_text(found.sql, catalog)};",
+    }
+
+
+def _briefly(queries: Iterable[View | InsertQuery], catalog: Catalog) -> list[dict[str, Any]]:
+    return [_query(each, catalog) for each in queries]
+
+
+def _field(name: str, sql_type: SqlType, *, key: bool = False) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": shown_name(name), "schema": _schema(sql_type)}
+    return found | {"type": "KEY"} if key else found
+
+
+def _schema(sql_type: SqlType) -> dict[str, Any]:
+    """A type as ksqlDB's clients read it: its word, the fields of a STRUCT, the elements of an ARRAY or MAP."""
+    base = sql_type.base
+    fields = [_field(name, inner) for name, inner in sql_type.fields] if base is BaseType.STRUCT else None
+    member = _schema(sql_type.args[-1]) if sql_type.args else None
+    word = str(base) if base in (BaseType.ARRAY, BaseType.MAP, BaseType.STRUCT, BaseType.DECIMAL) else None
+    made = {"type": word or shown_type(sql_type), "fields": fields, "memberSchema": member}
+    if base is BaseType.DECIMAL:
+        made["parameters"] = {"precision": sql_type.precision, "scale": sql_type.scale}
+    return made
+
+
+def _answer(body: object, status: int = 200) -> Response:
+    return Response(orjson.dumps(body), status, media_type="application/json")
