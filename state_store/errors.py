@@ -16,6 +16,7 @@
     │   ├── ReplicaDiverged           store.replica_diverged      restore
     │   ├── ReplicaNotReady           store.replica_not_ready     retry
     │   ├── CorruptState              store.corrupt               restore
+    │   │   └── ReplicaCorrupt        store.corrupt               restore
     │   ├── LeaseHeld                 store.lease_held            retry
     │   ├── BackupBroken              store.backup_broken         stop
     │   ├── LakeNotEmpty              store.lake_not_empty        stop
@@ -189,6 +190,10 @@ class CorruptState(StoreError):
 
     code = "store.corrupt"
     action = Action.RESTORE
+
+
+class ReplicaCorrupt(CorruptState):
+    """The bytes of a replica are not as they were written. It is made anew from its table."""
 
 
 class LeaseHeld(StoreError):

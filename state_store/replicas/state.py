@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from state_store.commits import TableVersion
-from state_store.errors import CorruptState
+from state_store.errors import ReplicaCorrupt
 from state_store.hashing.digest import Digest
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ReplicaState:
         """The state out of its stored form.
 
         Raises:
-            CorruptState: it is broken, or of a format that is not read here.
+            ReplicaCorrupt: it is broken, or of a format that is not read here.
         """
         try:
             body = json.loads(data[8:])
@@ -99,4 +99,4 @@ class ReplicaState:
             digest, phase = Digest(**body.pop("digest")), Phase(body.pop("phase"))
             return cls(at=TableVersion(**at) if at else None, digest=digest, phase=phase, **body)
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptState("the state of a replica does not read back") from error
+            raise ReplicaCorrupt("the state of a replica does not read back") from error

@@ -22,13 +22,15 @@ async def health() -> Response:
 
 @router.get("/ready")
 async def ready(request: Request) -> Response:
-    """200 when every table is there and every replica that was begun answers; 503 while one is being restored, and
-    after a table was lost. Open to all: counts only."""
+    """200 when every table is there and every replica that was begun answers; 503 while one is being restored or fails,
+    and after a table was lost. Open to all: counts only."""
     server = server_of(request)
     phases = [replica.phase for replica in server.replicas.all() if not replica.absent]
     live, lost = phases.count("live"), len(await asyncio.to_thread(server.lost))
-    status = "tables are lost" if lost else "ready" if live == len(phases) else "restoring"
-    body = to_json({"status": status, "live": live, "replicas": len(phases), "lost": lost})
+    failing = phases.count("failed") + phases.count("late")
+    status = "ready" if live == len(phases) else "replicas fail" if failing else "restoring"
+    status = "tables are lost" if lost else status
+    body = to_json({"status": status, "live": live, "failing": failing, "replicas": len(phases), "lost": lost})
     return Response(body, 200 if status == "ready" else 503, media_type="application/json")
 
 

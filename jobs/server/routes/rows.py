@@ -142,12 +142,12 @@ def _from_replica(
     request: Request, server: Server, relation: Relation, lookup: Lookup, followed: Followed, *, one: bool
 ) -> Response | None:
     """The answer of the view's replica; None while it has none."""
-    with followed.reading() as now:
-        if now is None or not server.may_answer(relation.name, now.version):
-            return None
-        server.metrics.looked_up(relation.name, "replica")
-        about = About.of(followed.standing(now.version))
-        return _response(request, relation, lookup.rows(now, relation.key), about, one=one)
+    found = followed.read(lambda now: (now.version, lookup.rows(now, relation.key)))
+    if found is None or not server.may_answer(relation.name, found[0]):
+        return None
+    version, rows = found
+    server.metrics.looked_up(relation.name, "replica")
+    return _response(request, relation, rows, About.of(followed.standing(version)), one=one)
 
 
 async def _from_partial(request: Request, server: Server, relation: Relation, lookup: Lookup, *, one: bool) -> Response:

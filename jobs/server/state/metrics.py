@@ -81,13 +81,23 @@ class Standing:
         looked = GaugeMetricFamily(
             "strandline_replica_lag_seconds", "Since a replica was last at its table's head", labels=("view",)
         )
+        failing = GaugeMetricFamily(
+            "strandline_replica_failing", "1 after an error, when the table answers", labels=("view",)
+        )
+        anew = CounterMetricFamily(
+            "strandline_replica_made_anew", "Times that a replica's store was thrown away", labels=("view",)
+        )
         for replica in self._replicas.all():
             name = (replica.relation.name,)
+            failing.add_metric(name, float(replica.phase in ("failed", "late")))
+            anew.add_metric(name, replica.made_anew)
             if replica.version is not None:
                 version.add_metric(name, replica.version)
                 looked.add_metric(name, time.monotonic() - replica.looked)
         yield version
         yield looked
+        yield failing
+        yield anew
         yield GaugeMetricFamily("strandline_subscribers", "Subscribers connected", value=self._hub.subscribers)
         yield GaugeMetricFamily("strandline_subscribers_dropped", "Let go for being slow", value=self._hub.dropped)
 

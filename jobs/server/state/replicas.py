@@ -1,70 +1,121 @@
 """The replicas of a server: one for each view that was looked up by key, each followed by a thread of its own.
 
     first look-up ──> restored from the table ──> LIVE ──> answers          meanwhile: the table answers
-                                   └─ told of a commit ──> next version ──┘
+                            ^      └─ told of a commit ──> next version ──┘
+                            └── made anew ── its store failed, in a read or a write
 
-A replica answers when it has been at the table's head once since the server started, and never with an older version
-than one that the server has answered with: versions do not go back for a client.
+A replica answers while it has been at its table's head some seconds ago, and never with an older version than one that
+the server has answered with: versions do not go back for a client. When anything fails, the table answers.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import shutil
 import time
-from contextlib import contextmanager
+from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import uuid4
 
 from jobs.serve.looking import Looking
 from jobs.serve.reflected import Reflected, reflected
 from state_store.delta import reader
-from state_store.errors import StrandlineError, TableMissing
+from state_store.errors import (
+    CommitConflict,
+    CorruptState,
+    KeyRefused,
+    ReplicaCorrupt,
+    StoreError,
+    StrandlineError,
+    TableMissing,
+    WriterBusy,
+)
+from state_store.files import make_folder
+from state_store.files import replace as replace_file
 from state_store.layout import safe_name
+from state_store.replicas.base.watched import Watched
 from state_store.replicas.follow import Follower
 from state_store.replicas.layout import Layout
 from state_store.replicas.replica import Replica
 from state_store.replicas.rocksdb.store import RocksStore
-from state_store.replicas.state import Phase
+from state_store.replicas.state import Phase, ReplicaState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from jobs.model.relation import Relation
     from jobs.serve.lookup import KeyValues
     from state_store.layout import Lake
+    from state_store.replicas.base.store import Store
     from state_store.replicas.progress import Progress
     from state_store.replicas.reading import Reading, Row
+
+T = TypeVar("T")
 
 log = logging.getLogger("strandline.server")
 
 # Of all replicas of a server together some hundreds of MB: the blocks that are read again and again.
 _CACHE_BYTES = 64 << 20
 _KEPT_VERSIONS = 8
+_LATE_SECONDS: Final = 30.0
+"""Six looks: a replica whose thread hangs for so long does not know any more how far it is behind."""
+_FIRST_PAUSE_SECONDS: Final = 5.0
+_LONGEST_PAUSE_SECONDS: Final = 300.0
+"""Between two attempts to make a replica anew, each twice the one before: a restore reads the whole table."""
+_READER_FILE: Final = ".reader"
+_READER: Final = re.compile(rb"[0-9a-f]{16}")
+
+
+def _rocksdb(folder: Path) -> Store:
+    return RocksStore(folder, _CACHE_BYTES)
 
 
 class Followed(Looking):
     """One view's replica and the thread that follows its table.
 
     Args:
+        folder: of its store.
+        reader_name: of its lease.
+        open_store: opens the store of a folder.
         moved: called in that thread when there is a new version to read.
 
     Attributes:
         looked: when it was last at its table's head, by `time.monotonic`.
         absent: there is no table yet: the view's pipeline has not run.
+        made_anew: how often its store was thrown away after an error.
     """
 
-    def __init__(self, relation: Relation, lake: Lake, folder: Path, moved: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        relation: Relation,
+        lake: Lake,
+        folder: Path,
+        reader_name: str,
+        open_store: Callable[[Path], Store],
+        moved: Callable[[str], None],
+    ) -> None:
         self.relation = relation
         self._lake = lake
-        self._folder = folder / safe_name(relation.name)
+        self._folder = folder
+        self._reader_name = reader_name
+        self._open_store = open_store
         self._moved = moved
+        self._store: Watched | None = None
         self._replica: Replica | None = None
-        self._live = False
+        self._follower: Follower | None = None
         self._standing: dict[int, Reflected] = {}
         self.looked = 0.0
         self.absent = False
-        self._follower: Follower | None = None
+        self.made_anew = 0
+        self._live = False
+        self._failing = False
+        # The store goes before the next look; and it is to be emptied when it is opened.
+        self._broken = self._anew = self._unopened = False
+        self._failures = Lock()
+        self._strikes, self._struck, self._not_before = 0, 0.0, 0.0
         super().__init__(f"replica {relation.name}")
         self.begin()
 
@@ -75,33 +126,45 @@ class Followed(Looking):
 
     @property
     def phase(self) -> str:
-        """How far the replica is."""
-        return str(self._replica.state.phase if self._replica is not None else Phase.REGISTERED)
+        """How far the replica is: `failed` after an error, `late` where its thread hangs."""
+        replica = self._replica
+        if self._failing:
+            return "failed"
+        if replica is None:
+            return str(Phase.REGISTERED)
+        late = replica.state.phase is Phase.LIVE and not self._answers(replica)
+        return "late" if late else str(replica.state.phase)
 
     @property
     def version(self) -> int | None:
         """The version that it answers with; None while it does not answer."""
-        at = self._replica.state.at if self._replica is not None and self._live else None
+        replica = self._replica
+        at = replica.state.at if replica is not None and self._answers(replica) else None
         return None if at is None else at.version
 
-    @contextmanager
-    def reading(self) -> Iterator[Reading | None]:
-        """The replica as it is now; None while it does not answer."""
-        if self._replica is None or not self._live or self._replica.state.phase is not Phase.LIVE:
-            yield None
-            return
-        with self._replica.reading() as now:
-            yield now
+    def read(self, ask: Callable[[Reading], T]) -> T | None:
+        """What `ask` finds in the replica as it is now; None while it does not answer, and when its store fails.
+
+        Raises: as `ask`.
+        """
+
+        def found(replica: Replica) -> T:
+            with replica.reading() as now:
+                return ask(now)
+
+        return self._asked(found)
 
     def get(self, key: KeyValues) -> tuple[int, Row | None] | None:
-        """The version that it answers with, and the row of a key; None while it does not answer.
+        """The version that it answers with, and the row of a key; None as of `read`.
 
-        Raises: as `Replica.get`.
+        Raises:
+            KeyRefused: the values do not fit the key's columns.
         """
-        replica = self._replica
-        if replica is None or not self._live or replica.state.phase is not Phase.LIVE:
-            return None
-        return replica.get(key)
+        return self._asked(lambda replica: replica.get(key))
+
+    def multi_get(self, keys: Sequence[KeyValues]) -> tuple[int, list[Row | None]] | None:
+        """The version, and the rows of many keys in the keys' order; as `get`."""
+        return self._asked(lambda replica: replica.multi_get(keys))
 
     def standing(self, version: int) -> Reflected:
         """What a version reflects. Raises as `reflected`."""
@@ -112,32 +175,116 @@ class Followed(Looking):
         return known
 
     def look(self) -> bool:
+        if time.monotonic() < self._not_before:
+            return True
+        if self._broken:
+            self._discard()
+        self._unopened = False
+        if self._store is not None:
+            self._store.failure = None
         try:
             self._follower = self._follower or self._opened()
             at = self._follower.catch_up()
-            self.looked = time.monotonic()
             self.standing(at.version)
-            self._live, self.absent = True, False
+            self._at_head()
             self._moved(self.relation.name)
         except TableMissing:
-            self.absent = True
+            self._live, self.absent = False, True
         except StrandlineError as error:
-            log.warning(
-                "the replica of a view stands still", extra={"view": self.relation.name, "error": error.attrs()}
-            )
+            self._live, self._failing = False, True
+            store_failed = self._unopened or (self._store is not None and self._store.failure is not None)
+            if store_failed or isinstance(error, ReplicaCorrupt):
+                self._failed(error)
+            else:
+                self._told(error)  # it is the table that fails, and no new replica would mend that
+        except Exception as error:
+            self._live, self._failing = False, True
+            self._failed(error)
+            raise
         return True
+
+    def _asked(self, ask: Callable[[Replica], T]) -> T | None:
+        """What a reader asks of the replica; None while it does not answer, and when its store fails."""
+        replica = self._replica
+        if replica is None or not self._answers(replica):
+            return None
+        store = self._store
+        try:
+            return ask(replica)
+        except KeyRefused:
+            raise
+        except Exception as error:
+            if replica is not self._replica or not self._live:
+                return None  # it was closed, or is being made anew, since it was asked
+            if isinstance(error, CorruptState) or (store is not None and store.failure is not None):
+                self._live, self._failing = False, True
+                self._failed(error)
+                self.wake()
+                return None
+            raise
+
+    def _answers(self, replica: Replica) -> bool:
+        return self._live and replica.state.phase is Phase.LIVE and time.monotonic() - self.looked < _LATE_SECONDS
+
+    def _at_head(self) -> None:
+        """Answer from now on, unless a reader has met a broken store meanwhile."""
+        with self._failures:
+            if not self._broken:
+                self.looked = time.monotonic()
+                self._live, self._failing, self.absent = True, False, False
+
+    def _failed(self, error: Exception) -> None:
+        """Note that the store failed. A broken one goes at once, another when it fails again: a disk may have been full
+        for a moment. Called by readers too."""
+        self._told(error)
+        if isinstance(error, WriterBusy | CommitConflict):
+            return  # another process works with it
+        with self._failures:
+            now = time.monotonic()
+            if now - self._struck > 2 * _LONGEST_PAUSE_SECONDS:
+                self._strikes = 0
+            self._strikes, self._struck = self._strikes + 1, now
+            self._broken = self._broken or isinstance(error, CorruptState) or self._strikes > 1
+            if self._strikes > 2:
+                self._not_before = now + min(_FIRST_PAUSE_SECONDS * 2 ** (self._strikes - 3), _LONGEST_PAUSE_SECONDS)
+        if self._broken:
+            self.wake()
+
+    def _told(self, error: Exception) -> None:
+        about = error.attrs() if isinstance(error, StrandlineError) else {"message": str(error)}
+        log.warning("the replica of a view stands still", extra={"view": self.relation.name, "error": about})
 
     def _run(self) -> None:
         super()._run()
-        if self._replica is not None:
-            self._replica.close()
+        if self._store is not None:
+            with suppress(StoreError):
+                self._store.close()
+
+    def _discard(self) -> None:
+        """Throw the store away: what is wrong with it, nothing of it is needed."""
+        store, self._store, self._replica, self._follower = self._store, None, None, None
+        if store is not None:
+            with suppress(Exception):  # a store that does not even close goes all the same
+                store.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._standing = {}
+        self.made_anew += 1
+        self._broken, self._anew = False, True
 
     def _opened(self) -> Follower:
-        name = self.relation.name
-        table = self._lake.table(name)
+        table = self._lake.table(self.relation.name)
         layout = Layout(reader.schema(table), self.relation.key or None)
-        self._replica = Replica(name, RocksStore(self._folder, _CACHE_BYTES), layout)
-        return Follower(table, self._replica, f"serve-{self._folder.parent.name}", self._restoring)
+        if self._store is None:
+            try:
+                self._store = Watched(self._open_store(self._folder))
+            except Exception:
+                self._unopened = True
+                raise
+        if self._anew:
+            self._store.clear(ReplicaState(layout.fingerprint).to_bytes())
+            self._anew = False
+        self._replica = Replica(self.relation.name, self._store, layout)
+        return Follower(table, self._replica, self._reader_name, self._restoring)
 
     def _restoring(self, _: Progress) -> None:
         """What is known of versions goes: of a table that was made anew they have the numbers of others."""
@@ -148,14 +295,26 @@ class Replicas:
     """The replicas of a server, made when they are asked for. Any thread may ask.
 
     Args:
-        folder: for their stores.
+        folder: for their stores; of this server alone.
         moved: called with the name of a view when its replica has a new version.
+        open_store: opens the store of a folder.
+
+    Raises:
+        DiskFailed: the folder cannot be written.
     """
 
-    def __init__(self, lake: Lake, folder: Path, moved: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        folder: Path,
+        moved: Callable[[str], None],
+        open_store: Callable[[Path], Store] = _rocksdb,
+    ) -> None:
         self._lake = lake
         self._folder = folder
         self._moved = moved
+        self._open_store = open_store
+        self._reader_name = f"serve-{_reader_of(folder)}"
         self._lock = Lock()
         self._followed: dict[str, Followed] = {}
 
@@ -175,7 +334,8 @@ class Replicas:
                     return None
                 found = None
             if found is None:
-                found = Followed(relation, self._lake, self._folder, self._moved)
+                folder = self._folder / safe_name(relation.name)
+                found = Followed(relation, self._lake, folder, self._reader_name, self._open_store, self._moved)
                 self._followed[relation.name] = found
             return found
 
@@ -200,3 +360,15 @@ class Replicas:
         """End all of them."""
         for each in self.all():
             each.close()
+
+
+def _reader_of(folder: Path) -> str:
+    """By what name this folder's replicas lease versions: another one for each server of a lake, the same at each start
+    of one, lost with its replicas."""
+    file = folder / _READER_FILE
+    known = file.read_bytes() if file.exists() else b""
+    if not _READER.fullmatch(known):
+        make_folder(folder)
+        known = uuid4().hex[:16].encode()
+        replace_file(file, known)
+    return known.decode()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from state_store.errors import CorruptState
+from state_store.errors import ReplicaCorrupt
 from state_store.replicas.codec.decode import decoder
 from state_store.replicas.codec.numbers import from_integer, is_bytes, is_text, scaled, width_of
 from state_store.replicas.codec.ordered import DECIMAL_BYTES, decimals, numbers, ordered, texts
@@ -105,11 +105,11 @@ def variable_to_array(
     """The column out of the bytes that begin at `starts` in the data.
 
     Raises:
-        CorruptState: they do not fit into the data, or are no values of the column.
+        ReplicaCorrupt: they do not fit into the data, or are no values of the column.
     """
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if len(starts) and (starts + lengths).max() > len(data):
-        raise CorruptState("a row of a replica does not read back")
+        raise ReplicaCorrupt("a row of a replica does not read back")
     gathered = data[np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])]
     found = column.arrow_type
     try:
@@ -121,7 +121,7 @@ def variable_to_array(
         values = [column.convert(raw[first:last]) for first, last in pairwise(offsets)]
         return pa.array(values, found)
     except (ValueError, IndexError, pa.ArrowException) as error:
-        raise CorruptState("a row of a replica does not read back") from error
+        raise ReplicaCorrupt("a row of a replica does not read back") from error
 
 
 def _decimal(scale: int) -> Callable[[bytes], Any]:

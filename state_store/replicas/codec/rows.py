@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state_store.errors import CorruptState
+from state_store.errors import ReplicaCorrupt
 from state_store.replicas.codec.columns import column_of, slots_of, slots_to_array, variable_of, variable_to_array
 from state_store.replicas.codec.compiled import compiled
 from state_store.replicas.codec.ordered import fixed_binary, joined
@@ -68,24 +68,24 @@ class RowCodec:
         """One row, with the values that Arrow's `to_pylist` gives.
 
         Raises:
-            CorruptState: these are no bytes of a row of this schema.
+            ReplicaCorrupt: these are no bytes of a row of this schema.
         """
         try:
             return self._decode(value)
         except (struct.error, ValueError, IndexError) as error:
-            raise CorruptState("a row of a replica does not read back") from error
+            raise ReplicaCorrupt("a row of a replica does not read back") from error
 
     def decode_all(self, values: Sequence[bytes]) -> pa.RecordBatch:
         """The rows as columns, each as often as it is there.
 
         Raises:
-            CorruptState: these are no bytes of rows of this schema.
+            ReplicaCorrupt: these are no bytes of rows of this schema.
         """
         data = np.frombuffer(b"".join(values), np.uint8)
         lengths = np.fromiter(map(len, values), np.int64, len(values))
         width = self._dtype.itemsize
         if len(values) and lengths.min() < width:
-            raise CorruptState("a row of a replica does not read back")
+            raise ReplicaCorrupt("a row of a replica does not read back")
         starts = np.cumsum(lengths) - lengths
         fixed = data[starts[:, None] + np.arange(width)].view(self._dtype).reshape(len(values))
         at = starts + width
@@ -99,7 +99,7 @@ class RowCodec:
             else:
                 arrays.append(slots_to_array(column, slots, null))
         if not np.array_equal(at, starts + lengths):
-            raise CorruptState("a row of a replica does not read back")
+            raise ReplicaCorrupt("a row of a replica does not read back")
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         counts = fixed["count"]
         if (counts == 1).all():

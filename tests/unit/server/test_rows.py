@@ -19,7 +19,7 @@ def by(request: pytest.FixtureRequest, client: TestClient) -> str:
     if request.param == "replica":
         for view in ("by_town", "by_id", "hourly", "places"):
             client.get(f"/v1/views/{view}/rows?limit=0")
-        ready = {"status": "ready", "live": 4, "replicas": 4, "lost": 0}
+        ready = {"status": "ready", "live": 4, "failing": 0, "replicas": 4, "lost": 0}
         wait_until(lambda: client.get("/ready").json() == ready, lambda: client.get("/ready").json())
     return str(request.param)
 
