@@ -8,6 +8,7 @@ lost, and nobody may say that it has no rows.
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from state_store.checksum import members_in, sealed_members
@@ -16,6 +17,7 @@ from state_store.files import make_folder, replace
 from state_store.folders import remove_file
 from state_store.layout import name_of
 from state_store.paths import files_in
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,9 +34,12 @@ def check_not_lost(lake: Lake, table: str) -> None:
     """
     if mark(lake, table).exists():
         raise TableLost(
-            f"the table of '{table}' is lost: it had commits, and its log is not there any more",
+            sentence("the table of '{}' is lost: it had commits, and its log is not there any more", Name(table)),
             where=str(lake.table(table)),
-            hint=f"put its folder back from a backup, or compute its rows again: strandline rebuild {table}",
+            hint=sentence(
+                "put its folder back from a backup, or compute its rows again: strandline rebuild {}",
+                Name(table, shlex.quote),
+            ),
         )
 
 

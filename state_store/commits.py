@@ -11,6 +11,7 @@ import secrets
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from state_store import wording
 from state_store.checksum import EMPTY
 from state_store.errors import CorruptState
 
@@ -87,7 +88,7 @@ class CommitRecord:
         writer: the process that wrote it: `pipeline/incarnation`.
         mode: the way it was made: `create`, `ingest`, `delta`, `full`, `advance`, `rebuild`,
             `columns`, `trim`.
-        reason: the reason for the mode, in words.
+        reason: the reason for the mode, in words; a Text where it names tables.
         inserted: rows inserted (a changed row counts here and in `deleted`).
         deleted: rows deleted.
         digest: order-free 128-bit hash of the visible rows after this commit, 32 hex digits, and `:count`.
@@ -145,7 +146,7 @@ class CommitRecord:
 
     def to_json(self) -> str:
         """The text for `userMetadata`, with an empty checksum: `delta.entry` fills it in."""
-        body = asdict(self)
+        body = asdict(self) | {"reason": wording.as_json(self.reason)}
         for name in _OPTIONAL:
             if body[name] in (None, {}):
                 del body[name]
@@ -173,6 +174,7 @@ class CommitRecord:
         body.pop("crc", None)
         try:
             body["vector"] = {name: _version(value, found) for name, value in body["vector"].items()}
+            body["reason"] = wording.from_json(body.get("reason", ""))
             body["trimmed"] = Trimmed(**body["trimmed"]) if "trimmed" in body else None
             return cls(**body)
         except (KeyError, TypeError, AttributeError) as error:

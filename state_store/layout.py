@@ -24,6 +24,7 @@ from urllib.parse import quote, unquote
 
 from state_store.errors import ObjectMissing
 from state_store.paths import is_folder
+from state_store.wording import Name
 
 if TYPE_CHECKING:
     from state_store.paths import LakePath
@@ -41,6 +42,11 @@ def safe_name(name: str) -> str:
 def name_of(safe: str) -> str:
     """The name that `safe_name` made a file name of, or `Lake.table` a folder's."""
     return unquote(safe.replace(_MARK, "%"))
+
+
+def table_at(path: LakePath) -> Name:
+    """The table in a folder, for a sentence."""
+    return Name(name_of(path.name))
 
 
 @dataclass(frozen=True)

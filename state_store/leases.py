@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final
 from state_store.errors import CorruptState, TableMissing
 from state_store.files import make_folder, replace
 from state_store.folders import remove_file
-from state_store.layout import safe_name
+from state_store.layout import safe_name, table_at
 from state_store.paths import files_in, is_folder
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,9 @@ class ReaderLease:
             DiskFailed, StorageDenied: it could not be written.
         """
         if not is_folder(self._table):
-            raise TableMissing(f"there is no table '{self._table.name}' to be leased", where=str(self._table))
+            raise TableMissing(
+                sentence("there is no table '{}' to be leased", table_at(self._table)), where=str(self._table)
+            )
         lease = Lease(self._reader, version, _now_ms() + _LEASE_MS, socket.gethostname(), os.getpid())
         make_folder(self._file.parent)
         replace(self._file, json.dumps({"format": _FORMAT, **asdict(lease)}).encode())

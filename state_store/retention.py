@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Literal
 
 from state_store import leases
 from state_store.errors import LeaseHeld
+from state_store.layout import table_at
 from state_store.tablespec import RECOVERY_HORIZON_MS
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +40,12 @@ class Need:
     until: int | None = None
 
     def __str__(self) -> str:
-        name = {"horizon": "the recovery horizon", "lease": f"the lease of '{self.who}'", "vector": f"'{self.who}'"}
-        return f"version {self.version} for {name[self.kind]}"
+        name = {
+            "horizon": "the recovery horizon",
+            "lease": f"the lease of '{self.who}'",
+            "vector": sentence("'{}'", Name(self.who)),
+        }
+        return sentence("version {} for {}", self.version, name[self.kind])
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,12 @@ def check_leases(path: LakePath, leased: Sequence[Need], first: int) -> None:
     held = min((need for need in leased if need.version < first), key=lambda need: need.version, default=None)
     if held is not None:
         raise LeaseHeld(
-            f"reader '{held.who}' still needs version {held.version} of '{path.name}': nothing below it goes",
+            sentence(
+                "reader '{}' still needs version {} of '{}': nothing below it goes",
+                held.who,
+                held.version,
+                table_at(path),
+            ),
             where=str(path / leases.FOLDER),
             hint=f"keep version {held.version} on, or wait until the reader has gone on; a dead reader's lease ends "
             f"by itself after {leases.LEASE_DAYS} days",

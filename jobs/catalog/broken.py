@@ -17,6 +17,7 @@ from state_store.delta import reader
 from state_store.errors import CorruptState, StoreError
 from state_store.layout import Lake
 from state_store.paths import LakePath
+from state_store.wording import Name, sentence
 
 _PIPELINE = re.compile(rb'"pipeline": ("(?:[^"\\]|\\.)*")')
 _CALLED = re.compile(rb'"called": ("(?:[^"\\]|\\.)*")')
@@ -57,11 +58,12 @@ class Broken:
         fed = tables.fed_stream(self.name)
         kind, dropped = ("function", f"DROP FUNCTION {self.name}") if self.function else ("definition", "DROP it")
         if fed:
-            dropped = f"DROP the stream '{fed[0]}'"
+            dropped = sentence("DROP the stream '{}'", Name(fed[0]))
         return CorruptState(
-            f"the {kind} of '{self.name}' is broken: {self.reason}",
+            sentence("the {} of '{}' is broken: {}", kind, Name(self.name), self.reason),
             where=str(self.path),
-            hint=self.remedy or f"register it again: strandline apply FILE.sql, or its CREATE OR REPLACE; or {dropped}",
+            hint=self.remedy
+            or sentence("register it again: strandline apply FILE.sql, or its CREATE OR REPLACE; or {}", dropped),
         )
 
     def may_mention(self, name: str) -> bool:

@@ -2,14 +2,13 @@
 
     ALTER TABLE by_shop RENAME TO sold        stored by_shop, called sold
 
-A name is one definition's alone, whether that is stored or called so. So one of the two names tells the other, and a
-text that says either is never about anything else. What is stored says stored names; people say, and are shown, the
-names that definitions are called by.
+A name is one definition's alone, whether that is stored or called so. What is stored says stored names; people say, and
+are shown, the names that definitions are called by. In sentences names are values (`state_store.wording`), so this map
+applies to them alone, where a sentence is printed.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,15 +17,8 @@ from jobs.model import tables
 from jobs.model.errors import NameTaken, UnknownName
 from jobs.model.names import alike, differ_only_in_case
 from jobs.sql.dialect import quote
+from state_store import wording
 from state_store.errors import StrandlineError
-
-_OTHERS = ("column", "columns", "topic", "TOPIC =", "pipeline", "function", "reader")
-"""Words of messages before what is no definition, and may have the name of one."""
-_BEFORE_NAMES = (
-    *("STREAM", "TABLE", "VIEW", "DESCRIBE", "INTO", "FROM", "JOIN"),
-    *("rebuild", "verify", "backfill", "drill", "compact", "publish"),
-)
-"""Words of statements and commands that a name follows without quotes."""
 
 
 @dataclass(frozen=True)
@@ -92,40 +84,22 @@ class Called:
                 message = f"'{name}' is defined already" if taken == name else differ_only_in_case("names", taken, name)
                 raise NameTaken(message, hint=f"DESCRIBE {quote(taken)} shows it")
 
-    def spoken(self, text: str) -> str:
-        """A message for people: definitions in quotes, or after a word of a command, by what they are called.
-
-        What a message says in backquotes stays: `by_shop` is called 'sold' now.
-        """
-        if self._said is None:
-            return text
-        return self._said.sub(lambda found: found["before"] + self.names[found["name"]] + found["below"], text)
-
-    def with_legend(self, text: str) -> str:
-        """A text about tables, which says the names that they are stored under, below what those are called."""
-        legend = [
-            f"'{called}' is stored as `{stored}`"
-            for stored, called in self.names.items()
-            if re.search(rf"(?<!\w){re.escape(stored)}(?:{tables.BELOW.pattern})(?!\w)", text)
-        ]
-        return "\n".join([*legend, text])
+    def shown(self, text: str) -> str:
+        """A sentence for people: its names of tables as those are called."""
+        return wording.called(text, self.of_input)
 
     def told(self, error: StrandlineError) -> StrandlineError:
-        """The same error, with what it says as `spoken`."""
-        error.message = self.spoken(error.message)
-        error.hint = None if error.hint is None else self.spoken(error.hint)
+        """The same error, with what it says as `shown`."""
+        error.message = self.shown(error.message)
+        error.hint = None if error.hint is None else self.shown(error.hint)
+        error.where = None if error.where is None else self.shown(error.where)
         return error
+
+    def legend(self, stored: Iterable[str]) -> list[str]:
+        """A line for each of these tables, or tables of a definition, that is called otherwise than it is stored."""
+        names = {tables.parted(table)[0] for table in stored}
+        return [f"'{called}' is stored as `{name}`" for name, called in self.names.items() if name in names]
 
     @cached_property
     def _stored(self) -> dict[str, str]:
         return {called: stored for stored, called in self.names.items()}
-
-    @cached_property
-    def _said(self) -> re.Pattern[str] | None:
-        """Where a message says a stored name that people do not."""
-        if not self.names:
-            return None
-        names = "|".join(re.escape(name) for name in sorted(self.names, key=len, reverse=True))
-        others = "".join(f"(?<!{word} )" for word in _OTHERS)
-        before = rf"{others}'|\b(?:{'|'.join(_BEFORE_NAMES)}) "
-        return re.compile(rf"(?P<before>{before})(?P<name>{names})(?P<below>(?:{tables.BELOW.pattern})(?!\w))")

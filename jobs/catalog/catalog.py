@@ -28,6 +28,7 @@ from state_store.files import make_folder, replace, sync_folder
 from state_store.folders import remove_file
 from state_store.layout import Lake, safe_name
 from state_store.paths import LakePath
+from state_store.wording import Name, quoted, sentence
 
 
 class Catalog(Definitions):
@@ -180,7 +181,7 @@ class Catalog(Definitions):
         readers = self.readers(name)
         if readers:
             raise NameInUse(
-                f"'{name}' is read by {', '.join(repr(r) for r in readers)}",
+                sentence("'{}' is read by {}", Name(name), quoted(readers)),
                 hint="drop what reads it first, or say DROP … CASCADE",
             )
         whole, broken = self.whole_queries(name), self.broken_queries(name)

@@ -15,6 +15,7 @@ from jobs.model.definitions import Definition, Function, Source
 from state_store.errors import CorruptState
 from state_store.layout import Lake, name_of
 from state_store.paths import LakePath, files_in
+from state_store.wording import Name, sentence
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _read_folder(folder: LakePath, *, functions: bool = False) -> tuple[list[Sto
             stored = from_json(data, where=str(path))
             found = stored.definition
             if found.name != name or isinstance(found, Function) != functions:
-                raise CorruptState(f"the catalog file holds '{found.name}'", where=str(path))
+                raise CorruptState(sentence("the catalog file holds '{}'", Name(found.name)), where=str(path))
             whole.append(stored)
         except FileNotFoundError:
             continue  # dropped since the folder was listed

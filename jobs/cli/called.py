@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from jobs.cli.output import say
 from jobs.model.settings import load_settings
 from state_store.errors import StrandlineError
+from state_store.wording import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +52,7 @@ def shown(found: Iterable[T], called: Called, *attributes: str) -> list[T]:
     """Values of a dataclass as they are shown: what these attributes say about a definition, as people call it.
 
     Args:
-        attributes: names of tables or definitions, or texts that say them.
+        attributes: names of tables or definitions, or sentences with such names.
     """
     return [_shown(each, called, attributes) for each in found]
 
@@ -64,4 +65,6 @@ def _shown(each: T, called: Called, attributes: tuple[str, ...]) -> T:
 
 
 def _said(value: Any, called: Called) -> Any:
-    return called.spoken(called.of(value)) if isinstance(value, str) else value
+    if isinstance(value, Text):
+        return called.shown(value)
+    return called.of(value) if isinstance(value, str) else value

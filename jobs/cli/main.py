@@ -112,7 +112,7 @@ def run(
         called = called_in(settings)
         say(_summary(report, called))
         for wrong in report.held.values():
-            say(called.spoken(wrong))
+            say(called.shown(wrong))
         if code or report.held:
             raise typer.Exit(code or BROKEN)
 

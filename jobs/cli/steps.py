@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from jobs.cli.output import say
 from jobs.cli.progress import Progress
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ class ShownSteps:
             self._end()
             self._what, self._rows, self._began = what, rows, time.monotonic()
             self._progress = Progress(rows, None, self._began)
-            self._now_at(f"{what}{self._outlook()}")
+            self._now_at(sentence("{}{}", what, self._outlook()))
 
     def micro_batch(self, batch: MicroBatch) -> None:
         with self._lock:
@@ -58,7 +59,7 @@ class ShownSteps:
     def done(self, what: str) -> None:
         with self._lock:
             self._end()
-            self._line(f"{what} ({time.monotonic() - self._began:.1f} s)")
+            self._line(sentence("{} ({} s)", what, f"{time.monotonic() - self._began:.1f}"))
 
     def again(self) -> None:
         """Say which step is at work; nothing between two steps."""
@@ -66,7 +67,11 @@ class ShownSteps:
             if not self._what:
                 return
             seconds = time.monotonic() - self._began
-            self._line(f"still {self._what}, for {seconds:.0f} s" if seconds >= 1 else f"now {self._what}")
+            self._line(
+                sentence("still {}, for {} s", self._what, f"{seconds:.0f}")
+                if seconds >= 1
+                else sentence("now {}", self._what)
+            )
 
     def _end(self) -> None:
         if self._what and self._rows and not self._progress.done:
@@ -114,7 +119,7 @@ def shown_steps(
 
 
 def _said(text: str, called: Called | None) -> str:
-    return text if called is None else called.spoken(text)
+    return text if called is None else called.shown(text)
 
 
 def _unsaid(_text: str) -> None:

@@ -26,6 +26,7 @@ from state_store import begun
 from state_store.commits import CommitRecord
 from state_store.failpoints import failpoint
 from state_store.tablespec import TableSpec
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -182,7 +183,7 @@ class Intake(ABC):
             topics={topic: self._target.topic_id} if self._target.topic_id else head.record.topics,
             writer=self._target.writer,
             mode="ingest",
-            reason=f"records of topic '{topic}' for source '{self._source.name}'",
+            reason=sentence("records of topic '{}' for source '{}'", topic, Name(self._source.name)),
         )
 
     def _ensured(self, spec: TableSpec) -> Head:

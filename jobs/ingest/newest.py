@@ -9,6 +9,7 @@ from jobs.ingest.logs.open import open_log
 from jobs.model import tables
 from jobs.model.errors import SourceBehind
 from state_store.delta import reader
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,9 @@ def newest_row(source: Source, key: Mapping[str, object], settings: Settings, la
     waiting = sum(end - starts[number] for number, end in ends.items())
     if waiting > _MOST_WAITING:
         raise SourceBehind(
-            f"{waiting:,} events of '{source.name}' wait to be taken in: its rows are not known yet",
+            sentence(
+                "{} events of '{}' wait to be taken in: its rows are not known yet", f"{waiting:,}", Name(source.name)
+            ),
             hint=f"strandline run {source.pipeline}, then again; or give every column with INSERT",
         )
     formats = _formats(source, settings, lake)

@@ -12,6 +12,7 @@ from jobs.ingest.logs.log import Record
 from jobs.ingest.logs.open import open_with_topic
 from jobs.model import types as t
 from jobs.model.errors import EncodeFailed
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,13 +67,15 @@ def _record(source: Source, row: Mapping[str, object], key: Format | None, value
     known = {column.name for column in source.columns} | {ROWTIME, TOMBSTONE}
     unknown = sorted(set(row) - known)
     if unknown:
-        raise EncodeFailed(f"'{source.name}' has no column '{unknown[0]}'")
+        raise EncodeFailed(sentence("'{}' has no column '{}'", Name(source.name), unknown[0]))
     wire = {column.name: wire_value(row.get(column.name), column) for column in source.columns}
     deletes = bool(row.get(TOMBSTONE))
     if source.kind == "table" and any(wire[name] is None for name in source.key):
-        raise EncodeFailed(f"a row of table '{source.name}' needs a key", hint=f"give {', '.join(source.key)}")
+        raise EncodeFailed(
+            sentence("a row of table '{}' needs a key", Name(source.name)), hint=f"give {', '.join(source.key)}"
+        )
     if deletes and source.kind != "table":
-        raise EncodeFailed(f"'{source.name}' is a stream: its events cannot be deleted")
+        raise EncodeFailed(sentence("'{}' is a stream: its events cannot be deleted", Name(source.name)))
     return Record(
         key=_payload(source, wire, key, keys=True),
         value=None if deletes else _payload(source, wire, value, keys=False),
@@ -90,7 +93,7 @@ def _payload(source: Source, wire: Mapping[str, object], form: Format | None, *,
     try:
         return form.encode(part)
     except (ValueError, TypeError) as error:
-        raise EncodeFailed(f"a row of '{source.name}' cannot be written: {error}") from error
+        raise EncodeFailed(sentence("a row of '{}' cannot be written: {}", Name(source.name), error)) from error
 
 
 def _time(value: object, now: int) -> int:

@@ -10,11 +10,13 @@ name the offset and the term of the last record read of each partition, and anot
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from jobs.model import tables
 from jobs.model.errors import RecordsReplaced
 from state_store.delta.reader import head
+from state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,7 +72,10 @@ def _replaced(source: Source, partition: int, offset: int, epoch: int, seen: str
     return RecordsReplaced(
         f"topic '{source.topic}', partition {partition}: the record at offset {offset} was read in term {epoch} of the "
         f"leader, {seen}: records that were read were cut off by the election of a leader that did not have them",
-        where=source.name,
-        hint=f"type: strandline rebuild {source.name}, which reads the topic as it stands now; "
-        "unclean.leader.election.enable=false on the brokers keeps records instead",
+        where=Text(Name(source.name)),
+        hint=sentence(
+            "type: strandline rebuild {}, which reads the topic as it stands now; "
+            "unclean.leader.election.enable=false on the brokers keeps records instead",
+            Name(source.name, shlex.quote),
+        ),
     )

@@ -39,6 +39,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Self
 
 from state_store.errors import Action, InternalError, StrandlineError
+from state_store.wording import Name, Text, quoted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -164,8 +165,8 @@ class ConditionLost(InternalError):
     def of(cls, view: str, part: str) -> ConditionLost:
         """The error for a part of a view's query: a condition with its clause, or a relation."""
         return cls(
-            f"the plan of '{view}' lacks a part of its query: {part}",
-            where=view,
+            sentence("the plan of '{}' lacks a part of its query: {}", Name(view), part),
+            where=Text(Name(view)),
             hint="report it with the statement; the same condition in a view of its own below this one may be kept",
         )
 
@@ -284,8 +285,8 @@ class ViewsStopped(PipelineError):
 
     def __init__(self, failures: dict[str, StrandlineError], report: RunReport) -> None:
         first = next(iter(failures.values()))
-        names = ", ".join(f"'{name}'" for name in failures)
-        super().__init__(f"stopped: {names}; {first.message}", where=first.where, hint=first.hint)
+        names = quoted(failures)
+        super().__init__(sentence("stopped: {}; {}", names, first.message), where=first.where, hint=first.hint)
         self.failures = failures
         self.report = report
         self.action = first.action

@@ -19,6 +19,7 @@ ServeError
 from __future__ import annotations
 
 from state_store.errors import Action, StrandlineError
+from state_store.wording import Name, sentence
 
 
 class ServeError(StrandlineError):
@@ -66,7 +67,8 @@ class NotYet(ServeError):
     def of(cls, view: str) -> NotYet:
         """The error about a view."""
         return cls(
-            f"'{view}' does not reflect that yet", hint="ask again; is its pipeline running? See `strandline status`"
+            sentence("'{}' does not reflect that yet", Name(view)),
+            hint="ask again; is its pipeline running? See `strandline status`",
         )
 
 

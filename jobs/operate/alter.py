@@ -19,6 +19,7 @@ from jobs.model.errors import RefreshFailed
 from jobs.operate.hand_over import changing, hand_over, stands
 from state_store.errors import WriterBusy
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.model.settings import Settings
@@ -51,11 +52,12 @@ def _check(present: Source, lake: Lake) -> None:
     """Check that the source is what it was, and that no view which reads it is about to have another definition."""
     if Catalog(lake).find(present.name) != present:
         raise RefreshFailed(
-            f"'{present.name}' was dropped or got another definition meanwhile", hint="see what it is, and say it again"
+            sentence("'{}' was dropped or got another definition meanwhile", Name(present.name)),
+            hint="see what it is, and say it again",
         )
     for each in replacements.begun(lake):
         if isinstance(each.definition, View) and present.name in each.definition.inputs:
             raise WriterBusy(
-                f"'{each.name}' reads '{present.name}', and is being replaced",
+                sentence("'{}' reads '{}', and is being replaced", Name(each.name), Name(present.name)),
                 hint=f"try again when that has ended; a run of pipeline '{each.definition.pipeline}' ends it",
             )

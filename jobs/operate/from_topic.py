@@ -10,6 +10,7 @@ it from its inputs, which changes no visible row where those are the same.
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from state_store.hashing.digest import Digest, digest_of_table
 from state_store.kernel.kernel import Kernel
 from state_store.kernel.table import KernelTable
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +91,10 @@ class FromTopicPlan:
                 f"{self.view}: put {self.rows.num_rows:,} rows of version {self.version} back from the topic "
                 f"'{self.topic}', in one commit; pipeline '{self.pipeline}' must not be running",
                 "  they add up to the digest of that version",
-                f"  then, before a run can go on from its inputs: strandline rebuild {self.view}",
+                sentence(
+                    "  then, before a run can go on from its inputs: strandline rebuild {}",
+                    Name(self.view, shlex.quote),
+                ),
             ]
         )
 
@@ -152,8 +157,12 @@ def _read(source: Source, settings: Settings, lake: Lake) -> tuple[Position, pa.
         position = topic.position()
         if position is None:
             raise NeverPublished(
-                f"the topic '{source.topic}' does not say which version of '{source.name}' it holds",
-                hint=f"type: strandline publish {source.name}; or strandline rebuild {source.name}",
+                sentence("the topic '{}' does not say which version of '{}' it holds", source.topic, Name(source.name)),
+                hint=sentence(
+                    "type: strandline publish {}; or strandline rebuild {}",
+                    Name(source.name, shlex.quote),
+                    Name(source.name, shlex.quote),
+                ),
             )
         live = live_records(topic.log, source.topic, source.name, bytes)
         if topic.position() != position:
@@ -164,10 +173,16 @@ def _read(source: Source, settings: Settings, lake: Lake) -> tuple[Position, pa.
     found = digest_of_table(rows.to_batches())
     if found != Digest.parse(position.digest):
         raise TopicDiffers(
-            f"the topic '{source.topic}' adds up to {found.count} rows that are not those of version "
-            f"{position.version} of '{source.name}', which had {position.rows}",
+            sentence(
+                "the topic '{}' adds up to {} rows that are not those of version {} of '{}', which had {}",
+                source.topic,
+                found.count,
+                position.version,
+                Name(source.name),
+                position.rows,
+            ),
             where=source.topic,
-            hint=f"compute them from the view's inputs: strandline rebuild {source.name}",
+            hint=sentence("compute them from the view's inputs: strandline rebuild {}", Name(source.name, shlex.quote)),
         )
     return position, rows
 

@@ -27,6 +27,7 @@ from jobs.run.session import Session
 from jobs.run.standby import discard_standby
 from state_store.errors import WriterBusy
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +105,7 @@ def hand_over(settings: Settings, intent: Replacement, lock: HeldLock) -> None:
     if found is not None:
         with locked(lake.catalog):
             replacements.end(name, lake)
-        raise RefreshFailed(f"'{name}' keeps its definition: {found.refused}")
+        raise RefreshFailed(sentence("'{}' keeps its definition: {}", Name(name), found.refused))
 
 
 def _taken_back(intent: Replacement, lake: Lake) -> bool:

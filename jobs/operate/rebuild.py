@@ -26,6 +26,7 @@ from state_store.aside import set_aside
 from state_store.delta import reader
 from state_store.errors import InputReplaced
 from state_store.layout import Lake
+from state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -125,7 +126,11 @@ def _read_again(stream: PipelineStream, source: Source, steps: Steps) -> set[str
     stream.watch = steps.micro_batch
     stream.drain()
     head = reader.head(lake.table(tables.event_log(source)))
-    steps.done(f"{0 if head is None else head.record.rows:,} events are in '{tables.event_log(source)}'")
+    steps.done(
+        sentence(
+            "{} events are in '{}'", f"{0 if head is None else head.record.rows:,}", Name(tables.event_log(source))
+        )
+    )
     return aside
 
 
@@ -144,11 +149,19 @@ def _rebuilt(stream: PipelineStream, names: Set[str], steps: Steps) -> list[Stag
     results: list[StageResult] = []
     for number, (item, stage) in enumerate(wanted, 1):
         place = f" (stage {number} of {len(wanted)})" if len(wanted) > 1 else ""
-        steps.begin(f"computing '{stage.table}'{place}", _rows_of_inputs(heads, stage))
+        steps.begin(sentence("computing '{}'{}", Name(stage.table), place), _rows_of_inputs(heads, stage))
         decision = decide(stage, item.options.errors, item.letters(stage), heads)
         done = rebuild_decided(stream.context, heads, decision, item.owner(stage))
         results += done
-        steps.done("; ".join(f"'{each.table}': +{each.inserted:,} −{each.deleted:,} rows" for each in done))
+        steps.done(
+            joined(
+                "; ",
+                (
+                    sentence("'{}': +{} −{} rows", Name(each.table), f"{each.inserted:,}", f"{each.deleted:,}")
+                    for each in done
+                ),
+            )
+        )
     return results
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from state_store.delta import reader
 from state_store.errors import CorruptState, VersionGone
 from state_store.layout import Lake
 from state_store.paths import is_folder
+from state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -39,6 +41,10 @@ class PlannedTable:
     table: str
     reads: dict[str, int | None]
     begun_anew: bool
+
+
+def _read(name: str, rows: int | None) -> Text:
+    return sentence("'{}'", Name(name)) if rows is None else sentence("'{}' ({} rows)", Name(name), f"{rows:,}")
 
 
 @dataclass(frozen=True)
@@ -65,17 +71,20 @@ class RebuildPlan:
 
     def __str__(self) -> str:
         lines = [f"{self.name}: rebuild it in pipeline '{self.pipeline}', which must not be running"]
-        lines += [f"  set '{table}' aside" for table in self.aside]
+        lines += [sentence("  set '{}' aside", Name(table)) for table in self.aside]
         if self.topic is not None:
             lines.append(f"  read the topic '{self.topic}' from its beginning: {self.records:,} records")
         for each in self.computed:
-            reads = " and ".join(
-                f"'{name}'" if rows is None else f"'{name}' ({rows:,} rows)" for name, rows in each.reads.items()
-            )
+            reads = joined(" and ", (_read(name, rows) for name, rows in each.reads.items()))
             how = "set it aside, and begin it anew" if each.begun_anew else "store the difference in one commit"
-            lines.append(f"  compute '{each.table}' from {reads}; {how}")
-        lines += [f"  then '{name}' takes in the difference" for name in self.follow]
-        lines += [f"  '{name}' of another pipeline: strandline rebuild {name}, afterwards" for name in self.elsewhere]
+            lines.append(sentence("  compute '{}' from {}; {}", Name(each.table), reads, how))
+        lines += [sentence("  then '{}' takes in the difference", Name(name)) for name in self.follow]
+        lines += [
+            sentence(
+                "  '{}' of another pipeline: strandline rebuild {}, afterwards", Name(name), Name(name, shlex.quote)
+            )
+            for name in self.elsewhere
+        ]
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
@@ -107,8 +116,8 @@ def plan_rebuild(settings: Settings, name: str) -> RebuildPlan:
     definition = catalog.get(name)
     if isinstance(definition, View) and definition.partial:
         raise NotSupported(
-            f"'{name}' is a partial view: nothing is stored of it that could be rebuilt",
-            hint=f"rebuild what it reads: strandline rebuild {definition.inputs[0]}",
+            sentence("'{}' is a partial view: nothing is stored of it that could be rebuilt", Name(name)),
+            hint=sentence("rebuild what it reads: strandline rebuild {}", Name(definition.inputs[0], shlex.quote)),
         )
     topic, aside = None, set[str]()
     if isinstance(definition, Source):
@@ -136,7 +145,7 @@ def check_kept(settings: Settings, lake: Lake, source: Source) -> None:
     if gone:
         raise OffsetsVanished(
             f"topic '{source.topic}' no longer has the records {', '.join(gone)}",
-            hint=f"restore the event log '{tables.event_log(source)}' from a backup of the lake",
+            hint=sentence("restore the event log '{}' from a backup of the lake", Name(tables.event_log(source))),
         )
 
 

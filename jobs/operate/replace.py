@@ -34,6 +34,7 @@ from state_store.delta import reader
 from state_store.errors import WriterBusy
 from state_store.failpoints import failpoint
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +99,8 @@ def _unchanged(present: View, lake: Lake) -> Catalog:
     catalog = Catalog(lake)
     if catalog.find(present.name) != present:
         raise RefreshFailed(
-            f"'{present.name}' was dropped or got another definition meanwhile", hint="see what it is, and say it again"
+            sentence("'{}' was dropped or got another definition meanwhile", Name(present.name)),
+            hint="see what it is, and say it again",
         )
     return catalog
 
@@ -118,7 +120,8 @@ def _check_inputs(definition: View, before: Catalog, now: Catalog, lake: Lake) -
         source = now.find(name)
         if isinstance(source, Source) and (source != before.find(name) or about_to_change(name, lake)):
             raise RefreshFailed(
-                f"'{name}' was altered meanwhile", hint=f"say the definition of '{definition.name}' again"
+                sentence("'{}' was altered meanwhile", Name(name)),
+                hint=sentence("say the definition of '{}' again", Name(definition.name)),
             )
 
 
@@ -148,7 +151,10 @@ def _proved(standby: Standby, catalog: Catalog, context: RunContext) -> str | No
                 raise
             if time.monotonic() > deadline:
                 raise RefreshFailed(
-                    f"the stages that '{standby.definition.name}' would share do not come to the same versions",
+                    sentence(
+                        "the stages that '{}' would share do not come to the same versions",
+                        Name(standby.definition.name),
+                    ),
                     hint="nothing was changed; say it again, or while the pipeline is not running",
                 ) from error
         _bring_together(standby, context)
@@ -186,7 +192,11 @@ def _prove(standby: Standby, catalog: Catalog, context: RunContext) -> str | Non
         outcome = proof()
         if outcome.ok is False:
             raise RefreshFailed(
-                f"the rows of the next definition of '{definition.name}' do not prove right: {outcome.what}",
+                sentence(
+                    "the rows of the next definition of '{}' do not prove right: {}",
+                    Name(definition.name),
+                    outcome.what,
+                ),
                 hint="nothing was changed; this is a fault of Strandline: report it with the definition",
             )
         if outcome.ok is None:

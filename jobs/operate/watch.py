@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,7 @@ from state_store import leases
 from state_store.errors import CorruptState
 from state_store.layout import Lake, name_of
 from state_store.paths import folders_in
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +96,7 @@ def _of_run(pipeline: str, beat: Beat, now_ms: int) -> Iterator[Alert]:
         what = f"process {beat.process.pid} on '{beat.process.host}' gives no heartbeat"
         yield Alert("silent", pipeline, what, f"look whether it works; to end it: kill {beat.process.pid}")
     for table, why in beat.failures.items():
-        yield Alert("stopped", table, why, f"type: strandline rebuild {table}")
+        yield Alert("stopped", table, why, sentence("type: strandline rebuild {}", Name(table, shlex.quote)))
 
 
 def _held(catalog: Catalog, lake: Lake) -> Iterator[Alert]:
@@ -129,10 +131,16 @@ def _of_leases(table: str, lake: Lake, now_ms: int) -> Iterator[Alert]:
         yield Alert("lease", table, error.message, error.hint or "")
         return
     for each in dying:
-        what = (
-            f"its lease of '{table}' at version {each.version} ends within a day: process {each.pid} on '{each.host}'"
+        what = sentence(
+            "its lease of '{}' at version {} ends within a day: process {} on '{}'",
+            Name(table),
+            each.version,
+            each.pid,
+            each.host,
         )
         yield Alert("lease", f"{each.reader} of {table}", what, "start the reader again, or let it go")
     for each in dead:
-        what = f"its lease of '{table}' at version {each.version} has ended: that version may be cleaned up"
+        what = sentence(
+            "its lease of '{}' at version {} has ended: that version may be cleaned up", Name(table), each.version
+        )
         yield Alert("lease", f"{each.reader} of {table}", what, "start the reader again soon, or let it go")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from jobs.model.definitions import View
 from jobs.model.serving_errors import KeyRequired, TooLarge
 from jobs.partial.plan import partial_plan
+from jobs.sql.dialect import quote
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
@@ -49,7 +51,10 @@ def asked(pull: PullQuery, predicate: Predicate | None, catalog: Catalog) -> Ask
         raise key_required(plan, next((name for name in plan.key if name not in given), plan.key[0]))
     keys = list(product(*(dict.fromkeys(given[name]) for name in plan.key)))
     if len(keys) > MOST_KEYS:
-        raise TooLarge(f"the query names {len(keys):,} keys of '{plan.relation.name}'", hint=f"at most {MOST_KEYS:,}")
+        raise TooLarge(
+            sentence("the query names {} keys of '{}'", f"{len(keys):,}", Name(plan.relation.name)),
+            hint=f"at most {MOST_KEYS:,}",
+        )
     return Asked(plan, keys)
 
 
@@ -57,6 +62,8 @@ def key_required(plan: PartialPlan, missing: str) -> KeyRequired:
     """The error of a reader that does not give a column of the key."""
     name, where = plan.relation.name, " AND ".join(f"{each} = …" for each in plan.key)
     return KeyRequired(
-        f"'{name}' is a partial view, read by key: '{missing}' is not given",
-        hint=f"SELECT … FROM {name} WHERE {where}, by itself; or create it without STATE = 'partial'",
+        sentence("'{}' is a partial view, read by key: '{}' is not given", Name(name), missing),
+        hint=sentence(
+            "SELECT … FROM {} WHERE {}, by itself; or create it without STATE = 'partial'", Name(name, quote), where
+        ),
     )

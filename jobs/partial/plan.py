@@ -15,6 +15,7 @@ from jobs.partial.routes import routes_of
 from jobs.query.clauses.read import query_of
 from jobs.query.logical.query import relations_of
 from jobs.query.recompute.select import recompute_sql
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +90,10 @@ def partial_plan(view: View, catalog: Catalog) -> PartialPlan:
     routes = routes_of(leaves, [(name, relation.type_of(name)) for name in relation.key])
     if not routes.key:
         raise InvalidQuery(
-            f"'{view.name}' cannot be partial: no column of its key comes as it is from a column of what it reads",
+            sentence(
+                "'{}' cannot be partial: no column of its key comes as it is from a column of what it reads",
+                Name(view.name),
+            ),
             hint="group by an INT, BIGINT or VARCHAR column of an input and select it; or leave STATE = 'partial' out",
         )
     name = engine_of("duckdb").name

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from jobs.ingest.formats.format import open_format
 from jobs.publish.encoder import SLICE_ROWS
 from state_store.errors import CorruptState
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,9 +48,11 @@ def decoded_rows(live: Mapping[bytes, bytes], source: Source, registry: Callable
         if errors:
             row, what = min(errors.items())
             raise CorruptState(
-                f"a record of the topic '{source.topic}' is not a row of '{source.name}': {what}",
+                sentence("a record of the topic '{}' is not a row of '{}': {}", source.topic, Name(source.name), what),
                 where=f"{source.topic}, key {piece[row][0]!r}",
-                hint=f"compute the rows from the view's inputs: strandline rebuild {source.name}",
+                hint=sentence(
+                    "compute the rows from the view's inputs: strandline rebuild {}", Name(source.name, shlex.quote)
+                ),
             )
         parts.append(pa.table([arrays[name] for name in schema.names], schema=schema))
     return pa.concat_tables(parts)

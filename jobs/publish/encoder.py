@@ -19,6 +19,7 @@ from jobs.ingest.logs.log import Record
 from jobs.model.errors import EncodeFailed
 from state_store.columns import WEIGHT
 from state_store.errors import DuplicateKey
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +99,7 @@ class Encoder:
         went = dict(self.pairs(changes.filter(pc.less(changes[WEIGHT], 0))))
         there = {key for part in slices(came) for key in self.keys(part)}
         if len(there) != came.num_rows:
-            raise DuplicateKey(f"version {version} of '{self._source.name}' has two rows of one key")
+            raise DuplicateKey(sentence("version {} of '{}' has two rows of one key", version, Name(self._source.name)))
         number = 0
         for key in went:
             if key not in there:
@@ -138,11 +139,19 @@ class Encoder:
         try:
             found = [form.encode(dict(zip(names, row, strict=True))) for row in zip(*wire, strict=True)]
         except (ValueError, TypeError) as error:
-            raise EncodeFailed(f"a row of '{self._source.name}' cannot be written: {error}") from error
+            raise EncodeFailed(
+                sentence("a row of '{}' cannot be written: {}", Name(self._source.name), error)
+            ) from error
         if absent is None and None in found:
             stated = self._source.key_format if role == "key" else self._source.value_format
             raise EncodeFailed(
-                f"a row of '{self._source.name}' cannot be written: as a {role}, the format {stated} {why}",
+                sentence(
+                    "a row of '{}' cannot be written: as a {}, the format {} {}",
+                    Name(self._source.name),
+                    role,
+                    stated,
+                    why,
+                ),
                 hint=f"say {role.upper()}_FORMAT = 'JSON'",
             )
         return [payload if payload is not None else absent or b"" for payload in found]

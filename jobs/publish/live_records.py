@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from jobs.ingest.logs.partitioner import partition_for
 from jobs.model.publish_errors import TopicTaken
 from jobs.publish.encoder import VIEW
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +49,7 @@ def _check_ours(headers: Sequence[Sequence[Header] | None], topic: str, view: st
     other = dict(strange[0]).get(VIEW)
     whose = f"of the view '{other.decode(errors='replace')}'" if other else "that no view published"
     raise TopicTaken(
-        f"the topic '{topic}' of the view '{view}' has records {whose}",
+        sentence("the topic '{}' of the view '{}' has records {}", topic, Name(view), whose),
         where=topic,
         hint="name another topic: CREATE OR REPLACE … WITH (KAFKA_TOPIC = '…')",
     )

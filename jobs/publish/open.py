@@ -12,6 +12,7 @@ from jobs.publish.encoder import Encoder
 from jobs.publish.publisher import Publisher
 from jobs.publish.topic import open_topic
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +52,7 @@ def published_view(catalog: Catalog, name: str) -> View:
     definition = catalog.get(name)
     if not isinstance(definition, View) or not published(definition):
         raise InvalidQuery(
-            f"'{name}' has no changelog topic",
+            sentence("'{}' has no changelog topic", Name(name)),
             hint="give a table or materialized view one: … WITH (KAFKA_TOPIC = 'name') AS SELECT …",
         )
     return definition

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from state_store.delta import log, reader
 from state_store.errors import VersionGone
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.publish.position import Position
@@ -40,7 +41,7 @@ class PublishPlan:
     reason: str
 
     def __str__(self) -> str:
-        return f"'{self.view}' to topic '{self.topic}': {self.way}, {self.reason}"
+        return sentence("'{}' to topic '{}': {}, {}", Name(self.view), self.topic, self.way, self.reason)
 
     def as_json(self) -> dict[str, Any]:
         """The plan as data."""

@@ -24,6 +24,7 @@ from state_store.delta import feed, log, reader
 from state_store.delta.log_upkeep import flush_log
 from state_store.errors import InputReplaced, VersionGone
 from state_store.leases import ReaderLease
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,7 +136,7 @@ class Publisher:
         found = reader.schema(self._table, head.version).names
         if found != self._encoder.columns:
             raise InputReplaced(
-                f"the columns of '{self._view}' are others than those that are published",
+                sentence("the columns of '{}' are others than those that are published", Name(self._view)),
                 where=str(self._table),
                 hint="open the publisher anew, with the view's definition",
             )
@@ -149,7 +150,7 @@ class Publisher:
         assert plan.position is not None
         commits = log.read_history(self._table, plan.position.version, plan.head.version)
         if any(commit.record is None and commit.changes_rows for commit in commits):
-            raise VersionGone(f"the feed of '{self._view}' has changes that are not ours")
+            raise VersionGone(sentence("the feed of '{}' has changes that are not ours", Name(self._view)))
         records = writes = 0
         for group in _grouped(commits):
             last = group[-1].version

@@ -13,6 +13,7 @@ from jobs.expect.validate import validate
 from jobs.model.operating_errors import ExpectationBroken
 from state_store.delta.log import now_ms
 from state_store.failpoints import failpoint
+from state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from jobs.expect.approvals import Approval
@@ -48,7 +49,9 @@ def _broken(table: str, approval: Approval) -> ExpectationBroken:
     assert approval.refused is not None
     stay = f"stays at its version {approval.approved.version}" if approval.approved is not None else "waits"
     return ExpectationBroken(
-        f"version {approval.refused.version} of '{table}' breaks {approval.why}; what reads it {stay}",
-        where=table,
+        sentence(
+            "version {} of '{}' breaks {}; what reads it {}", approval.refused.version, Name(table), approval.why, stay
+        ),
+        where=Text(Name(table)),
         hint="correct what it is computed from, or the expectation; the next refresh looks again",
     )

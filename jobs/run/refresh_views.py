@@ -19,6 +19,7 @@ from jobs.model.errors import RefreshFailed
 from jobs.run.approve import approve
 from jobs.run.schedule import gated_in, read_from_outside
 from state_store.errors import StrandlineError
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +76,9 @@ def refresh_all(
         except StrandlineError as error:
             return error
         except Exception as error:  # a fault inside Spark: the view stops, typed, with the cause kept
-            failed = RefreshFailed(f"view '{item.name}' stopped: {_first_line(error)}", where=item.target)
+            failed = RefreshFailed(
+                sentence("view '{}' stopped: {}", Name(item.name), _first_line(error)), where=item.target
+            )
             failed.__cause__ = error
             return failed
 

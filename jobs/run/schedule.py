@@ -20,6 +20,7 @@ from jobs.model.stage import Plan, Stage, inputs_of
 from jobs.model.stewardship import Stewardship
 from jobs.model.view_options import ViewOptions
 from state_store.delta import reader
+from state_store.wording import quoted, sentence
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
@@ -79,8 +80,7 @@ def maintained(definitions: Sequence[Definition], catalog: Catalog) -> list[list
         waiting = {m.target for m in todo}
         level = [m for m in todo if not (set(m.inputs) - {m.target}) & waiting]
         if not level:
-            names = ", ".join(sorted(waiting))
-            raise RefreshFailed(f"the definitions {names} read each other in a circle")
+            raise RefreshFailed(sentence("the definitions {} read each other in a circle", quoted(sorted(waiting))))
         levels.append(level)
         todo = [m for m in todo if m not in level]
     return levels

@@ -25,6 +25,7 @@ from state_store.delta import reader
 from state_store.folders import remove_folder
 from state_store.layout import name_of
 from state_store.paths import folders_in
+from state_store.wording import Name, quoted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,14 +110,14 @@ def catch_up(context: RunContext, standby: Standby, *, locked: bool = False) -> 
     found = next((each for each in letters if _has_failed_rows(each, lake)), None)
     if found is not None:
         raise RefreshFailed(
-            f"an expression of the next definition fails on some rows; '{found}' has them",
+            sentence("an expression of the next definition fails on some rows; '{}' has them", Name(found)),
             hint="write TRY_CAST, NULLIF or CASE, so that every row of the history has a value",
         )
     head = reader.head(lake.table(standby.item.target))
     if head is None:
         inputs = standby.item.inputs
-        missing = ", ".join(repr(name) for name in inputs if reader.head(lake.table(name)) is None)
-        raise RefreshFailed(f"the next definition reads {missing}, of which there is no table yet")
+        missing = quoted(name for name in inputs if reader.head(lake.table(name)) is None)
+        raise RefreshFailed(sentence("the next definition reads {}, of which there is no table yet", missing))
     return head
 
 

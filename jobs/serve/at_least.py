@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from jobs.model.serving_errors import NotYet, RequestRefused
 from jobs.serve.reflected import settled
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -70,7 +71,7 @@ class Least:
 def no_versions(view: str) -> RequestRefused:
     """The error of a version of a partial view."""
     return RequestRefused(
-        f"'{view}' is a partial view and has no versions of its own",
+        sentence("'{}' is a partial view and has no versions of its own", Name(view)),
         hint="at_least takes the position that an insert answered with",
     )
 
@@ -97,7 +98,8 @@ def check_cut(cut: Cut, at_least: Mapping[str, Least], lake: Lake, computed: Con
         readers = [each for each in cut.tables.values() if each is not None and name in each.versions]
         if not readers and not absent:
             raise RequestRefused(
-                f"at_least names '{name}', which the query does not read", hint="name its tables, or those below them"
+                sentence("at_least names '{}', which the query does not read", Name(name)),
+                hint="name its tables, or those below them",
             )
         met = (least.met_by(each) if each.table == name else least.met_below(each, name, lake) for each in readers)
         if not readers or (name in cut.tables and cut.tables[name] is None) or not all(met):

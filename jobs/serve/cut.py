@@ -16,6 +16,7 @@ from jobs.model.serving_errors import NoConsistentCut
 from jobs.serve.reflected import Reflected, reflected, settled
 from state_store.delta.heads import newest_version
 from state_store.errors import VersionGone
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -104,7 +105,11 @@ def _before(table: Reflected | None, common: str, lake: Lake) -> Reflected | Non
         return reflected(lake, table.table, table.version - 1)
     except VersionGone as error:
         raise NoConsistentCut(
-            f"'{table.table}' is ahead of the other tables of the query over '{common}', and the version that fits "
-            "them is not kept any more",
+            sentence(
+                "'{}' is ahead of the other tables of the query over '{}', and the version that fits them is not "
+                "kept any more",
+                Name(table.table),
+                Name(common),
+            ),
             hint="ask again when they have caught up: `strandline status` shows which is behind",
         ) from error

@@ -18,6 +18,7 @@ from jobs.serve.format import cell
 from jobs.sql.syntax import Select
 from jobs.sql.types_text import data_type
 from state_store.replicas.codec.keys import KeyRange
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -84,16 +85,21 @@ class Lookup:
         names = [name for name, _ in relation.columns]
         unknown = [name for name in self.columns if name not in names]
         if unknown:
-            raise RequestRefused(f"'{relation.name}' has no column '{unknown[0]}'", hint=f"it has {', '.join(names)}")
+            raise RequestRefused(
+                sentence("'{}' has no column '{}'", Name(relation.name), unknown[0]), hint=f"it has {', '.join(names)}"
+            )
         if self.windows.terms and WINDOW_START not in names:
-            raise RequestRefused(f"'{relation.name}' has no windows")
+            raise RequestRefused(sentence("'{}' has no windows", Name(relation.name)))
         if self._by_key and not relation.key:
             raise RequestRefused(
-                f"'{relation.name}' has no visible key", hint="ask with POST /v1/query: SELECT … WHERE …"
+                sentence("'{}' has no visible key", Name(relation.name)),
+                hint="ask with POST /v1/query: SELECT … WHERE …",
             )
         longest = max((len(key) for key in (*(self.keys or ()), self.low or (), self.high or ())), default=0)
         if longest > len(relation.key):
-            raise RequestRefused(f"a key of '{relation.name}' has {len(relation.key)} columns", hint=_listed(relation))
+            raise RequestRefused(
+                sentence("a key of '{}' has {} columns", Name(relation.name), len(relation.key)), hint=_listed(relation)
+            )
 
     @property
     def _by_key(self) -> bool:

@@ -18,6 +18,7 @@ from jobs.serve.subscription import subscription
 from jobs.serve.watch import Watch
 from state_store.delta.heads import newest_version
 from state_store.errors import TableMissing
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,9 @@ def _follow(made: Subscription, lake: Lake, functions: Library, *, from_latest: 
             moved.clear()
             newest = _newest(made, lake)
             if newest < version:
-                raise TableMissing(f"'{name}' was dropped, or made anew", hint="subscribe again to what is there")
+                raise TableMissing(
+                    sentence("'{}' was dropped, or made anew", Name(name)), hint="subscribe again to what is there"
+                )
             if newest > version:
                 yield from made.visible(duck, made.changes(version, newest))
                 version = newest

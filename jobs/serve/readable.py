@@ -11,6 +11,8 @@ from jobs.model.definitions import InsertQuery, View
 from jobs.model.errors import NotSupported, UnknownName
 from jobs.query.clauses.unnest import is_unnest
 from jobs.query.desugar.windows_of_time import window_function
+from jobs.sql.dialect import quote
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,8 +65,10 @@ def check_stored(names: Iterable[str], catalog: Catalog) -> None:
         found = catalog.find(name)
         if isinstance(found, View) and found.partial:
             raise NotSupported(
-                f"'{name}' is a partial view: nothing is stored of it, so it has no changes to follow",
-                hint=f"SELECT … FROM {name} WHERE … by its key; or create it without STATE = 'partial'",
+                sentence("'{}' is a partial view: nothing is stored of it, so it has no changes to follow", Name(name)),
+                hint=sentence(
+                    "SELECT … FROM {} WHERE … by its key; or create it without STATE = 'partial'", Name(name, quote)
+                ),
             )
 
 

@@ -37,6 +37,7 @@ from jobs.serve.results import Tombstone, Weighted
 from jobs.serve.values import python_rows
 from state_store.columns import VERSION, WEIGHT
 from state_store.delta import reader
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,7 +118,7 @@ class Subscription:
         gone = next((name for name in self.stored if name not in found.column_names), None)
         if gone is not None:
             raise ChangesGone(
-                f"'{self.relation.name}' was replaced, and has no column '{gone}' any more",
+                sentence("'{}' was replaced, and has no column '{}' any more", Name(self.relation.name), gone),
                 hint="subscribe again to the columns that it has",
             )
         return found
@@ -237,7 +238,9 @@ def _stored(block: Block, order: Sequence[Output], relation: Relation, statement
     hidden = sorted(read - {name for name, _ in relation.columns})
     if hidden:
         raise NotSupported(
-            f"the changes of '{relation.name}' do not show '{hidden[0]}'", line=statement.line, column=statement.column
+            sentence("the changes of '{}' do not show '{}'", Name(relation.name), hidden[0]),
+            line=statement.line,
+            column=statement.column,
         )
     return tuple(sorted(read))
 

@@ -57,7 +57,7 @@ class Applied:
     called: Called = field(default_factory=Called)
 
     def __str__(self) -> str:
-        lines = [self.called.spoken(str(change)) for change in (*self.functions, *self.changes)]
+        lines = [*map(str, self.functions), *(self.called.shown(change.said) for change in self.changes)]
         lines += [f"'{self.called.of(name)}' is not in the file and is kept; DROP removes it" for name in self.missing]
         lines += [f"{count} × {words} not executed; `strandline sql -f` does" for words, count in self.skipped.items()]
         return "\n".join(lines)

@@ -13,6 +13,7 @@ from jobs.run.shared.reading import shared_tables
 from jobs.session.catalog_changes import OTHER_BEGUN, described
 from jobs.session.define.replaced import ColumnDiff
 from state_store.delta import reader
+from state_store.wording import Name, Text, joined, quoted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,24 +60,29 @@ class Step:
     begun: str | None = None
 
     def __str__(self) -> str:
-        parts = [f"{self.outcome:<9} {self.what}"]
+        return self.said
+
+    @property
+    def said(self) -> Text:
+        """The step, in a sentence."""
+        parts: list[str] = [sentence("{} {}", f"{self.outcome:<9}", self.what)]
         parts += [] if self.columns is None else [self.columns]
-        parts += [f"reads {rows:,} rows of '{name}'" for name, rows in self.reads]
+        parts += [sentence("reads {} rows of '{}'", f"{rows:,}", Name(name)) for name, rows in self.reads]
         parts += self.late
         if self.only_adds:
             parts.append("rows are added, and it stays as it is if one would go")
         if self.shared_with:
-            parts.append(f"shares stages with {', '.join(repr(name) for name in self.shared_with)}")
+            parts.append(sentence("shares stages with {}", quoted(self.shared_with)))
         if self.followers:
-            parts.append(f"{', '.join(repr(name) for name in self.followers)} follow by the difference")
+            parts.append(sentence("{} follow by the difference", quoted(self.followers)))
         if self.unproved is not None:
-            parts.append(f"its rows will not be proved: {self.unproved}")
+            parts.append(sentence("its rows will not be proved: {}", self.unproved))
         if self.untouched:
             stays = "stays as it is" if len(self.untouched) == 1 else "stay as they are"
-            parts.append(f"{', '.join(repr(name) for name in self.untouched)} {stays}")
+            parts.append(sentence("{} {}", quoted(self.untouched), stays))
         if self.begun is not None:
             parts.append(self.begun)
-        return "; ".join(parts)
+        return joined("; ", parts)
 
 
 @dataclass(frozen=True)
@@ -90,15 +96,15 @@ class ApplyPlan:
     @property
     def replaces(self) -> tuple[str, ...]:
         """The definitions, in words, that others take the place of."""
-        return tuple(self.called.spoken(step.what) for step in self.steps if step.outcome == "replace")
+        return tuple(self.called.shown(step.what) for step in self.steps if step.outcome == "replace")
 
     @property
     def alters(self) -> tuple[str, ...]:
         """The sources, in words, that get columns."""
-        return tuple(self.called.spoken(step.what) for step in self.steps if step.outcome == "alter")
+        return tuple(self.called.shown(step.what) for step in self.steps if step.outcome == "alter")
 
     def __str__(self) -> str:
-        steps = (self.called.spoken(str(step)) for step in self.steps)
+        steps = (self.called.shown(step.said) for step in self.steps)
         return "\n".join([f"pipeline '{self.pipeline}':", *(f"  {step}" for step in steps)])
 
 
@@ -113,7 +119,7 @@ def plan_of(
         catalog: as it is before.
     """
     steps = [_step(change, catalog, lake) for change in changes]
-    steps += [Step("kept", f"'{name}': it is not in the file; DROP removes it") for name in missing]
+    steps += [Step("kept", sentence("'{}': it is not in the file; DROP removes it", Name(name))) for name in missing]
     return ApplyPlan(pipeline, tuple(steps), catalog.called)
 
 

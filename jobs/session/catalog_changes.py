@@ -17,6 +17,7 @@ from jobs.model.errors import NotSupported, OptionRefused
 from jobs.model.same_meaning import gives_the_same_rows, same
 from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
 from state_store.errors import WriterBusy
+from state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,19 +55,27 @@ class Change:
     late: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        parts = [f"{described(self.definition)} {self.outcome} (pipeline '{self.definition.pipeline}')", *self.late]
+        return self.said
+
+    @property
+    def said(self) -> Text:
+        """The change, in a sentence."""
+        parts = [
+            sentence("{} {} (pipeline '{}')", described(self.definition), self.outcome, self.definition.pipeline),
+            *self.late,
+        ]
         parts += [_ENDED if self.begun == "this" else OTHER_BEGUN] if self.begun is not None else []
-        parts += [f"its rows are not proved: {self.unproved}"] if self.unproved is not None else []
-        return "; ".join(parts)
+        parts += [sentence("its rows are not proved: {}", self.unproved)] if self.unproved is not None else []
+        return joined("; ", parts)
 
 
-def described(definition: Definition) -> str:
+def described(definition: Definition) -> Text:
     """A definition in words: `stream 'readings'`."""
     if isinstance(definition, InsertQuery):
-        return f"query '{definition.name}' into '{definition.target}'"
+        return sentence("query '{}' into '{}'", Name(definition.name), Name(definition.target))
     if isinstance(definition, View) and definition.materialized:
-        return f"materialized view '{definition.name}'"
-    return f"{definition.kind} '{definition.name}'"
+        return sentence("materialized view '{}'", Name(definition.name))
+    return sentence("{} '{}'", definition.kind, Name(definition.name))
 
 
 def register(
@@ -251,6 +260,6 @@ def _check_replacement(existing: Definition, lake: Lake) -> None:
     """Refuse to change what has rows in the lake (NotSupported): they were read with the former columns."""
     if any((table / "_delta_log").exists() for table in table_paths(existing.name, lake)):
         raise NotSupported(
-            f"{described(existing)} has rows in the lake: changing it in place is not supported yet",
+            sentence("{} has rows in the lake: changing it in place is not supported yet", described(existing)),
             hint="DROP it and CREATE it again: its topic is read from the beginning",
         )

@@ -9,6 +9,8 @@ from jobs.catalog import replacements
 from jobs.model.definitions import Definition, InsertQuery, View
 from jobs.model.errors import NameInUse, NotSupported, SqlError
 from jobs.session.catalog_changes import described, stopped
+from jobs.sql.dialect import quote
+from state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
@@ -37,9 +39,9 @@ def drop(statement: Drop, catalog: Catalog, lake: Lake) -> str:
         )
     name = statement.name
     if name in catalog.finish_drops():
-        return f"'{name}' dropped"
+        return sentence("'{}' dropped", Name(name))
     if statement.cascade:
-        return "\n".join(_drop_one(each, catalog, lake) for each in _cascade(statement, catalog))
+        return joined("\n", (_drop_one(each, catalog, lake) for each in _cascade(statement, catalog)))
     return _drop_one(statement, catalog, lake)
 
 
@@ -57,10 +59,10 @@ def _cascade(statement: Drop, catalog: Catalog) -> list[Drop]:
             definition = catalog.get(reader)
             if isinstance(definition, InsertQuery):
                 raise NameInUse(
-                    f"'{name}' is read by {described(definition)}",
+                    sentence("'{}' is read by {}", Name(name), described(definition)),
                     line=statement.line,
                     column=statement.column,
-                    hint=f"DROP STREAM {definition.target} first, if nothing needs it",
+                    hint=sentence("DROP STREAM {} first, if nothing needs it", Name(definition.target, quote)),
                 )
             found += [reader] if reader not in found else []
     order = [name for name in reversed(catalog.names()) if name in found]
@@ -74,10 +76,10 @@ def _drop_one(statement: Drop, catalog: Catalog, lake: Lake) -> str:
     with stopped(name, catalog, lake):
         if name not in catalog.broken:
             if statement.if_exists and catalog.find(name) is None:
-                return f"'{name}' is not there"
+                return sentence("'{}' is not there", Name(name))
             _check_kind(statement, catalog.get(name))
         gone = catalog.remove(name, _unshared(name, catalog, lake))
-    return "\n".join(f"'{each}' dropped" for each in gone)
+    return joined("\n", (sentence("'{}' dropped", Name(each)) for each in gone))
 
 
 def _unshared(name: str, catalog: Catalog, lake: Lake) -> frozenset[str]:
@@ -105,8 +107,10 @@ def _check_kind(statement: Drop, definition: Definition) -> None:
         kinds = (definition.kind.upper(), "VIEW") if isinstance(definition, View) else (definition.kind.upper(),)
     if statement.what not in kinds:
         raise NotSupported(
-            f"{described(definition)} is no {statement.what.lower()}",
+            sentence("{} is no {}", described(definition), statement.what.lower()),
             line=statement.line,
             column=statement.column,
-            hint=f"DROP {kinds[0]} {statement.name}" if kinds else "DROP the stream that it feeds",
+            hint=sentence("DROP {} {}", kinds[0], Name(statement.name, quote))
+            if kinds
+            else "DROP the stream that it feeds",
         )

@@ -8,6 +8,7 @@ from jobs.model import types as t
 from jobs.model.definitions import Source
 from jobs.model.errors import InvalidQuery, UnknownName
 from jobs.session.literals import evaluate
+from state_store.wording import Name, quoted, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,14 +67,14 @@ def target_of(statement: InsertValues | Delete | Update, catalog: Catalog) -> So
         )
     if not isinstance(found, Source):
         raise InvalidQuery(
-            f"'{found.name}' is a view: its rows follow from its inputs",
+            sentence("'{}' is a view: its rows follow from its inputs", Name(found.name)),
             line=statement.line,
             column=statement.column,
-            hint=f"change what it reads: {', '.join(found.inputs)}",
+            hint=sentence("change what it reads: {}", quoted(found.inputs)),
         )
     if found.read_only:
         raise InvalidQuery(
-            f"'{found.name}' is a SOURCE: it is read only",
+            sentence("'{}' is a SOURCE: it is read only", Name(found.name)),
             line=statement.line,
             column=statement.column,
             hint="others write its topic",

@@ -40,6 +40,7 @@ from jobs.sql.syntax import (
 )
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,7 @@ class Interpreter:
             raise called.told(error)  # noqa: B904 - the same error
         except RecursionError as error:
             raise too_deep(statement.line, statement.column) from error
-        return Message(called.spoken(result.text)) if isinstance(result, Message) else result
+        return Message(called.shown(result.text)) if isinstance(result, Message) else result
 
     def stored(self, statement: S) -> S:
         """The statement with the names that definitions are stored under. Errors as of `stored_statement`."""
@@ -102,7 +103,7 @@ class Interpreter:
     def _execute(self, statement: Statement) -> Result:
         match statement:
             case CreateSource() | CreateView() | InsertSelect() | AlterSource():
-                return Message(str(self.register(statement)))
+                return Message(self.register(statement).said)
             case CreateFunction() | DropFunction() | DescribeFunction():
                 return self._function(statement)
             case CreateType() | DropType():
@@ -176,16 +177,20 @@ class Interpreter:
         from jobs.session.inserts import insert
 
         count = insert(statement, self.catalog, self.settings, self.lake)
-        return Message(f"{count} row{'' if count == 1 else 's'} inserted into '{statement.target}'")
+        return Message(
+            sentence("{} row{} inserted into '{}'", count, "" if count == 1 else "s", Name(statement.target))
+        )
 
     def _change(self, statement: Delete | Update) -> Message:
         from jobs.session.keyed_changes import delete, update
 
         if isinstance(statement, Delete):
             count = delete(statement, self.catalog, self.settings, self.lake)
-            return Message(f"{count} key{'' if count == 1 else 's'} deleted from '{statement.target}'")
+            return Message(
+                sentence("{} key{} deleted from '{}'", count, "" if count == 1 else "s", Name(statement.target))
+            )
         count = update(statement, self.catalog, self.settings, self.lake)
-        return Message(f"{count} row{'' if count == 1 else 's'} of '{statement.target}' updated")
+        return Message(sentence("{} row{} of '{}' updated", count, "" if count == 1 else "s", Name(statement.target)))
 
     def _changed_names(self, statement: Drop | Rename) -> str:
         if isinstance(statement, Drop):

@@ -15,6 +15,7 @@ from jobs.model.errors import InvalidQuery, UnknownName
 from jobs.session.inserts import target_of
 from jobs.session.literals import evaluate
 from jobs.sql.dialect import position_of, quote
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,7 @@ def _table_of(statement: Delete | Update, catalog: Catalog) -> Source:
     source = target_of(statement, catalog)
     if source.kind != "table":
         raise InvalidQuery(
-            f"'{source.name}' is a stream: its events stay as they are",
+            sentence("'{}' is a stream: its events stay as they are", Name(source.name)),
             line=statement.line,
             column=statement.column,
             hint="INSERT INTO it an event that says what changed, or declare it as a TABLE with a PRIMARY KEY",
@@ -139,7 +140,7 @@ def _not_keys(node: exp.Expr, source: Source) -> InvalidQuery:
     line, column = position_of(node)
     shown = " AND ".join(f"{quote(name)} = …" for name in source.key)
     return InvalidQuery(
-        f"the WHERE must name whole keys of '{source.name}', and nothing else",
+        sentence("the WHERE must name whole keys of '{}', and nothing else", Name(source.name)),
         line=line,
         column=column,
         hint=f"WHERE {shown}; several keys: IN (…, …)",

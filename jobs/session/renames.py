@@ -15,6 +15,7 @@ from jobs.model.errors import InvalidQuery
 from jobs.session.define.source import check_name
 from jobs.sql.dialect import quote
 from state_store.failpoints import failpoint
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
@@ -53,8 +54,8 @@ def rename(statement: Rename, catalog: Catalog) -> str:
 def _check_kind(statement: Rename, definition: Definition, called: str) -> None:
     if isinstance(definition, InsertQuery):
         raise InvalidQuery(
-            f"'{called}' is a query into '{definition.target}', and is called after it",
-            hint=f"ALTER STREAM {definition.target} RENAME TO …",
+            sentence("'{}' is a query into '{}', and is called after it", called, Name(definition.target)),
+            hint=sentence("ALTER STREAM {} RENAME TO …", Name(definition.target, quote)),
         )
     kinds = (definition.kind.upper(), *(("VIEW",) if isinstance(definition, View) else ()))
     if statement.what not in kinds:

@@ -19,6 +19,7 @@ from state_store.delta import reader
 from state_store.delta.schema import added_columns
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import CorruptState
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,7 +76,7 @@ def check_repaired(definition: Definition, catalog: Catalog, lake: Lake) -> None
     _check_readers(name, readers, catalog.supposing(definition))
     if not _made_rows(definition, catalog.broken[name], lake):
         raise NotSupported(
-            f"the rows of '{name}' in the lake were made by another definition",
+            sentence("the rows of '{}' in the lake were made by another definition", Name(name)),
             hint="register it as it was; or DROP it and CREATE it again: it is computed anew",
         )
 
@@ -93,8 +94,8 @@ def _check_readers(name: str, readers: Iterable[View | InsertQuery], catalog: Ca
     for each in readers:
         if not _fits(each, catalog):
             raise NotSupported(
-                f"'{each.name}' was made with another definition of '{name}'",
-                hint=f"register '{name}' as it was; or DROP what needs it first",
+                sentence("'{}' was made with another definition of '{}'", Name(each.name), Name(name)),
+                hint=sentence("register '{}' as it was; or DROP what needs it first", Name(name)),
             )
 
 

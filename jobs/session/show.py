@@ -69,7 +69,7 @@ def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> D
             "path": str(lake.table(name)),
             **_state(name, called, lake),
         }
-    return Document(data, _as_text(called.spoken(described(definition)), data))
+    return Document(data, _as_text(called.shown(described(definition)), data))
 
 
 def explanation(statement: Explain, catalog: Catalog) -> str:
@@ -80,10 +80,8 @@ def explanation(statement: Explain, catalog: Catalog) -> str:
     if isinstance(found, View) and found.partial:
         from jobs.partial.explain import explain_partial
 
-        text = explain_partial(found, catalog, upquery=statement.maintenance)
-    else:
-        text = explain(statement, catalog)
-    return catalog.called.with_legend(text)
+        return explain_partial(found, catalog, upquery=statement.maintenance)
+    return explain(statement, catalog)
 
 
 def _relations(catalog: Catalog, wanted: Callable[[Source | View], bool]) -> Rows:
@@ -161,7 +159,7 @@ def _state(name: str, called: Called, lake: Lake) -> dict[str, Any]:
         "offsets": record.offsets,
         "digest": record.digest,
         "mode": record.mode,
-        "reason": called.spoken(record.reason),
+        "reason": called.shown(record.reason),
     }
 
 

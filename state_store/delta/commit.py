@@ -26,7 +26,9 @@ from state_store.errors import CommitConflict, CorruptState, DiskFailed
 from state_store.failpoints import failpoint
 from state_store.files import sync_folder
 from state_store.folders import remove_file
+from state_store.layout import table_at
 from state_store.tablespec import CHECKPOINT_INTERVAL
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -197,7 +199,7 @@ def _retracted(path: LakePath, before: Snapshot, retracted: Mapping[str, BitMap6
             # Its rows stand in another file since they were read: compaction, or an epoch that is not in the plan.
             raise conflict(path, before.version)
         if body is None:
-            raise _not_there(path, f"no file '{name}' belongs to it")
+            raise _not_there(path, sentence("no file '{}' belongs to it", name))
         gone = _merged(path, body, positions)
         actions.append({"remove": removal(body)})
         if len(gone) < row_count(body):
@@ -227,12 +229,12 @@ def _replaced(before: Snapshot, instead: Instead) -> list[Action]:
 def _merged(path: LakePath, body: Mapping[str, Any], positions: BitMap64) -> BitMap64:
     """The positions gone from a file after this commit."""
     if not positions or positions.max() >= row_count(body):
-        raise _not_there(path, f"'{body['path']}' has no such rows")
+        raise _not_there(path, sentence("'{}' has no such rows", body["path"]))
     if body.get("deletionVector") is None:
         return positions
     before = deleted_rows(path, body["deletionVector"])
     if not before.isdisjoint(positions):
-        raise _not_there(path, f"rows of '{body['path']}' were deleted before")
+        raise _not_there(path, sentence("rows of '{}' were deleted before", body["path"]))
     return before | positions
 
 
@@ -244,14 +246,16 @@ def removal(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _not_there(path: LakePath, why: str) -> CorruptState:
     return CorruptState(
-        f"rows of '{path.name}' that go are not there: {why}", where=str(path), hint=rebuild_hint(path.name)
+        sentence("rows of '{}' that go are not there: {}", table_at(path), why),
+        where=str(path),
+        hint=rebuild_hint(path.name),
     )
 
 
 def conflict(path: LakePath, version: int) -> CommitConflict:
     """The error of a writer that was not the first to commit after a version, or that planned from one before it."""
     return CommitConflict(
-        f"another writer has committed to '{path.name}' since version {version}",
+        sentence("another writer has committed to '{}' since version {}", table_at(path), version),
         where=str(path),
         hint="run the refresh again; two pipelines must not write one table",
     )

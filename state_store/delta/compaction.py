@@ -25,6 +25,8 @@ from state_store.delta.staging import stage_files, stated_checksum
 from state_store.delta.statistics import row_count
 from state_store.errors import CorruptState
 from state_store.failpoints import failpoint
+from state_store.layout import table_at
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,7 +91,8 @@ def _rows(path: LakePath, spec: TableSpec, snapshot: Snapshot, merge: Merge, sch
             parts = []
     if found != merge.rows:
         raise CorruptState(
-            f"files of '{path.name}' have {found} rows, not {merge.rows} as its log says", where=str(path)
+            sentence("files of '{}' have {} rows, not {} as its log says", table_at(path), found, merge.rows),
+            where=str(path),
         )
     if parts:
         rows = pa.Table.from_batches(parts, schema)

@@ -22,8 +22,10 @@ from pyarrow.fs import LocalFileSystem
 from state_store.delta.entry import rebuild_hint
 from state_store.delta.staging import checksum
 from state_store.errors import CorruptState, VersionGone
+from state_store.layout import table_at
 from state_store.location import Location
 from state_store.unchanged import place_of
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,13 +82,13 @@ def reading(table: LakePath) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise VersionGone(
-            f"files of '{table.name}' are gone: {_line(error)}",
+            sentence("files of '{}' are gone: {}", table_at(table), _line(error)),
             where=str(table),
             hint=rebuild_hint(table.name),
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise CorruptState(
-            f"'{table.name}' does not read back: {_line(error)}",
+            sentence("'{}' does not read back: {}", table_at(table), _line(error)),
             where=str(table),
             hint=rebuild_hint(table.name),
         ) from error
@@ -95,7 +97,9 @@ def reading(table: LakePath) -> Iterator[None]:
 def broken(table: LakePath, file: LakePath) -> CorruptState:
     """The error of a data file that is not as it was written."""
     return CorruptState(
-        f"a data file of '{table.name}' fails its checksum", where=str(file), hint=rebuild_hint(table.name)
+        sentence("a data file of '{}' fails its checksum", table_at(table)),
+        where=str(file),
+        hint=rebuild_hint(table.name),
     )
 
 

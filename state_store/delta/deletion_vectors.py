@@ -22,8 +22,10 @@ from pyroaring import BitMap64
 
 from state_store.errors import CorruptState, VersionGone
 from state_store.files import write_new
+from state_store.layout import table_at
 from state_store.paths import open_file
 from state_store.unchanged import Unchanged
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,11 +92,13 @@ def deleted_rows(table: LakePath, descriptor: Mapping[str, Any]) -> BitMap64:
         positions = _read(table, descriptor)
         expected = int(descriptor["cardinality"])
     except FileNotFoundError as error:
-        raise VersionGone(f"a deletion vector of '{table.name}' is gone", where=str(table)) from error
+        raise VersionGone(sentence("a deletion vector of '{}' is gone", table_at(table)), where=str(table)) from error
     except (struct.error, ValueError, KeyError, TypeError, OSError, MemoryError) as error:
-        raise CorruptState(f"a deletion vector of '{table.name}' does not read back", where=str(table)) from error
+        raise CorruptState(
+            sentence("a deletion vector of '{}' does not read back", table_at(table)), where=str(table)
+        ) from error
     if len(positions) != expected:
-        raise CorruptState(f"a deletion vector of '{table.name}' has lost rows", where=str(table))
+        raise CorruptState(sentence("a deletion vector of '{}' has lost rows", table_at(table)), where=str(table))
     return positions
 
 
@@ -108,7 +112,9 @@ def deleted_positions(table: LakePath, descriptor: Mapping[str, Any] | None, row
     """
     gone = deleted_rows(table, descriptor) if descriptor is not None else BitMap64()
     if gone and gone.max() >= rows:
-        raise CorruptState(f"a deletion vector of '{table.name}' names rows that are not there", where=str(table))
+        raise CorruptState(
+            sentence("a deletion vector of '{}' names rows that are not there", table_at(table)), where=str(table)
+        )
     return np.array(gone.to_array(), np.int64)
 
 
@@ -142,13 +148,20 @@ def _bytes(table: LakePath, descriptor: Mapping[str, Any]) -> bytes:
                 opened.seek(int(descriptor.get("offset") or 0))
                 (stored,) = struct.unpack(">i", opened.read(4))
                 if stored != size:
-                    raise CorruptState(f"a deletion vector of '{table.name}' has another size", where=str(file))
+                    raise CorruptState(
+                        sentence("a deletion vector of '{}' has another size", table_at(table)), where=str(file)
+                    )
                 content, checksum = opened.read(size), opened.read(4)
             if struct.unpack(">I", checksum)[0] != zlib.crc32(content):
-                raise CorruptState(f"a deletion vector of '{table.name}' fails its checksum", where=str(file))
+                raise CorruptState(
+                    sentence("a deletion vector of '{}' fails its checksum", table_at(table)), where=str(file)
+                )
             return content
         case other:
-            raise CorruptState(f"a deletion vector of '{table.name}' lies elsewhere (type '{other}')", where=str(table))
+            raise CorruptState(
+                sentence("a deletion vector of '{}' lies elsewhere (type '{}')", table_at(table), other),
+                where=str(table),
+            )
 
 
 def _z85(text: str) -> bytes:

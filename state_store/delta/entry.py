@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 from state_store.checksum import intact, sealed
 from state_store.commits import CommitRecord
 from state_store.errors import CorruptState
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,9 +65,9 @@ def decode(data: bytes, file: LakePath) -> tuple[list[Action], CommitRecord | No
 
 def _corrupt(file: LakePath, what: str) -> CorruptState:
     table = file.parent.parent.name
-    return CorruptState(f"a commit of '{table}' {what}", where=str(file), hint=rebuild_hint(table))
+    return CorruptState(sentence("a commit of '{}' {}", Name(table), what), where=str(file), hint=rebuild_hint(table))
 
 
 def rebuild_hint(table: str) -> str:
     """The way out of a broken table."""
-    return f"restore the lake's folder from a backup, or type: strandline rebuild {table}"
+    return sentence("restore the lake's folder from a backup, or type: strandline rebuild {}", Name(table, shlex.quote))

@@ -23,10 +23,12 @@ from state_store.delta.log_listing import LOG
 from state_store.delta.staging import stated_checksum
 from state_store.errors import CorruptState, ForeignWrite, KeyRefused, StorageUnavailable, TableMissing, VersionGone
 from state_store.files import create
+from state_store.layout import table_at
 from state_store.location import Location
 from state_store.paths import side_by_side
 from state_store.tablespec import CHECKPOINT_INTERVAL
 from state_store.unchanged import Unchanged
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -98,7 +100,7 @@ def read_commit(path: LakePath, version: int) -> Commit:
         return _commit(path, version, actions, record)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptState(
-            f"a commit of '{path.name}' does not read back", where=str(commit_file(path, version))
+            sentence("a commit of '{}' does not read back", table_at(path)), where=str(commit_file(path, version))
         ) from error
 
 
@@ -125,10 +127,14 @@ def check_ours(path: LakePath, commit: Commit) -> None:
     """Raise ForeignWrite if another tool made the commit, and it changes rows."""
     if commit.record is None and commit.changes_rows:
         raise ForeignWrite(
-            f"version {commit.version} of '{path.name}' is not ours: another tool's {commit.operation or 'commit'} "
-            "changed its rows",
+            sentence(
+                "version {} of '{}' is not ours: another tool's {} changed its rows",
+                commit.version,
+                table_at(path),
+                commit.operation or "commit",
+            ),
             where=str(path),
-            hint=f"its rows no longer follow from its inputs; type: strandline rebuild {path.name}",
+            hint=sentence("its rows no longer follow from its inputs; type: strandline rebuild {}", table_at(path)),
         )
 
 
@@ -168,7 +174,9 @@ def commit_info(operation: str, record: CommitRecord) -> Action:
 def missing(path: LakePath) -> TableMissing:
     """The error for a table that is not there."""
     return TableMissing(
-        f"there is no table '{path.name}'", where=str(path), hint="run its pipeline once, or check the lake's root"
+        sentence("there is no table '{}'", table_at(path)),
+        where=str(path),
+        hint="run its pipeline once, or check the lake's root",
     )
 
 
@@ -219,7 +227,9 @@ def _read(path: LakePath, version: int) -> tuple[list[Action], CommitRecord | No
         if newest_version(path) is None:
             raise missing(path) from None
         raise VersionGone(
-            f"version {version} of '{path.name}' is not in its log", where=str(path), hint="read the table anew"
+            sentence("version {} of '{}' is not in its log", version, table_at(path)),
+            where=str(path),
+            hint="read the table anew",
         ) from None
 
 
@@ -256,4 +266,6 @@ def inside(path: LakePath, name: str) -> LakePath:
             return path / str(relative)
     except KeyRefused:
         pass
-    raise CorruptState(f"the log of '{path.name}' names a file outside the table: '{name}'", where=str(path))
+    raise CorruptState(
+        sentence("the log of '{}' names a file outside the table: '{}'", table_at(path), name), where=str(path)
+    )

@@ -16,6 +16,8 @@ from state_store.delta.entry import rebuild_hint
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import CorruptState, VersionGone
 from state_store.hashing.digest import Digest, digest_of_table
+from state_store.layout import table_at
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +97,9 @@ def record_at(path: LakePath, version: int, *, ours: bool = True) -> CommitRecor
         if ours:
             log.check_ours(path, log.read_commit(path, number))
     raise CorruptState(
-        f"no commit of '{path.name}' says where the table stands", where=str(path), hint="was it made by another tool?"
+        sentence("no commit of '{}' says where the table stands", table_at(path)),
+        where=str(path),
+        hint="was it made by another tool?",
     )
 
 
@@ -231,11 +235,14 @@ def _compared(
     # A record of format 1 has no checksum of its own, so a difference would not say which of the two is wrong.
     if record.sealed and total != Digest.parse(record.digest):
         raise CorruptState(
-            f"the rows of '{path.name}' are not those that were committed",
+            sentence("the rows of '{}' are not those that were committed", table_at(path)),
             where=f"{path}, version {version}",
             hint=rebuild_hint(path.name),
         )
 
 
 def _not_yet(path: LakePath, version: int, newest: int) -> VersionGone:
-    return VersionGone(f"version {version} of '{path.name}' is not there yet; the newest is {newest}", where=str(path))
+    return VersionGone(
+        sentence("version {} of '{}' is not there yet; the newest is {}", version, table_at(path), newest),
+        where=str(path),
+    )

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from state_store.delta import log
 from state_store.errors import CorruptState
+from state_store.layout import table_at
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -79,9 +81,9 @@ def _after(path: LakePath, version: int, state: _State, commits: Iterable[Sequen
         for actions in commits:
             state.take(actions)
     except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptState(f"a commit of '{path.name}' does not read back", where=str(path)) from error
+        raise CorruptState(sentence("a commit of '{}' does not read back", table_at(path)), where=str(path)) from error
     if "id" not in state.metadata:
-        raise CorruptState(f"the log of '{path.name}' says nothing about the table", where=str(path))
+        raise CorruptState(sentence("the log of '{}' says nothing about the table", table_at(path)), where=str(path))
     return Snapshot(version, state.metadata, state.protocol, state.files, state.transactions)
 
 

@@ -24,9 +24,11 @@ from state_store.errors import CorruptState
 from state_store.failpoints import failpoint
 from state_store.files import sync_file, sync_folder, write_new
 from state_store.folders import discard_folder
+from state_store.layout import table_at
 from state_store.location import Location
 from state_store.parquet_encodings import encodings
 from state_store.paths import files_in, open_file, within
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -166,7 +168,7 @@ def data_file(table: LakePath, url: str) -> str:
             raise ValueError(url)
         return unquote(parts.path).removeprefix(f"/{key}/")
     except ValueError:
-        raise CorruptState(f"'{url}' is no file of '{table.name}'", where=str(table)) from None
+        raise CorruptState(sentence("'{}' is no file of '{}'", url, table_at(table)), where=str(table)) from None
 
 
 def stated_checksum(body: Mapping[str, Any]) -> str | None:

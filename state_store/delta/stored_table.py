@@ -20,6 +20,7 @@ from state_store.delta.snapshot import read_snapshot
 from state_store.errors import CorruptState, VectorMismatch, VersionGone
 from state_store.hashing.digest import Digest
 from state_store.tablespec import TableSpec
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from state_store.delta.log import Commit
@@ -84,7 +85,12 @@ class StoredTable:
         head = self.head()
         if head.record.epoch + 1 != record.epoch:
             raise VectorMismatch(
-                f"'{self.spec.name}' is at epoch {head.record.epoch}; epoch {record.epoch} does not follow it",
+                sentence(
+                    "'{}' is at epoch {}; epoch {} does not follow it",
+                    Name(self.spec.name),
+                    head.record.epoch,
+                    record.epoch,
+                ),
                 where=str(self.path),
                 hint="plan the refresh again from the table's head",
             )
@@ -111,7 +117,12 @@ class StoredTable:
         """
         if after > upto:
             raise VersionGone(
-                f"'{self.spec.name}' is at version {upto}, but version {after} was read before: it was made anew",
+                sentence(
+                    "'{}' is at version {}, but version {} was read before: it was made anew",
+                    Name(self.spec.name),
+                    upto,
+                    after,
+                ),
                 where=str(self.path),
                 hint="drop the views that read it and create them again",
             )
@@ -119,7 +130,11 @@ class StoredTable:
         wrong = next((made for made in found if self.spec.storage == "append" and not made.only_adds), None)
         if wrong is not None:
             raise CorruptState(
-                f"version {wrong.version} of '{self.spec.name}' takes rows away, but its rows are only ever added",
+                sentence(
+                    "version {} of '{}' takes rows away, but its rows are only ever added",
+                    wrong.version,
+                    Name(self.spec.name),
+                ),
                 where=str(self.path),
                 hint=rebuild_hint(self.spec.name),
             )
@@ -138,5 +153,6 @@ class StoredTable:
             raise log.missing(self.path)
         if version > newest:
             raise VersionGone(
-                f"version {version} of '{self.spec.name}' is not there; the newest is {newest}", where=str(self.path)
+                sentence("version {} of '{}' is not there; the newest is {}", version, Name(self.spec.name), newest),
+                where=str(self.path),
             )

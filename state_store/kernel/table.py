@@ -21,6 +21,7 @@ from state_store.kernel.rows import TableRows
 from state_store.kernel.settle import Settled, conformed
 from state_store.kernel.streamed import BATCH_ROWS, streamed
 from state_store.kernel.tally import Tally
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -154,7 +155,9 @@ class KernelTable(StoredTable):
         said, listed = record.digest, Counts()
         try:
             if said and Digest.parse(said) != tally.digest:
-                raise CorruptState(f"the rows for '{self.spec.name}' have the digest {tally.digest}, not {said}")
+                raise CorruptState(
+                    sentence("the rows for '{}' have the digest {}, not {}", Name(self.spec.name), tally.digest, said)
+                )
             differing = self._listed(changes, listed, record)
         except BaseException:
             staged.discard()
@@ -186,7 +189,9 @@ class KernelTable(StoredTable):
         try:
             digest = Digest.parse(head.record.digest) + tally.digest
             if digest.count < 0:
-                raise NegativeWeight(f"'{self.spec.name}' would have {digest.count} rows", where=str(self.path))
+                raise NegativeWeight(
+                    sentence("'{}' would have {} rows", Name(self.spec.name), digest.count), where=str(self.path)
+                )
         except BaseException:
             if staged is not None:
                 staged.discard()

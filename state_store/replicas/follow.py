@@ -15,9 +15,11 @@ from state_store.commits import TableVersion
 from state_store.delta import feed, log, reader
 from state_store.errors import DuplicateKey, InputReplaced, NegativeWeight, ReplicaDiverged, VersionGone
 from state_store.hashing.digest import Digest
+from state_store.layout import table_at
 from state_store.leases import ReaderLease
 from state_store.replicas.restore import restore
 from state_store.replicas.state import Phase
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from state_store.commits import Head
@@ -92,7 +94,7 @@ class Follower:
             found, ours = reader.schema(self._table, head.version), self._replica.layout.schema
             if not found.equals(ours):
                 raise InputReplaced(
-                    f"the columns of '{self._table.name}' are others than those of its replica",
+                    sentence("the columns of '{}' are others than those of its replica", table_at(self._table)),
                     where=str(self._table),
                     hint="open the replica anew, with the table's columns",
                 )
@@ -128,7 +130,7 @@ class Follower:
     def _check(self, at: TableVersion) -> None:
         """Raise InputReplaced if that commit of the table is another one now, VersionGone if it is not there."""
         if not reader.version_at(self._table, at.version).same(at):
-            raise InputReplaced(f"version {at.version} of '{self._table.name}' is another commit now")
+            raise InputReplaced(sentence("version {} of '{}' is another commit now", at.version, table_at(self._table)))
 
 
 def _at(commit: Commit, before: TableVersion) -> TableVersion:

@@ -19,6 +19,7 @@ from state_store.delta.data_files import data_of, reading
 from state_store.delta.log import inside
 from state_store.delta.staging import stated_checksum
 from state_store.delta.statistics import row_count
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +63,7 @@ class Keeper:
     upto: Mapping[int, int] | None = None
 
     def __str__(self) -> str:
-        return f"{self.who}: {self.why}"
+        return sentence("{}: {}", self.who, self.why)
 
 
 @dataclass(frozen=True)

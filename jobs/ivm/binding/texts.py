@@ -39,6 +39,7 @@ from jobs.query.clauses.read import query_of
 from jobs.query.logical.query import relations_of
 from jobs.query.recompute.select import recompute_sql
 from state_store.columns import FILE, POSITION, WEIGHT
+from state_store.wording import Name, sentence
 
 Columns = tuple[tuple[str, SqlType], ...]
 _FRESH = "fresh"
@@ -93,11 +94,11 @@ def other_texts(stage: Stage, dialect: Dialect) -> Iterator[BoundText]:
     yield _rule(stage, dialect, None, "first refresh")
     late = late_rows(stage, dialect, {each.alias for each in inputs_of(stage)})
     if late is not None:
-        yield BoundText(f"the late rows of '{stage.table}'", late, _relations(stage))
+        yield BoundText(sentence("the late rows of '{}'", Name(stage.table)), late, _relations(stage))
     if storage_of(stage) == "keyed":
         compared = {**_relations(stage), _FRESH: stored_columns(stage)}
         text = difference(stage, _FRESH, engine_of(dialect))
-        yield BoundText(f"the comparison of '{stage.table}'", text, compared)
+        yield BoundText(sentence("the comparison of '{}'", Name(stage.table)), text, compared)
 
 
 def recomputation(definition: Definition, catalog: Catalog) -> Iterator[BoundText]:
@@ -112,7 +113,7 @@ def recomputation(definition: Definition, catalog: Catalog) -> Iterator[BoundTex
     except NotSupported:
         return
     relations = {each.name: _readable(each) for each in relations_of(query)}
-    yield BoundText(f"the recomputation of '{definition.name}'", text, relations)
+    yield BoundText(sentence("the recomputation of '{}'", Name(definition.name)), text, relations)
 
 
 class _NothingStored(Heads):
@@ -128,7 +129,7 @@ class _NothingStored(Heads):
 def _rule(stage: Stage, dialect: Dialect, changed: Collection[str] | None, what: str) -> BoundText:
     text = maintenance(stage, dialect, changed)
     check_written(stage.table, stage, text, engine_of(dialect))
-    return BoundText(f"the {what} of '{stage.table}'", text, _relations(stage))
+    return BoundText(sentence("the {} of '{}'", what, Name(stage.table)), text, _relations(stage))
 
 
 def _relations(stage: Stage) -> dict[str, Columns]:

@@ -22,20 +22,26 @@ if TYPE_CHECKING:
 def explain(statement: Explain, catalog: Catalog) -> str:
     """The stages of a view, of a query that inserts into a stream, or of a SELECT as if it were a view.
 
+    Tables have the names that they are stored under; above them stands what those are called otherwise.
+
     Raises:
         UnknownName: there is no such view.
         SqlError: the SELECT cannot be maintained; the message says why.
     """
     if statement.query is not None:
         made = plan_of_query("query", read_query(statement.query, catalog))
-        return _text("the query, as a view", made, "auto", maintenance=statement.maintenance)
+        text = _text("the query, as a view", made, "auto", maintenance=statement.maintenance)
+        return "\n".join([*catalog.called.legend(made.inputs), text])
     assert statement.name is not None
     definition = catalog.get(statement.name)
     if isinstance(definition, Source) and definition.kind == "stream":
-        return f"{_title(definition)}\n  its event log is written by ingest from the topic '{definition.topic}'"
+        log = f"its event log is written by ingest from the topic '{definition.topic}'"
+        return "\n".join([*catalog.called.legend([definition.name]), _title(definition), f"  {log}"])
     refresh = definition.maintenance.refresh if isinstance(definition, View) else "auto"
     made = plan(definition, catalog)
-    return _text(_title(definition), made, refresh, maintenance=statement.maintenance)
+    named = [definition.name, *([definition.target] if isinstance(definition, InsertQuery) else []), *made.inputs]
+    text = _text(_title(definition), made, refresh, maintenance=statement.maintenance)
+    return "\n".join([*catalog.called.legend(named), text])
 
 
 def _title(definition: Definition) -> str:

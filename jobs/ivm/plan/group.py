@@ -31,6 +31,7 @@ from jobs.query.logical.group_columns import mark_name, mark_outputs, marks_in
 from jobs.query.logical.query import Block
 from jobs.sql.dialect import sql_of
 from jobs.sql.places import MARK, replaced
+from state_store.wording import quoted
 
 _OVER = "groups"
 """Alias of an inner aggregate in the stage above it."""
@@ -184,7 +185,7 @@ def _order(rows: Rows, calls: Sequence[AggregateCall], there: set[str]) -> list[
         strict = next((call for call in ordered if FUNCTIONS[call.function].needs_order), None)
         if strict is None:
             return []
-        names = ", ".join(f"'{each.relation.name}'" for each in rows.inputs)
+        names = quoted(each.relation.name for each in rows.inputs)
         raise NotSupported(
             f"{strict.function} needs the order of events, and the rows of {names} have none",
             hint="aggregate streams or source tables by it, or use MIN, MAX, MIN_BY or MAX_BY over a column",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jobs.model.errors import InvalidQuery
 from jobs.model.stage import AnalyticStage, Plan, Stage
+from state_store.wording import Name, sentence
 
 
 def why_not(stage: Stage) -> str | None:
@@ -23,6 +24,6 @@ def check_incremental(made: Plan) -> None:
         reason = why_not(stage)
         if reason is not None:
             raise InvalidQuery(
-                f"'{made.view}' cannot be REFRESH = 'incremental': {reason}",
+                sentence("'{}' cannot be REFRESH = 'incremental': {}", Name(made.view), reason),
                 hint="add PARTITION BY, or leave REFRESH out: the rows are the same",
             )

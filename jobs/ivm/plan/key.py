@@ -22,6 +22,7 @@ from jobs.model.types import BaseType, SqlType
 from jobs.sql.places import Place, columns_in, place_of
 from jobs.sql.trees import conjuncts
 from jobs.sql.types_text import type_of
+from state_store.wording import Name, sentence
 
 Types = Mapping[Place, SqlType]
 
@@ -77,7 +78,10 @@ def _identity(each: Input) -> tuple[str, ...]:
         return each.relation.key
     if not each.relation.identity:
         raise NotSupported(
-            f"the rows of '{each.relation.name}' cannot be told apart, and what is asked of them here needs that",
+            sentence(
+                "the rows of '{}' cannot be told apart, and what is asked of them here needs that",
+                Name(each.relation.name),
+            ),
             hint="explode, or join streams, after this",
         )
     return each.relation.identity

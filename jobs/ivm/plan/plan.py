@@ -26,6 +26,7 @@ from jobs.model.stage_columns import storage_of
 from jobs.model.view_options import Semantics, State
 from jobs.query.clauses.read import query_of
 from jobs.query.logical.query import Query
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
@@ -41,7 +42,7 @@ def plan(definition: View | InsertQuery | Source, catalog: Catalog) -> Plan:
     """
     if isinstance(definition, Source):
         if definition.kind == "stream":
-            message = f"the stream '{definition.name}' has no plan: its event log is written by ingest"
+            message = sentence("the stream '{}' has no plan: its event log is written by ingest", Name(definition.name))
             raise ValueError(message)
         return Plan(definition.name, (_latest(definition),))
     if isinstance(definition, InsertQuery):
@@ -83,7 +84,7 @@ def _insert(definition: InsertQuery, query: Query, target: Source | View) -> Pla
     last = made.stages[-1]
     if storage_of(last) != "append":
         raise NotSupported(
-            f"'{target.name}' is a stream, and the rows of the query change and go",
+            sentence("'{}' is a stream, and the rows of the query change and go", Name(target.name)),
             hint="CREATE TABLE … AS SELECT keeps them",
         )
     assert isinstance(last, MapStage)

@@ -27,6 +27,7 @@ from jobs.model.stage import inputs_of
 from jobs.model.stage_columns import visible_columns
 from state_store.commits import REBUILD
 from state_store.failpoints import failpoint
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     import duckdb
@@ -116,7 +117,9 @@ def _epoch(context: RunContext, heads: Heads, stage: Stage, owner: Owner, part: 
     upto = {name: at.version for name, at in reached.items() if at is not None}
     if head is None or len(upto) < len(names):
         raise RefreshFailed(
-            f"'{stage.table}' has not taken in all of its inputs yet: there is nothing to compute anew",
+            sentence(
+                "'{}' has not taken in all of its inputs yet: there is nothing to compute anew", Name(stage.table)
+            ),
             hint="run its pipeline first",
         )
     spans = tuple(replace(span, after=None) for span in spans_of(stage, owner, heads, head, upto))

@@ -18,6 +18,7 @@ from jobs.model.operating_errors import EventsGone
 from jobs.model.stage import inputs_of
 from state_store.delta import log, reader
 from state_store.errors import StoreError
+from state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,15 +41,17 @@ def since(lake: Lake, record: CommitRecord, spans: Sequence[Span]) -> dict[str, 
     return others | {entry: gone for entry, gone in found.items() if gone}
 
 
-def said(spans: Iterable[Span]) -> str:
+def said(spans: Iterable[Span]) -> Text:
     """Where the history of a first refresh begins, for the reason of its commit; empty: with the first events."""
     logs = ((span.relation.name, span.head.record.trimmed) for span in spans)
-    return "".join(f"; {begins(name, trimmed)}" for name, trimmed in logs if trimmed is not None)
+    return joined("", (sentence("; {}", begins(name, trimmed)) for name, trimmed in logs if trimmed is not None))
 
 
-def begins(log: str, trimmed: Trimmed) -> str:
+def begins(log: str, trimmed: Trimmed) -> Text:
     """Where the history of a trimmed log begins, in words."""
-    return f"'{log}' begins after {moment(trimmed.until)}: retention has taken {trimmed.rows:,} events"
+    return sentence(
+        "'{}' begins after {}: retention has taken {} events", Name(log), moment(trimmed.until), f"{trimmed.rows:,}"
+    )
 
 
 def shortened(record: CommitRecord, spans: Iterable[Span]) -> list[Span]:
@@ -104,11 +107,19 @@ def _gone_at(lake: Lake, span: Span) -> int:
 def _gone(table: str, name: str, trimmed: Trimmed | None, why: str) -> EventsGone:
     assert trimmed is not None, "a log that is short was trimmed"
     return EventsGone(
-        f"'{table}' cannot be computed anew: {why}, and retention has taken {trimmed.rows:,} events from '{name}', "
-        f"which begins after {moment(trimmed.until)}",
-        where=table,
-        hint=f"restore '{table}' from a backup; or have it begin with the events that are left: DROP it and CREATE it "
-        "again",
+        sentence(
+            "'{}' cannot be computed anew: {}, and retention has taken {} events from '{}', which begins after {}",
+            Name(table),
+            why,
+            f"{trimmed.rows:,}",
+            Name(name),
+            moment(trimmed.until),
+        ),
+        where=Text(Name(table)),
+        hint=sentence(
+            "restore '{}' from a backup; or have it begin with the events that are left: DROP it and CREATE it again",
+            Name(table),
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from jobs.model.stage_columns import storage_of
 from jobs.model.view_options import Refresh
 from state_store.delta.log import read_record
 from state_store.hashing.digest import Digest
+from state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,25 +52,30 @@ class Choice:
 
 def first_refresh(spans: Sequence[Span]) -> Choice:
     """All rows: the table has none of these inputs yet."""
-    rows = ", ".join(f"'{span.relation.name}' at version {span.upto}" for span in spans)
-    return Choice("full", f"first refresh: {f'all rows of {rows}' if rows else 'constants'}", few_changes=False)
+    rows = joined(", ", (sentence("'{}' at version {}", Name(span.relation.name), span.upto) for span in spans))
+    read = sentence("all rows of {}", rows) if rows else "constants"
+    return Choice("full", sentence("first refresh: {}", read), few_changes=False)
 
 
 def choose(lake: Lake, stage: Stage, spans: Sequence[Span], refresh: Refresh) -> Choice:
     """The cheaper way, unless the view's REFRESH says which."""
     moved = [span for span in spans if span.after != span.upto]
-    said = ", ".join(f"'{span.relation.name}' from version {span.after} to {span.upto}" for span in moved)
+    changes = joined(
+        ", ",
+        (sentence("'{}' from version {} to {}", Name(span.relation.name), span.after, span.upto) for span in moved),
+    )
     changed = _rows_changed(lake, moved)
     few = changed is not None and changed <= _MAX_BROADCAST_CHANGES
     if storage_of(stage) == "append" or isinstance(stage, LatestStage):
-        return Choice("delta", f"changes of {said}", few)
+        return Choice("delta", sentence("changes of {}", changes), few)
     if refresh == "full":
-        return Choice("full", f"REFRESH = 'full': all rows after changes of {said}", few_changes=False)
+        return Choice("full", sentence("REFRESH = 'full': all rows after changes of {}", changes), few_changes=False)
     if refresh == "auto" and changed is not None and _reads_more_than_changes(stage):
         rows = sum(Digest.parse(span.head.record.digest).count for span in spans)
         if changed > _CROSSING * rows:
-            return Choice("full", f"all rows: {changed} of {rows} changed, {said}", few_changes=False)
-    return Choice("delta", f"changes of {said}", few)
+            reason = sentence("all rows: {} of {} changed, {}", changed, rows, changes)
+            return Choice("full", reason, few_changes=False)
+    return Choice("delta", sentence("changes of {}", changes), few)
 
 
 def _reads_more_than_changes(stage: Stage) -> bool:

@@ -18,6 +18,7 @@ from jobs.ivm.refresh.runtime import maintain
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.model.errors import EngineRefused
 from state_store.hashing.digest import Digest
+from state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,14 +74,14 @@ def choose(context: RunContext, epoch: Epoch) -> tuple[Dialect, str]:
 
 
 def _said(epoch: Epoch, how: str) -> Epoch:
-    return replace(epoch, record=replace(epoch.record, reason=f"{epoch.record.reason}; {how}"))
+    return replace(epoch, record=replace(epoch.record, reason=sentence("{}; {}", epoch.record.reason, how)))
 
 
 def _by_spark(context: RunContext, epoch: Epoch, *, anew: bool) -> Done:
     if context.sessions is None:
         raise EngineRefused(
-            f"it is Spark's to do, and there is no session here: {epoch.record.reason}",
-            where=epoch.stage.table,
+            sentence("it is Spark's to do, and there is no session here: {}", epoch.record.reason),
+            where=Text(Name(epoch.stage.table)),
             hint="set STRANDLINE_ENGINE=duckdb, so that the kernel does it nevertheless",
         )
     from jobs.ivm.refresh.on_spark import SparkRuntime
@@ -118,7 +119,7 @@ def kernel_refusals(stage: Stage) -> Iterator[None]:
     except refusals as error:
         raise EngineRefused(
             f"the kernel cannot run its rule: {str(error).splitlines()[0]}",
-            where=stage.table,
+            where=Text(Name(stage.table)),
             hint="set STRANDLINE_ENGINE=auto, so that Spark runs what the kernel cannot",
         ) from error
 

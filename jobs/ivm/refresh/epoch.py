@@ -5,6 +5,7 @@ It is a pure function of the stage and the heads, so it can be made again after 
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -15,6 +16,7 @@ from jobs.model.errors import RefreshFailed
 from jobs.model.stage import inputs_of
 from state_store.commits import REBUILD
 from state_store.errors import InputReplaced
+from state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,7 +114,7 @@ def missing_input(stage: Stage, heads: Heads) -> StageResult | None:
     return (
         None
         if missing is None
-        else StageResult(stage.table, {}, {}, "none", f"input '{missing}' has no rows to be read yet")
+        else StageResult(stage.table, {}, {}, "none", sentence("input '{}' has no rows to be read yet", Name(missing)))
     )
 
 
@@ -156,7 +158,9 @@ def planned(
     # A stage without inputs has no vector to tell by; its rows are computed by its first epoch, and never change.
     computed = bool(spans) or head.record.epoch > 0
     if computed and all(span.after is not None and span.after >= span.upto for span in spans):
-        at = ", ".join(f"'{span.relation.name}' is at version {span.after} still" for span in spans)
+        at = joined(
+            ", ", (sentence("'{}' is at version {} still", Name(span.relation.name), span.after) for span in spans)
+        )
         return StageResult(stage.table, vector, vector, "none", at or "constants do not change")
     first = not computed or any(span.after is None for span in spans)
     choice = choose.first_refresh(spans) if first else choose.choose(context.lake, stage, spans, refresh)
@@ -164,10 +168,12 @@ def planned(
     if first:
         begun_logs.check_whole(stage, head.record, [span for span in spans if span.after is not None])
         since = begun_logs.since(context.lake, head.record, spans)
-        record = replace(record, since=since, reason=f"{record.reason}{begun_logs.said(spans)}")
+        record = replace(record, since=since, reason=sentence("{}{}", record.reason, begun_logs.said(spans)))
     elif short := begun_logs.shortened(head.record, spans):
         if choice.mode == "full" and refresh == "auto":
-            choice = replace(choice, mode="delta", reason=f"changes, since '{short[0].relation.name}' was trimmed")
+            choice = replace(
+                choice, mode="delta", reason=sentence("changes, since '{}' was trimmed", Name(short[0].relation.name))
+            )
             record = replace(record, mode=choice.mode, reason=choice.reason)
         check = begun_logs.check_changes if choice.mode == "delta" else begun_logs.check_whole
         check(stage, head.record, spans)
@@ -189,15 +195,19 @@ def _check_same(stage: Stage, name: str, recorded: TableVersion, found: TableVer
     if found is not None and recorded.same(found):
         return
     if found is None:
-        seen = f"'{name}' no longer has its version {recorded.version}: a part of its log was lost, or it went back"
+        seen = sentence(
+            "'{}' no longer has its version {}: a part of its log was lost, or it went back",
+            Name(name),
+            recorded.version,
+        )
     elif recorded.table and found.table and recorded.table != found.table:
-        seen = f"'{name}' was removed and made anew"
+        seen = sentence("'{}' was removed and made anew", Name(name))
     else:
-        seen = f"version {recorded.version} of '{name}' is another commit now: the old one was lost"
+        seen = sentence("version {} of '{}' is another commit now: the old one was lost", recorded.version, Name(name))
     raise InputReplaced(
-        f"the rows of '{stage.table}' were computed from another history: {seen}",
-        where=stage.table,
-        hint=f"type: strandline rebuild {stage.table}",
+        sentence("the rows of '{}' were computed from another history: {}", Name(stage.table), seen),
+        where=Text(Name(stage.table)),
+        hint=sentence("type: strandline rebuild {}", Name(stage.table, shlex.quote)),
     )
 
 
@@ -205,19 +215,23 @@ def _check_fingerprint(stage: Stage, head: Head, fingerprint: str) -> None:
     # Empty: a query that inserts into this stream was first, and left the place free.
     if head.record.fingerprint == FROM_TOPIC:
         raise RefreshFailed(
-            f"the rows of '{stage.table}' were put back from its changelog topic, and cannot be refreshed",
-            where=stage.table,
-            hint=f"compute them from the inputs: strandline rebuild {stage.table}",
+            sentence(
+                "the rows of '{}' were put back from its changelog topic, and cannot be refreshed", Name(stage.table)
+            ),
+            where=Text(Name(stage.table)),
+            hint=sentence("compute them from the inputs: strandline rebuild {}", Name(stage.table, shlex.quote)),
         )
     if head.record.fingerprint not in ("", fingerprint):
         if unmarked(head.record.fingerprint) == unmarked(fingerprint):
             raise RefreshFailed(
-                f"the rows of '{stage.table}' were stored by another version of Strandline, in another form",
-                where=stage.table,
-                hint=f"type: strandline rebuild {stage.table}",
+                sentence(
+                    "the rows of '{}' were stored by another version of Strandline, in another form", Name(stage.table)
+                ),
+                where=Text(Name(stage.table)),
+                hint=sentence("type: strandline rebuild {}", Name(stage.table, shlex.quote)),
             )
         raise RefreshFailed(
-            f"the rows of '{stage.table}' were made by another definition",
-            where=stage.table,
-            hint=f"type: DROP it and create it again, so that '{stage.table}' is computed anew",
+            sentence("the rows of '{}' were made by another definition", Name(stage.table)),
+            where=Text(Name(stage.table)),
+            hint=sentence("type: DROP it and create it again, so that '{}' is computed anew", Name(stage.table)),
         )

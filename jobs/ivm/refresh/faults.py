@@ -10,6 +10,7 @@ from jobs.ivm.refresh.file_faults import file_fault
 from jobs.model.errors import FunctionFailed, RowFailed
 from jobs.model.revive import revive
 from state_store.errors import NegativeWeight, StrandlineError
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.ivm.refresh.epoch import Epoch
@@ -31,21 +32,21 @@ _FAILS_ON_A_ROW = re.compile(
 
 def typed_fault(epoch: Epoch, text: str) -> StrandlineError | None:
     """The error that a fault's text stands for; None when it says nothing about rows or files."""
-    where = f"{epoch.stage.table}, {epoch.record.reason}"
+    where = sentence("{}, {}", Name(epoch.stage.table), epoch.record.reason)
     if FunctionFailed.code in text:
         return revive(text)
     if NEGATIVE_WEIGHT in text:
         return NegativeWeight(
-            f"a row was taken away from '{epoch.stage.table}' that is not there",
+            sentence("a row was taken away from '{}' that is not there", Name(epoch.stage.table)),
             where=where,
-            hint=f"verify its inputs; then drop '{epoch.stage.table}' and create it again",
+            hint=sentence("verify its inputs; then drop '{}' and create it again", Name(epoch.stage.table)),
         )
     found = _FAILS_ON_A_ROW.search(text)
     if found is None:
         return file_fault(text, [*(span.relation.name for span in epoch.spans), epoch.stage.table])
     return RowFailed(
         # Both go on with advice on their own settings.
-        f"an expression of '{epoch.stage.table}' fails on a row: {found.group().split('. ')[0]}",
+        sentence("an expression of '{}' fails on a row: {}", Name(epoch.stage.table), found.group().split(". ")[0]),
         where=where,
         hint="leave such rows out with WHERE, or TRY_CAST and NULLIF",
     )

@@ -7,11 +7,13 @@ words: Spark by a condition and the file, DuckDB by a sentence, and for some dam
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from state_store.errors import CorruptState, DiskFailed, VersionGone
 from state_store.layout import safe_name
+from state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +67,7 @@ def file_fault(text: str, tables: Sequence[str]) -> StoreError | None:
     """
     aside = _ASIDE.search(text)
     if aside is not None:
-        what = f"'{tables[-1]}' could not put rows aside: {aside.group().partition('IO Error: ')[2]}"
+        what = sentence("'{}' could not put rows aside: {}", Name(tables[-1]), aside.group().partition("IO Error: ")[2])
         return DiskFailed(what, where=aside[1], hint="free some space there (df -h), or set TMPDIR; then run again")
     if _PASSING.search(text):
         return None
@@ -76,16 +78,19 @@ def file_fault(text: str, tables: Sequence[str]) -> StoreError | None:
     named = _FILE.search(text, broken.start()) or _FILE.search(text)
     file = named[1] if named else None
     found = _tables_of(file, tables)
-    whose = " or ".join(f"'{name}'" for name in found)
-    hint = f"type: strandline verify {' '.join(found)}; it tells what is broken"
+    whose = joined(" or ", (sentence("'{}'", Name(name)) for name in found))
+    hint = sentence(
+        "type: strandline verify {}; it tells what is broken",
+        joined(" ", (Text(Name(name, shlex.quote)) for name in found)),
+    )
     if gone:
-        what = f"a data file of {whose} is gone"
-        return VersionGone(what, where=file, hint=f"{hint}; strandline rebuild NAME mends a table")
+        what = sentence("a data file of {} is gone", whose)
+        return VersionGone(what, where=file, hint=sentence("{}; strandline rebuild NAME mends a table", hint))
     # The rest of the line has the file's name again, and Spark's advice on its own settings.
     return CorruptState(
-        f"a data file of {whose} does not read back",
+        sentence("a data file of {} does not read back", whose),
         where=file or broken.group().strip("[] "),
-        hint=f"{hint}; strandline rebuild NAME mends a table, or a backup of the lake's folder",
+        hint=sentence("{}; strandline rebuild NAME mends a table, or a backup of the lake's folder", hint),
     )
 
 

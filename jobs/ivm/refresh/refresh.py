@@ -24,6 +24,7 @@ from state_store.commits import CommitRecord
 from state_store.delta.log_upkeep import flush_log
 from state_store.delta.stored_table import StoredTable
 from state_store.failpoints import failpoint
+from state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -126,8 +127,14 @@ def _stop_at_rows(heads: Heads, aside: Stage, stage: Stage) -> None:
     rows = head.record.rows if head is not None else 0
     if rows:
         raise RowFailed(
-            f"{rows} {'row fails' if rows == 1 else 'rows fail'} in '{stage.table}': '{aside.table}' has them and why",
-            where=stage.table,
+            sentence(
+                "{} {} in '{}': '{}' has them and why",
+                rows,
+                "row fails" if rows == 1 else "rows fail",
+                Name(stage.table),
+                Name(aside.table),
+            ),
+            where=Text(Name(stage.table)),
             hint="correct the rows; or replace the view with one that leaves them out: WHERE, TRY_CAST, NULLIF",
         )
 
@@ -158,9 +165,11 @@ def _run(context: RunContext, heads: Heads, epoch: Epoch) -> StageResult:
     if made is not None:
         failpoint("after-refresh-commit")
     elif not epoch.first and epoch.lag <= _MAX_LAG and counted.late == epoch.head.record.late:
-        return epoch.done("none", f"{record.reason}: no row changes", None)
+        return epoch.done("none", sentence("{}: no row changes", record.reason), None)
     else:
-        record = replace(counted, mode="advance", reason=f"{record.reason}: no row changes, only the vector moves")
+        record = replace(
+            counted, mode="advance", reason=sentence("{}: no row changes, only the vector moves", record.reason)
+        )
         mode, made = "advance", table_of(context, stage).advance(record)
     heads.moved(stage.table, made)
     return epoch.done(mode, record.reason, made)

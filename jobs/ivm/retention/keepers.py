@@ -25,6 +25,7 @@ from state_store import leases
 from state_store.delta import reader
 from state_store.errors import StrandlineError, VersionGone
 from state_store.trims.plan import Keeper
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,18 +48,18 @@ def keepers_of(source: Source, lake: Lake, catalog: Catalog, now: int) -> list[K
         CorruptState, ForeignWrite: a table's log is broken, so nobody can say what it needs.
     """
     log = tables.event_log(source)
-    found = [Keeper(f"'{name}'", "its definition does not read") for name in catalog.broken]
+    found = [Keeper(sentence("'{}'", Name(name)), "its definition does not read") for name in catalog.broken]
     found += [
-        Keeper(f"'{query.name}'", "it inserts into the stream, and its rows are compared with its SQL")
+        Keeper(sentence("'{}'", Name(query.name)), "it inserts into the stream, and its rows are compared with its SQL")
         for query in catalog.whole_queries(source.name)
     ]
-    found += [Keeper(f"'{view.name}'", _PARTIAL) for view in _partial_over(source.name, catalog)]
+    found += [Keeper(sentence("'{}'", Name(view.name)), _PARTIAL) for view in _partial_over(source.name, catalog)]
     heads = Heads(lake)
     for definition in (each for each in catalog.definitions() if _is_maintained(each)):
         try:
             stages = plan(definition, catalog).stages
         except StrandlineError as error:
-            found.append(Keeper(f"'{definition.name}'", f"it has no plan: {error.message}"))
+            found.append(Keeper(sentence("'{}'", Name(definition.name)), f"it has no plan: {error.message}"))
             continue
         read = [each for each in stages if log in {one.relation.name for one in inputs_of(each)}]
         found += [_of_stage(OwnedStage(definition, each, each is stages[-1]), source, heads, lake) for each in read]
@@ -101,7 +102,7 @@ def _is_maintained(definition: Definition) -> bool:
 
 def _of_stage(owned: OwnedStage, source: Source, heads: Heads, lake: Lake) -> Keeper:
     """What a stage over the log keeps of it."""
-    who, log = f"'{owned.definition.name}'", tables.event_log(source)
+    who, log = sentence("'{}'", Name(owned.definition.name)), tables.event_log(source)
     why = keeps_all(owned, log, heads)
     if why:
         return Keeper(who, why)

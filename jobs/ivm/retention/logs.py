@@ -23,6 +23,7 @@ from state_store.delta.snapshot import read_snapshot
 from state_store.layout import Lake
 from state_store.trims.plan import Limits, TrimPlan, is_due, plan_trim
 from state_store.trims.trim import trim
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from jobs.model.settings import Settings
@@ -59,7 +60,7 @@ class LogTrim:
         """The plan as people read it."""
         found = [f"trim {self.said}"] if self.said else []
         held = {str(keeper): _counted(self.plan.held_for(keeper), "event") for keeper in self.plan.keepers}
-        found += [f"keep {events} beyond its retention for {keeper}" for keeper, events in held.items()]
+        found += [sentence("keep {} beyond its retention for {}", events, keeper) for keeper, events in held.items()]
         if self.plan.overlaps:
             later = _counted(self.plan.overlaps, "file")
             found.append(f"keep {later} beyond its retention with later events than one that stays")

@@ -18,6 +18,7 @@ from jobs.model import tables
 from jobs.model.definitions import Source
 from jobs.model.stage import inputs_of
 from state_store.errors import StoreError
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,4 +61,4 @@ def _said(definition: View | InsertQuery, catalog: Catalog, logs: dict[str, Trim
         owned = (OwnedStage(definition, each, each is stages[-1]) for each in over)
         why = next(filter(None, (keeps_all(each, log, heads) for each in owned)), "")
         if over:
-            yield f"{begins(log, trimmed)}{f', and takes no more: {why}' if why else ''}"
+            yield sentence("{}{}", begins(log, trimmed), sentence(", and takes no more: {}", why) if why else "")

@@ -10,6 +10,7 @@ away on one side would not put it back on the other.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +21,7 @@ from jobs.model.operating_errors import RangeInseparable
 from jobs.model.stage import AggregateStage, AnalyticStage, MapStage
 from jobs.model.stage_columns import key_names, storage_of, visible_columns
 from jobs.model.types import BIGINT, DATE, TIMESTAMP
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,8 +53,10 @@ def time_column(stage: Stage, wanted: str | None) -> TimeColumn:
     """
     if storage_of(stage) == "append":
         raise RangeInseparable(
-            f"the rows of '{stage.table}' are events, which are only ever added: none can be taken back",
-            hint=f"compute it anew with what reads it: strandline rebuild {stage.table}",
+            sentence(
+                "the rows of '{}' are events, which are only ever added: none can be taken back", Name(stage.table)
+            ),
+            hint=sentence("compute it anew with what reads it: strandline rebuild {}", Name(stage.table, shlex.quote)),
         )
     found = {each.name: each for each in _time_columns(stage)}
     if wanted is not None and wanted in found:
@@ -63,14 +67,21 @@ def time_column(stage: Stage, wanted: str | None) -> TimeColumn:
     named = ", ".join(found)
     if wanted is None and found:
         raise RangeInseparable(
-            f"several columns separate the rows of '{stage.table}' by time: {named}", hint=f"say which: --by {named}"
+            sentence("several columns separate the rows of '{}' by time: {}", Name(stage.table), named),
+            hint=f"say which: --by {named}",
         )
     what = f"the column '{wanted}' of" if wanted is not None else "no column of"
     verb = "does not separate" if wanted is not None else "separates"
     raise RangeInseparable(
-        f"{what} '{stage.table}' {verb} its rows by time: it takes a DATE, a TIMESTAMP or a window among what a row is"
-        " grouped by",
-        hint=f"--by {named}" if found else f"compute all of it anew: strandline rebuild {stage.table}",
+        sentence(
+            "{} '{}' {} its rows by time: it takes a DATE, a TIMESTAMP or a window among what a row is grouped by",
+            what,
+            Name(stage.table),
+            verb,
+        ),
+        hint=f"--by {named}"
+        if found
+        else sentence("compute all of it anew: strandline rebuild {}", Name(stage.table, shlex.quote)),
     )
 
 

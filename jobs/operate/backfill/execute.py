@@ -8,6 +8,7 @@ Nothing is stored unless all of it holds. A kill before the commit leaves the vi
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -31,6 +32,7 @@ from jobs.run.orphans import sole_writer
 from state_store.delta import reader
 from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
+from state_store.wording import Name, Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,12 +116,15 @@ class _Proof:
         self._steps.begin("computing them again from the view's SQL, to compare", self._plan.rows_read)
         outcome = self._recomputed(part=PartRows(rows, self._plan.condition))
         if outcome.ok is None:
-            raise RefreshFailed(f"the rows of '{self._plan.view}' cannot be proved: {outcome.what}")
+            raise RefreshFailed(sentence("the rows of '{}' cannot be proved: {}", Name(self._plan.view), outcome.what))
         if not outcome.ok:
             raise RefreshFailed(
                 f"the rows computed anew do not prove right: {outcome.what}",
-                where=self._plan.view,
-                hint=f"what it reads may itself be wrong: strandline verify --deep, or rebuild {self._plan.view}",
+                where=Text(Name(self._plan.view)),
+                hint=sentence(
+                    "what it reads may itself be wrong: strandline verify --deep, or rebuild {}",
+                    Name(self._plan.view, shlex.quote),
+                ),
             )
         self._steps.done("they are the rows of the view's SQL")
         self._steps.begin("storing what differs")
@@ -129,7 +134,7 @@ def _check_whole(table: Opened) -> None:
     """Raise RefreshFailed unless the rows of the table are those of its record: others would only be hidden."""
     outcome = check_digest(table, reader.digest_of_rows(table.path, table.snapshot))
     if outcome.ok is False:
-        raise RefreshFailed(outcome.what, where=table.subject.table, hint=table.subject.hint)
+        raise RefreshFailed(outcome.what, where=Text(Name(table.subject.table)), hint=table.subject.hint)
 
 
 def _unchanged(plan: BackfillPlan, lake: Lake) -> Catalog:
@@ -143,7 +148,8 @@ def _unchanged(plan: BackfillPlan, lake: Lake) -> Catalog:
     begun = any(each.name == plan.view for each in replacements.begun(lake))
     if begun or not isinstance(view, View) or unmarked(plan.item.fingerprint) != view.fingerprint:
         raise RefreshFailed(
-            f"'{plan.view}' was dropped or gets another definition", hint=f"type: strandline run {plan.pipeline}"
+            sentence("'{}' was dropped or gets another definition", Name(plan.view)),
+            hint=f"type: strandline run {plan.pipeline}",
         )
     return catalog
 

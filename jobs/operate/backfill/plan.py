@@ -13,6 +13,7 @@ from jobs.operate.backfill.columns import time_column
 from jobs.run.schedule import maintained
 from state_store.delta import reader
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,13 +98,15 @@ def plan_backfill(settings: Settings, name: str, period: Period, by: str | None 
     view = catalog.get(name)
     if not isinstance(view, View) or view.partial:
         what = "its rows are computed when they are asked for" if isinstance(view, View) else "its rows are its topic's"
-        raise RangeInseparable(f"'{name}' has nothing to be computed anew: {what}", hint="name a view that is stored")
+        raise RangeInseparable(
+            sentence("'{}' has nothing to be computed anew: {}", Name(name), what), hint="name a view that is stored"
+        )
     item = next(each for level in maintained([view], catalog) for each in level if each.target == name)
     column = time_column(item.stages[-1], by)
     condition = period.condition(column)
     head = reader.head(lake.table(name))
     if head is None or not head.record.vector:
-        raise RefreshFailed(f"'{name}' has no rows yet", hint=f"type: strandline run {view.pipeline}")
+        raise RefreshFailed(sentence("'{}' has no rows yet", Name(name)), hint=f"type: strandline run {view.pipeline}")
     return BackfillPlan(
         item=item,
         pipeline=view.pipeline,

@@ -23,6 +23,7 @@ from state_store.failpoints import failpoint
 from state_store.files import make_folder, replace
 from state_store.layout import Lake
 from state_store.paths import sizes_below, within
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.model.settings import Settings
@@ -111,11 +112,13 @@ def _read(file: ImageFile, lake: Lake) -> bytes:
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        message = f"'{file.name}' was removed while the lake was backed up"
+        message = sentence("'{}' was removed while the lake was backed up", file.name)
         raise VersionGone(message, where=str(path), hint="back up again") from error
     if file.checksum is not None and f"{zlib.crc32(data):08x}" != file.checksum:
         raise CorruptState(
-            f"a file of '{file.table}' is not as it was written", where=str(path), hint="type: strandline verify"
+            sentence("a file of '{}' is not as it was written", Name(file.table)),
+            where=str(path),
+            hint="type: strandline verify",
         )
     return data
 

@@ -23,6 +23,7 @@ from state_store.delta.snapshot import read_snapshot
 from state_store.delta.staging import stated_checksum
 from state_store.errors import CorruptState, InputReplaced, VersionGone
 from state_store.paths import sizes_below, within
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -170,7 +171,7 @@ def _head_from(subject: Subject, version: int) -> Head:
     if head is None or head.version < version:
         ends = "is not there" if head is None else f"ends at version {head.version}"
         raise InputReplaced(
-            f"'{subject.table}' {ends}, and a table was computed from its version {version}",
+            sentence("'{}' {}, and a table was computed from its version {}", Name(subject.table), ends, version),
             where=str(subject.path),
             hint="type: strandline verify",
         )
@@ -186,14 +187,20 @@ def _of_table(subject: Subject, version: int) -> Iterator[ImageFile]:
     path, sizes = subject.path, sizes_below(subject.path)
     base = oldest_base(path, version)
     if base is None:
-        raise CorruptState(f"the log of '{subject.table}' reaches back to no version that is whole", where=str(path))
+        raise CorruptState(
+            sentence("the log of '{}' reaches back to no version that is whole", Name(subject.table)), where=str(path)
+        )
     stated = _stated(path, max(base, 0), version)
     live = {unquote(name) for name in read_snapshot(path, version).files}
     for name in sorted(named_since(path, max(base, 0), version)):
         if name in sizes:
             yield ImageFile(subject.table, name, sizes[name], stated.get(name), lasting=True)
         elif name in live:
-            raise VersionGone(f"file '{name}' of '{subject.table}' is gone", where=str(path), hint=subject.hint)
+            raise VersionGone(
+                sentence("file '{}' of '{}' is gone", name, Name(subject.table)),
+                where=str(path),
+                hint=subject.hint,
+            )
     entries = [*(log.commit_file(path, each) for each in log.versions(path) if each <= version)]
     entries += [log.checkpoint_file(path, each) for each in log.checkpoints(path, upto=version)]
     for file in entries:

@@ -25,6 +25,7 @@ from state_store.folders import remove_file
 from state_store.hashing.digest import Digest
 from state_store.layout import Lake
 from state_store.paths import sizes_below, within
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.model.steps import Steps
@@ -133,7 +134,9 @@ def execute_restore(plan: RestorePlan, steps: Steps = UNWATCHED) -> RestoreResul
         failpoint("inside-restore")
     rows = 0
     for number, name in enumerate(plan.manifest.tables, 1):
-        steps.begin(f"comparing the rows of '{name}', table {number} of {len(plan.manifest.tables)}")
+        steps.begin(
+            sentence("comparing the rows of '{}', table {} of {}", Name(name), number, len(plan.manifest.tables))
+        )
         rows += _checked(lake, name, plan.manifest)
     remove_file(plan.target / _MARK)
     return RestoreResult(
@@ -155,7 +158,12 @@ def _checked(lake: Lake, table: str, manifest: Manifest) -> int:
     found = reader.digest_of_rows(path, read_snapshot(path, state.version))
     if found != Digest.parse(state.digest):
         raise BackupBroken(
-            f"the rows of '{table}' are not those that were backed up: digest {found}, not {state.digest}",
+            sentence(
+                "the rows of '{}' are not those that were backed up: digest {}, not {}",
+                Name(table),
+                found,
+                state.digest,
+            ),
             where=str(path),
         )
     return found.count

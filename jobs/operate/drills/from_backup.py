@@ -13,6 +13,7 @@ from jobs.operate.verify.findings import sized
 from state_store.delta import log, reader
 from state_store.hashing.digest import Digest
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.operate.drills.ground import Ground
@@ -30,7 +31,7 @@ def rehearse(ground: Ground) -> Recovery:
     began = time.monotonic()
     plan = plan_restore(source, ground.folder / "restored")
     if ground.view not in plan.manifest.tables:
-        raise Unrehearsable(f"the backup is older than '{ground.view}'")
+        raise Unrehearsable(sentence("the backup is older than '{}'", Name(ground.view)))
     done = execute_restore(plan)
     seconds = time.monotonic() - began
     restored = Lake(plan.target).table(ground.view)

@@ -26,6 +26,7 @@ from jobs.operate.verify.subjects import subjects
 from state_store.delta import reader
 from state_store.errors import VersionGone
 from state_store.layout import Lake
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,7 +135,7 @@ def _copy(file: ImageFile, live: Lake, copy: Lake) -> None:
         elif not (file.lasting and _linked(source, target)):
             shutil.copyfile(source, target)
     except FileNotFoundError as error:
-        message = f"'{file.name}' was removed while the lake was copied"
+        message = sentence("'{}' was removed while the lake was copied", file.name)
         raise VersionGone(message, where=str(source), hint="run the drill again") from error
 
 

@@ -14,6 +14,7 @@ from jobs.operate.verify.findings import counted
 from jobs.operate.verify.recompute import check_recompute, has_sql
 from jobs.operate.verify.rows import check_digest
 from state_store.delta import reader
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.operate.drills.ground import Ground
@@ -37,7 +38,7 @@ def rehearse(ground: Ground) -> Recovery:
         if outcome.ok is None and table.subject.table == ground.view:
             unread = outcome.what
         if outcome.ok is False:
-            fault = fault or f"'{table.subject.table}': {outcome.what}"
+            fault = fault or sentence("'{}': {}", Name(table.subject.table), outcome.what)
     if unread and not fault:
         raise Unrehearsable(unread)
     rows = ground.table().record.rows

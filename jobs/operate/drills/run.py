@@ -14,6 +14,7 @@ from jobs.operate.drills.scenario import Recovery, Unrehearsable
 from jobs.operate.drills.scenarios import scenario
 from state_store.errors import StrandlineError
 from state_store.folders import remove_left_behind
+from state_store.wording import sentence
 
 if TYPE_CHECKING:
     from jobs.model.settings import Settings
@@ -80,7 +81,7 @@ def run_drill(
                 drill.scenario, drill.view, at, None, 0, 0, 0, None, drill.target_seconds, None, str(reason)
             )
         except StrandlineError as error:
-            return _failed(drill, at, f"[{error.code}] {error.message}")
+            return _failed(drill, at, sentence("[{}] {}", error.code, error.message))
 
 
 def _judged(drill: Drill, at: int, done: Recovery) -> DrillResult:

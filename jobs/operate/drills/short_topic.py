@@ -18,6 +18,7 @@ from jobs.operate.drills.scenario import Recovery, Unrehearsable
 from jobs.operate.verify.events import check_offsets
 from state_store.folders import remove_file
 from state_store.paths import files_in
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,7 @@ def _held(ground: Ground) -> str:
         if table.subject.role == "event log" and isinstance(definition, Source):
             outcome = check_offsets(table, definition, ground.lake, topics, dense=True)
             if outcome.ok is False:
-                return f"'{table.subject.table}': {outcome.what}"
+                return sentence("'{}': {}", Name(table.subject.table), outcome.what)
     return ""
 
 

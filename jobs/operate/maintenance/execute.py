@@ -30,6 +30,7 @@ from state_store.delta.compaction_plan import plan_compaction
 from state_store.errors import CommitConflict, WriterBusy
 from state_store.hashing.digest import Digest
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +109,9 @@ def execute_maintenance(
     for pipeline, tables in groupby(sorted(plan.tables, key=_pipeline), _pipeline):
         with _writer(lake, pipeline) as busy:
             for table in tables:
-                steps.begin(f"compacting '{table.table}', table {len(results) + 1} of {len(plan.tables)}")
+                steps.begin(
+                    sentence("compacting '{}', table {} of {}", Name(table.table), len(results) + 1, len(plan.tables))
+                )
                 trimmed, note = _trimmed(settings, table, busy, now)
                 done = _maintained(table, forms.get(table.table), busy, now)
                 results.append(replace(done, trimmed=trimmed, note="; ".join(filter(None, (done.note, note)))))

@@ -10,6 +10,7 @@ from jobs.operate.verify.feed import check_feed
 from jobs.operate.verify.rows import check_digest
 from state_store.delta import reader
 from state_store.errors import StoreError
+from state_store.wording import joined
 
 if TYPE_CHECKING:
     from jobs.operate.verify.opened import Opened
@@ -30,7 +31,7 @@ def proved(table: Opened) -> Proof:
     try:
         rows = reader.digest_of_rows(table.path, table.snapshot)
         outcomes = [check_digest(table, rows), check_feed(table, rows)]
-        fault = "; ".join(outcome.what for outcome in outcomes if outcome.ok is False)
+        fault: str = joined("; ", (outcome.what for outcome in outcomes if outcome.ok is False))
     except StoreError as error:
         fault = error.message
     return Proof(not fault, fault, round(time.monotonic() - began, 3))

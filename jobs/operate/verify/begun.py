@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobs.ivm.refresh.begun_logs import moment
 from state_store.delta import reader
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -32,8 +33,13 @@ class BegunLater(Exception):
 
     def __init__(self, log: str, trimmed: Trimmed) -> None:
         super().__init__(
-            f"the history of '{log}' begins after {moment(trimmed.until)}: retention has taken {trimmed.rows:,} "
-            "events, and the rows hold what was computed from them"
+            sentence(
+                "the history of '{}' begins after {}: retention has taken {} events, and the rows hold what was "
+                "computed from them",
+                Name(log),
+                moment(trimmed.until),
+                f"{trimmed.rows:,}",
+            )
         )
         self.log, self.trimmed = log, trimmed
 

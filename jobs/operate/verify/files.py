@@ -11,6 +11,7 @@ from state_store.delta.staging import checksum, stated_checksum
 from state_store.delta.statistics import row_count
 from state_store.errors import StoreError
 from state_store.paths import file_size, within
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ def check_files(table: Opened) -> Outcome:
     if faults:
         file, fault = next(iter(faults.items()))
         what = f"{len(faults)} of {counted(len(files), 'file')} " + ("is" if len(faults) == 1 else "are")
-        return failed(f"{what} not as written: '{within(file, table.path)}' {fault}", file)
+        return failed(sentence("{} not as written: '{}' {}", what, within(file, table.path), fault), file)
     untold = sum(stated_checksum(body) is None for body in files.values())
     if untold:
         return skipped(
@@ -50,9 +51,12 @@ def check_vectors(table: Opened) -> Outcome:
         try:
             gone = deleted_rows(table.path, descriptor)
         except StoreError as error:
-            return failed(f"{error.message} (of '{name}')", _place(table.path, descriptor))
+            return failed(sentence("{} (of '{}')", error.message, Name(name)), _place(table.path, descriptor))
         if gone and "stats" in body and gone.max() >= row_count(body):
-            return failed(f"the vector of '{name}' names a row that it does not have", _place(table.path, descriptor))
+            return failed(
+                sentence("the vector of '{}' names a row that it does not have", Name(name)),
+                _place(table.path, descriptor),
+            )
     deleted = sum(int(body["deletionVector"]["cardinality"]) for _, body in vectors)
     return passed(f"{counted(len(vectors), 'vector')}, {counted(deleted, 'deleted row')}")
 

@@ -8,6 +8,7 @@ from state_store.columns import STATE
 from state_store.delta import reader
 from state_store.errors import StoreError
 from state_store.hashing.digest import digest_of_table
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -35,7 +36,7 @@ def versions(vector: Mapping[str, TableVersion], names: Collection[str], lake: L
     found = _flat(vector, names, lake)
     missing = sorted(set(names) - found.keys())
     if missing:
-        raise InputUnreadable(f"its vector says nothing of '{missing[0]}': not computed from it yet")
+        raise InputUnreadable(sentence("its vector says nothing of '{}': not computed from it yet", Name(missing[0])))
     return found
 
 
@@ -55,10 +56,19 @@ def input_rows(name: str, version: int, lake: Lake, columns: Collection[str] = (
         later = [column for column in columns if column not in visible]
         rows = reader.read_rows(path, version, [*visible, *later, STATE] if state else [*visible, *later])
     except StoreError as error:
-        raise InputUnreadable(f"'{name}' does not read at version {version}: verify '{name}'") from error
+        raise InputUnreadable(
+            sentence("'{}' does not read at version {}: verify '{}'", Name(name), version, Name(name))
+        ) from error
     # A record with a checksum was compared on the way.
     if not record.sealed and str(digest_of_table(rows.select(visible).to_batches())) != record.digest:
-        raise InputUnreadable(f"the rows of '{name}' at version {version} are not those of its record: verify '{name}'")
+        raise InputUnreadable(
+            sentence(
+                "the rows of '{}' at version {} are not those of its record: verify '{}'",
+                Name(name),
+                version,
+                Name(name),
+            )
+        )
     return rows
 
 
@@ -75,4 +85,6 @@ def _vector(name: str, version: int, lake: Lake) -> Mapping[str, TableVersion]:
     try:
         return reader.record_at(lake.table(name), version).vector
     except StoreError as error:
-        raise InputUnreadable(f"its stage '{name}' does not read at version {version}: verify '{name}'") from error
+        raise InputUnreadable(
+            sentence("its stage '{}' does not read at version {}: verify '{}'", Name(name), version, Name(name))
+        ) from error

@@ -23,6 +23,7 @@ from jobs.run.schedule import maintained
 from jobs.serve.duck import Duck
 from state_store.delta import reader
 from state_store.errors import StrandlineError
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +73,7 @@ def check_dead_letters(table: Opened, catalog: Catalog, lake: Lake, functions: L
     names = _names(stage)
     wrong = difference(_plain(stored, names), _plain(computed, names))
     if wrong:
-        return failed(f"the rows are not those of '{item.name}' that fail at its vector: {wrong}")
+        return failed(sentence("the rows are not those of '{}' that fail at its vector: {}", Name(item.name), wrong))
     return passed(f"{counted(stored.num_rows, 'row')}, those that fail at its vector")
 
 

@@ -8,6 +8,7 @@ from jobs.ivm.refresh.epoch import FROM_TOPIC
 from jobs.operate.verify.findings import Outcome, counted, failed, passed, skipped
 from state_store.delta import log, reader
 from state_store.errors import StoreError, VersionGone
+from state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from jobs.operate.verify.opened import Opened
@@ -42,7 +43,7 @@ def check_definition(table: Opened) -> Outcome:
         return failed(f"{PUT_BACK}: they are those that it held, and no run goes on from them")
     wanted, found = table.subject.fingerprint, table.record.fingerprint
     if wanted is None:
-        return skipped(f"the plan of '{table.subject.owner}' has no such stage any more")
+        return skipped(sentence("the plan of '{}' has no such stage any more", Name(table.subject.owner)))
     # A query that inserts into a stream may come first, and leaves the place free.
     if found not in ("", wanted):
         return failed(f"its rows were made by another definition: fingerprint {found}, and not {wanted}")
@@ -62,7 +63,7 @@ def check_vector(table: Opened, lake: Lake) -> Outcome:
                 return outcome
             unseen.append(outcome.what)
     if unseen:
-        return skipped("; ".join(unseen))
+        return skipped(joined("; ", unseen))
     return passed(counted(len(table.record.vector), "input"))
 
 
@@ -72,18 +73,29 @@ def _check_input(name: str, at: TableVersion, lake: Lake) -> Outcome | None:
     try:
         kept, newest = log.versions(path), log.newest_version(path)
         if newest is None or not kept:
-            return failed(f"its input '{name}' is not there", path)
+            return failed(sentence("its input '{}' is not there", Name(name)), path)
         if at.version > newest:
-            return failed(f"'{name}' ends at version {newest}, and its rows were computed from version {at.version}")
+            return failed(
+                sentence(
+                    "'{}' ends at version {}, and its rows were computed from version {}",
+                    Name(name),
+                    newest,
+                    at.version,
+                )
+            )
         if at.version < kept[0]:
-            return skipped(f"the log of '{name}' begins with version {kept[0]}, after version {at.version}")
+            return skipped(
+                sentence("the log of '{}' begins with version {}, after version {}", Name(name), kept[0], at.version)
+            )
         found = reader.version_at(path, at.version)
     except VersionGone:
-        return skipped(f"the log of '{name}' lacks version {at.version}: verify '{name}'")
+        return skipped(sentence("the log of '{}' lacks version {}: verify '{}'", Name(name), at.version, Name(name)))
     except StoreError as error:
-        return skipped(f"the log of '{name}' is broken, verify '{name}': {error.message}")
+        return skipped(sentence("the log of '{}' is broken, verify '{}': {}", Name(name), Name(name), error.message))
     if at.same(found):
         return None
     if at.table and found.table and at.table != found.table:
-        return failed(f"its input '{name}' was removed and made anew")
-    return failed(f"version {at.version} of '{name}' is another commit than the one it was computed from")
+        return failed(sentence("its input '{}' was removed and made anew", Name(name)))
+    return failed(
+        sentence("version {} of '{}' is another commit than the one it was computed from", at.version, Name(name))
+    )

@@ -23,6 +23,7 @@ from jobs.operate.verify.queries import frozen, queries
 from jobs.serve.duck import Duck
 from state_store.delta import reader
 from state_store.errors import StrandlineError
+from state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,7 +181,7 @@ def _compared(table: Opened, definition: Source | View, parts: Sequence[pa.Table
     wrong = difference(stored, computed, lasting_key(definition))
     if wrong:
         return failed(f"the rows are not those of its SQL at its vector: {wrong}")
-    logs = " and ".join(f"'{name}'" for name in table.record.since)
+    logs = joined(" and ", (sentence("'{}'", Name(name)) for name in table.record.since))
     begun = f"; computed from the events of {logs} that retention had left by then" if logs else ""
     return passed(f"{counted(stored.num_rows, 'row')}, as its SQL gives them at its vector{begun}")
 

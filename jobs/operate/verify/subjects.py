@@ -15,6 +15,7 @@ from jobs.run.shared.reading import shared_tables
 from state_store.errors import StrandlineError
 from state_store.layout import Lake, name_of
 from state_store.paths import folders_in
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -157,8 +158,8 @@ def _planned(
 
 
 def _rebuild(name: str) -> str:
-    return f"type: strandline rebuild {shlex.quote(name)}"
+    return sentence("type: strandline rebuild {}", Name(name, shlex.quote))
 
 
 def _from_topic(source: Source) -> str:
-    return f"{_rebuild(source.name)}, which reads its events again from topic '{source.topic}'"
+    return sentence("{}, which reads its events again from topic '{}'", _rebuild(source.name), source.topic)

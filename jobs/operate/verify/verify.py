@@ -32,6 +32,7 @@ from jobs.operate.verify.rows import check_digest, check_row_count
 from jobs.operate.verify.subjects import subjects
 from state_store.delta import reader
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +66,7 @@ def verify(
     chosen = subjects(names, verifier.catalog, lake)
     found: list[Check] = []
     for number, subject in enumerate(chosen, 1):
-        steps.begin(f"verifying '{subject.table}', table {number} of {len(chosen)}")
+        steps.begin(sentence("verifying '{}', table {} of {}", Name(subject.table), number, len(chosen)))
         found += verifier.checks(subject)
     return found
 

@@ -23,6 +23,7 @@ from jobs.query.expressions.scope import Infer, Typed
 from jobs.query.logical.inputs import Inputs
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.nested_query import OuterValue
+from state_store.wording import Name, sentence
 
 
 class Calls:
@@ -123,7 +124,9 @@ class Calls:
         if len(without) == len(self._inputs.parts):
             line, place = position_of(call)
             raise InvalidQuery(
-                f"{call.name} needs the order of events, and the rows of '{without[0].name}' have none",
+                sentence(
+                    "{} needs the order of events, and the rows of '{}' have none", call.name, Name(without[0].name)
+                ),
                 line=line,
                 column=place,
                 hint="read a stream, or use MIN or MAX",

@@ -29,6 +29,7 @@ from jobs.query.pulled.column_names import Unnamed
 from jobs.query.pulled.nested_queries import NestedQueries
 from jobs.sql.dialect import position_of
 from jobs.sql.trees import identifier
+from state_store.wording import Name, quoted, sentence
 
 _META = dict(META_COLUMNS)
 
@@ -229,10 +230,12 @@ def _relation_part(alias: str, name: str, context: Context, line: int | None, pl
         raise UnknownName.among("stream, table or view", name, catalog.relations(), line=line, column=place)
     if isinstance(found, View) and found.partial and not context.pulls:
         raise NotSupported(
-            f"'{name}' is a partial view: it has no table that another query could be maintained from",
+            sentence("'{}' is a partial view: it has no table that another query could be maintained from", Name(name)),
             line=line,
             column=place,
-            hint=f"read the tables below it ({', '.join(found.inputs)}), or create it without STATE = 'partial'",
+            hint=sentence(
+                "read the tables below it ({}), or create it without STATE = 'partial'", quoted(found.inputs)
+            ),
         )
     stored = not (isinstance(found, View) and found.partial)
     relation = fed_relation(found, catalog) if stored else visible_relation(found)

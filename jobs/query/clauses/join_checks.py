@@ -9,6 +9,7 @@ from jobs.model.stage import JoinType
 from jobs.query.logical.conditions import columns_equated
 from jobs.query.logical.inputs import Part
 from jobs.sql.dialect import position_of, sql_of
+from state_store.wording import Name, sentence
 
 ASOF = "ASOF"
 """The word before JOIN by which of all matches the nearest one joins."""
@@ -41,7 +42,9 @@ def check_table(part: Part, on: exp.Expression, node: exp.Join) -> None:
     if part.row_key and not columns_equated(on, part.alias).issuperset(part.row_key):
         line, place = position_of(node.args.get("on") or node)
         raise InvalidQuery(
-            f"the join with the table '{part.name}' must be on its primary key: {', '.join(part.row_key)}",
+            sentence(
+                "the join with the table '{}' must be on its primary key: {}", Name(part.name), ", ".join(part.row_key)
+            ),
             line=line,
             column=place,
             hint="CREATE MATERIALIZED VIEW … AS, without FOR SYSTEM_TIME AS OF, takes joins on any columns",

@@ -31,8 +31,9 @@ from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Typed
 from jobs.query.logical.conditions import is_equality
 from jobs.query.logical.inputs import Inputs, Part
-from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.dialect import position_of, quote, sql_of
 from jobs.sql.trees import conjuncts
+from state_store.wording import Name, sentence
 
 _MOST = 2**63 - 1
 _INSTEAD = "CREATE MATERIALIZED VIEW … AS takes it"
@@ -73,7 +74,12 @@ def check_join(node: exp.Join, part: Part, inputs: Inputs, before: Inputs) -> No
     """
     if part.stream and not any(each.stream for each in before.parts):
         first = before.parts[0].name
-        raise _refused(node.this, f"a stream joins a table, not the other way: FROM {part.name} JOIN {first}")
+        raise _refused(
+            node.this,
+            sentence(
+                "a stream joins a table, not the other way: FROM {} JOIN {}", Name(part.name, quote), Name(first, quote)
+            ),
+        )
     tree = node.args.get("on")
     for term in conjuncts(tree) if isinstance(tree, exp.Expression) else ():
         if not isinstance(term, exp.EQ):
@@ -117,7 +123,7 @@ def _check_once(expressions: Iterable[exp.Expr], what: str) -> None:
 def _check_window(select: exp.Select, inputs: Inputs) -> None:
     if not any(part.stream for part in inputs.parts):
         table = inputs.parts[0].name
-        raise _refused(select, f"WINDOW is for streams, and '{table}' is a table", hint=_INSTEAD)
+        raise _refused(select, sentence("WINDOW is for streams, and '{}' is a table", Name(table)), hint=_INSTEAD)
     known = functions("ksql")
     clauses = [select.args[name] for name in ("where", "having") if select.args.get(name) is not None]
     calls = [call for call in select.find_all(exp.Anonymous) if call.name in known]
@@ -154,7 +160,11 @@ def _check_table_function(call: exp.Anonymous, inputs: Inputs) -> None:
     if call.find_ancestor(exp.Case) is not None:
         raise _refused(call, f"{call.name} gives rows, and cannot stand in CASE")
     if not any(part.stream for part in inputs.parts):
-        raise _refused(call, f"{call.name} is for streams, and '{inputs.parts[0].name}' is a table", hint=_INSTEAD)
+        raise _refused(
+            call,
+            sentence("{} is for streams, and '{}' is a table", call.name, Name(inputs.parts[0].name)),
+            hint=_INSTEAD,
+        )
 
 
 def _refused(

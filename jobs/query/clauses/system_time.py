@@ -29,6 +29,7 @@ from jobs.query.logical.keys import grows_by_groups
 from jobs.query.logical.query import Block, From
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.trees import call
+from state_store.wording import Name, sentence
 
 LookupTime = Literal["event", "arrival"]
 """The time as of which a row is looked up: the event's own, or that of its arrival (PROCTIME)."""
@@ -51,14 +52,14 @@ def lookup_time(joined: Joined, before: Inputs, catalog: Catalog) -> LookupTime 
     part, node = joined.part, joined.node
     assert node is not None
     if part.stream or not isinstance(part.source, Relation):
-        raise _invalid(clause, f"{_CLAUSE} is for tables, and '{part.name}' is none", "leave it out")
+        raise _invalid(clause, sentence("{} is for tables, and '{}' is none", _CLAUSE, Name(part.name)), "leave it out")
     if node.method == ASOF or not (node.args.get("on") or node.args.get("using")):
         raise _invalid(clause, f"{_CLAUSE} needs a JOIN with ON", "JOIN table FOR SYSTEM_TIME AS OF … ON …")
     events = before.parts[0]
     if not _is_stream(events):
         raise _invalid(
             clause,
-            f"events look up a table, and the first of FROM, '{events.name}', is no stream",
+            sentence("events look up a table, and the first of FROM, '{}', is no stream", Name(events.name)),
             "FROM stream JOIN table FOR SYSTEM_TIME AS OF stream.ROWTIME ON …",
         )
     if clause.text("kind") == "AS OF" and clause.name == "TIMESTAMP":
@@ -68,7 +69,9 @@ def lookup_time(joined: Joined, before: Inputs, catalog: Catalog) -> LookupTime 
             return _as_of_event(part, clause)
     raise _invalid(
         clause,
-        f"a table is looked up as of the events of '{events.name}' or their arrival, not {sql_of(clause)}",
+        sentence(
+            "a table is looked up as of the events of '{}' or their arrival, not {}", Name(events.name), sql_of(clause)
+        ),
         f"FOR SYSTEM_TIME AS OF {events.alias}.ROWTIME, or PROCTIME()",
     )
 
@@ -126,7 +129,7 @@ def _as_of_event(part: Part, clause: exp.Version) -> LookupTime:
     if part.log is None:
         line, place = position_of(clause)
         raise NotSupported(
-            f"'{part.name}' is a view: which row it had at an event's time is not kept",
+            sentence("'{}' is a view: which row it had at an event's time is not kept", Name(part.name)),
             line=line,
             column=place,
             hint="FOR SYSTEM_TIME AS OF PROCTIME(): the row that is there when the event is taken in",

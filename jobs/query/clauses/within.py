@@ -20,8 +20,9 @@ from jobs.model.definitions import Kind
 from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.query.clauses.from_clause import Joined
 from jobs.query.logical.inputs import Inputs, Part
-from jobs.sql.dialect import position_of
+from jobs.sql.dialect import position_of, quote
 from jobs.sql.time_clauses import milliseconds
+from state_store.wording import Name, sentence
 
 
 def check_streams(joined: Joined, before: Inputs, kind: Kind | None) -> None:
@@ -39,12 +40,14 @@ def check_streams(joined: Joined, before: Inputs, kind: Kind | None) -> None:
     if joined.within is not None and not (part.stream and left_streams):
         table = part if not part.stream else before.parts[0]
         raise InvalidQuery(
-            f"WITHIN is for joins of two streams, and '{table.name}' is a table", line=line, column=place
+            sentence("WITHIN is for joins of two streams, and '{}' is a table", Name(table.name)),
+            line=line,
+            column=place,
         )
     timeless = next((each for each in (*left_streams, part) if not each.has_time), None)
     if joined.within is not None and timeless is not None:
         raise NotSupported(
-            f"WITHIN compares times, and the rows of '{timeless.name}' have none",
+            sentence("WITHIN compares times, and the rows of '{}' have none", Name(timeless.name)),
             line=line,
             column=place,
             hint="join the streams that it is made of",
@@ -53,14 +56,20 @@ def check_streams(joined: Joined, before: Inputs, kind: Kind | None) -> None:
         return
     if part.stream and left_streams and joined.within is None:
         raise InvalidQuery(
-            f"the join of the streams '{left_streams[-1].name}' and '{part.name}' needs WITHIN",
+            sentence(
+                "the join of the streams '{}' and '{}' needs WITHIN", Name(left_streams[-1].name), Name(part.name)
+            ),
             line=line,
             column=place,
             hint="JOIN … WITHIN 1 HOUR ON …: how far apart in time two events may be",
         )
     if part.stream and not left_streams:
         raise InvalidQuery(
-            f"a stream joins a table, not the other way: FROM {part.name} JOIN {before.parts[0].name}",
+            sentence(
+                "a stream joins a table, not the other way: FROM {} JOIN {}",
+                Name(part.name, quote),
+                Name(before.parts[0].name, quote),
+            ),
             line=line,
             column=place,
         )

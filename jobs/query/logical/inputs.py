@@ -23,6 +23,7 @@ from jobs.model.types import SqlType
 from jobs.query.expressions.scope import Typed, column
 from jobs.query.logical.query import Query
 from jobs.sql.dialect import position_of, sql_of
+from state_store.wording import Name, sentence
 
 ROWKEY = "rowkey"
 """ksqlDB's name for the key of a join whose sides are both expressions, or may both be missing."""
@@ -203,7 +204,8 @@ class Inputs:
         stored, sql_type = PSEUDO_COLUMNS[name]
         if part.type_of(stored) is None:
             raise InvalidQuery(
-                f"the rows of '{part.name}' have no {name.upper()}", hint="events have one, and what keeps the newest"
+                sentence("the rows of '{}' have no {}", Name(part.name), name.upper()),
+                hint="events have one, and what keeps the newest",
             )
         node = part.column(stored)
         if stored == "_timestamp":

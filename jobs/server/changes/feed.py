@@ -20,6 +20,7 @@ from jobs.server.changes.place import IDENTITY_LETTERS, Place
 from jobs.server.changes.versions import VersionAsked
 from state_store.delta import log, reader
 from state_store.errors import StrandlineError
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +149,9 @@ class Feed:
         newest = log.newest_version(self.made.path)
         newest = -1 if newest is None else newest
         if newest < self._read:
-            raise ChangesGone(f"'{self.made.relation.name}' was dropped, or made anew", hint="subscribe again")
+            raise ChangesGone(
+                sentence("'{}' was dropped, or made anew", Name(self.made.relation.name)), hint="subscribe again"
+            )
         while self._read < newest and not self._stop.is_set():
             found = self._events(duck, Place(self._read, table=self.table))
             self._read += 1

@@ -15,6 +15,7 @@ from jobs.server.changes.feed import Feed, Member
 from jobs.server.changes.place import Place
 from state_store.delta import log
 from state_store.errors import StrandlineError
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -117,7 +118,7 @@ class Hub:
         made = self._subscription(wish, catalog)
         if wish.form == "arrays" and not made.shows_deletions:
             raise RequestRefused(
-                f"an array of columns cannot say which row of '{made.relation.name}' is gone",
+                sentence("an array of columns cannot say which row of '{}' is gone", Name(made.relation.name)),
                 hint="select its whole key and a column more, or ask /query, whose rows say so",
             )
         feed = self._feed(made, wish.form, functions)
@@ -213,13 +214,15 @@ def _check(place: Place, feed: Feed) -> None:
     """Refuse a place that cannot be gone on from, while the answer can still have a status."""
     name = feed.made.relation.name
     if place.version > feed.version or (place.table and feed.table and place.table != feed.table):
-        raise ChangesGone(f"'{name}' was made anew since", hint="subscribe again: a snapshot comes first")
+        raise ChangesGone(
+            sentence("'{}' was made anew since", Name(name)), hint="subscribe again: a snapshot comes first"
+        )
     if not place.snapshot and place.version < feed.version:
         try:
             log.read_commit(feed.made.path, place.version + (place.sent is None))
         except StrandlineError as error:
             raise ChangesGone(
-                f"the changes of '{name}' after version {place.version} are not kept any more",
+                sentence("the changes of '{}' after version {} are not kept any more", Name(name), place.version),
                 hint="subscribe again: a snapshot comes first",
             ) from error
 

@@ -22,6 +22,7 @@ from jobs.server.changes.place import Place
 from jobs.server.queries.pool import Queries
 from state_store.errors import VersionGone
 from state_store.layout import Lake
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.model.settings import Settings
@@ -73,7 +74,11 @@ class VersionAsked:
             changes = self.made.snapshot(version) if self.place.snapshot else self.made.changes(version - 1, version)
         except VersionGone as error:
             raise ChangesGone(
-                f"the changes of '{self.made.relation.name}' after version {self.place.version} are not kept any more",
+                sentence(
+                    "the changes of '{}' after version {} are not kept any more",
+                    Name(self.made.relation.name),
+                    self.place.version,
+                ),
                 hint="subscribe again without Last-Event-ID and as_of: a snapshot comes first",
             ) from error
         first = Place(version, 0, self.place.snapshot, self.table)

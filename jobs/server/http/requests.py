@@ -14,6 +14,7 @@ from jobs.serve.lookup import KeyValues, Windows
 from jobs.server.http.parameters import check_known
 from jobs.server.http.patience import BODY_SECONDS
 from jobs.session.conversions import assign, convert
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,7 +163,11 @@ def key_of_segments(raw: bytes, relation: Relation) -> KeyValues:
         raise RequestRefused("the key in the path is not UTF-8") from None
     if len(texts) != len(relation.key):
         columns = ", ".join(relation.key)
-        raise RequestRefused(f"the key of '{relation.name}' is {columns or 'not visible'}: one segment for each column")
+        raise RequestRefused(
+            sentence(
+                "the key of '{}' is {}: one segment for each column", Name(relation.name), columns or "not visible"
+            )
+        )
     return key_values(texts, relation)
 
 
@@ -173,7 +178,7 @@ def key_values(values: list[Any], relation: Relation) -> KeyValues:
         RequestRefused: there are too many, or one is not of its column's type.
     """
     if len(values) > len(relation.key):
-        raise RequestRefused(f"a key of '{relation.name}' has {len(relation.key)} columns")
+        raise RequestRefused(sentence("a key of '{}' has {} columns", Name(relation.name), len(relation.key)))
     made = []
     for name, value in zip(relation.key, values, strict=False):
         sql_type = relation.type_of(name)

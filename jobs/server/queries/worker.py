@@ -183,7 +183,7 @@ def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
     # The planner is most of the engine: a process that only answers SELECTs does without it.
     from jobs.ivm.explain.view import explain
 
-    lines = catalog.called.with_legend(explain(statement, catalog)).splitlines()
+    lines = explain(statement, catalog).splitlines()
     found = Answer((_PLAN,), (t.VARCHAR,), pa.table({_PLAN: lines}), Cut({}))
     return Answered(found.names, found.types, _BODIES[form](found), {}, None, None)
 

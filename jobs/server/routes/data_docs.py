@@ -16,6 +16,7 @@ from jobs.model.errors import UnknownName
 from jobs.model.serving_errors import Unauthenticated
 from jobs.server.http.failures import failure
 from jobs.server.http.requests import named, server_of
+from state_store.wording import Name, sentence
 
 router = APIRouter(tags=["views"])
 
@@ -42,5 +43,5 @@ async def data_docs(request: Request, view: str) -> Response:
     page = await asyncio.to_thread(read_docs, server.lake, view)
     if page is None:
         hint = "they are validated by Dagster, after each drain"
-        raise UnknownName(f"the expectations of '{view}' were not validated yet", hint=hint)
+        raise UnknownName(sentence("the expectations of '{}' were not validated yet", Name(view)), hint=hint)
     return Response(page, headers=_HEADERS, media_type="text/html")

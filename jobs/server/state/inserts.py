@@ -24,6 +24,7 @@ from state_store.errors import CorruptState
 from state_store.failpoints import failpoint
 from state_store.files import make_folder
 from state_store.files import replace as replace_file
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +92,9 @@ class Inserts:
             SourceUnavailable: the broker does not answer.
         """
         if source.read_only:
-            raise RequestRefused(f"'{source.name}' is a SOURCE: it is read only", hint="others write its topic")
+            raise RequestRefused(
+                sentence("'{}' is a SOURCE: it is read only", Name(source.name)), hint="others write its topic"
+            )
         records = encode_rows(source, rows, self._settings, self._lake)
         try:
             if key is None:

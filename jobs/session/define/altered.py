@@ -19,6 +19,7 @@ from jobs.session.define.options import check_columns
 from jobs.session.define.replaced import ColumnDiff
 from jobs.session.define.source import check_column, check_new_columns
 from jobs.sql.syntax import AlterSource, DeclaredColumn
+from state_store.wording import Name, quoted, sentence
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
@@ -79,12 +80,13 @@ def altered(statement: AlterSource, catalog: Catalog) -> Source:
     found = catalog.get(statement.name)
     if not isinstance(found, Source):
         raise InvalidQuery(
-            f"'{statement.name}' is computed by a query: its columns are those of the query",
+            sentence("'{}' is computed by a query: its columns are those of the query", Name(statement.name)),
             hint=f"CREATE OR REPLACE … {statement.name} AS SELECT …",
         )
     if found.kind != statement.kind:
         raise InvalidQuery(
-            f"'{found.name}' is no {statement.kind}", hint=f"ALTER {found.kind.upper()} {found.name} ADD COLUMN …"
+            sentence("'{}' is no {}", Name(found.name), statement.kind),
+            hint=f"ALTER {found.kind.upper()} {found.name} ADD COLUMN …",
         )
     present = [DeclaredColumn(c.name, c.type, header=c.header) for c in found.columns]
     for column in statement.columns:
@@ -118,14 +120,21 @@ def extended(present: Source, following: Source, catalog: Catalog) -> Source:
         NameInUse: a query into the stream does not give the columns.
     """
     if present.read_only:
-        raise InvalidQuery(f"'{present.name}' is a SOURCE: it cannot be altered", hint="drop it, and create it again")
+        raise InvalidQuery(
+            sentence("'{}' is a SOURCE: it cannot be altered", Name(present.name)), hint="drop it, and create it again"
+        )
     new = following.columns[len(present.columns) :]
     feeding = [query.name for query in catalog.insert_queries(present.name)]
     if feeding:
-        named = ", ".join(f"'{name}'" for name in feeding)
+        named = quoted(feeding)
         raise NameInUse(
-            f"'{present.name}' would change by {SourceDiff.of(present, following)}, and break what inserts into it: "
-            f"{named}, whose rows have no column '{new[0].name}'",
+            sentence(
+                "'{}' would change by {}, and break what inserts into it: {}, whose rows have no column '{}'",
+                Name(present.name),
+                SourceDiff.of(present, following),
+                named,
+                new[0].name,
+            ),
             hint="a stream that queries insert into cannot get columns: DROP it, and CREATE it and the queries again",
         )
     return replace(following, pipeline=present.pipeline, added=present.added + len(new))
@@ -141,7 +150,7 @@ def broken_by(present: Source, following: Source, catalog: Catalog) -> dict[str,
         found = catalog.get(below)
         made = found.target if isinstance(found, InsertQuery) else below
         further = [name for name in catalog.readers(made) if name not in broken]
-        broken |= dict.fromkeys(further, f"it reads '{made}'")
+        broken |= dict.fromkeys(further, sentence("it reads '{}'", Name(made)))
         todo += further
     return broken
 

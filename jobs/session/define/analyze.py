@@ -14,8 +14,10 @@ from jobs.session.define.insert import insert_query_of
 from jobs.session.define.replaced import check_replacement, reads_the_same
 from jobs.session.define.source import check_new_columns, source_of
 from jobs.session.define.view import check_new, view_of
+from jobs.sql.dialect import quote
 from jobs.sql.from_text import too_deep
 from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
+from state_store.wording import Name, joined, sentence
 
 Defining = CreateSource | CreateView | InsertSelect | AlterSource
 
@@ -126,7 +128,8 @@ def _check_source(statement: CreateSource | CreateView, existing: Definition | N
     present = isinstance(existing, Source) and existing.read_only
     if statement.or_replace and (declared or present):
         raise InvalidQuery(
-            f"'{statement.name}' is a SOURCE: it cannot be replaced", hint="drop it, and create it again"
+            sentence("'{}' is a SOURCE: it cannot be replaced", Name(statement.name)),
+            hint="drop it, and create it again",
         )
 
 
@@ -144,11 +147,17 @@ def _redefined(
         return replace(made, pipeline=existing.pipeline)
     if not statement.or_replace:
         way = "or DROP it first" if isinstance(existing, Source) else "CREATE OR REPLACE puts this one in its place"
-        raise NameTaken(f"'{made.name}' is defined already, differently", hint=f"DESCRIBE {made.name} shows how; {way}")
+        raise NameTaken(
+            sentence("'{}' is defined already, differently", Name(made.name)),
+            hint=sentence("DESCRIBE {} shows how; {}", Name(made.name, quote), way),
+        )
     if isinstance(existing, View) and isinstance(made, View):
         check_replacement(existing, made, catalog)
         return made
-    raise NotSupported(f"'{made.name}' cannot become a source, nor a source a view", hint="drop it and create it again")
+    raise NotSupported(
+        sentence("'{}' cannot become a source, nor a source a view", Name(made.name)),
+        hint="drop it and create it again",
+    )
 
 
 def _changed_source(existing: Source, made: Source, catalog: Catalog, *, or_replace: bool) -> Source:
@@ -163,15 +172,15 @@ def _changed_source(existing: Source, made: Source, catalog: Catalog, *, or_repl
     if extends(existing, made):
         return extended(existing, made, catalog)
     diff, broken = SourceDiff.of(existing, made), broken_by(existing, made, catalog)
-    listed = "; ".join(f"'{name}': {why}" for name, why in broken.items())
+    listed = joined("; ", (sentence("'{}': {}", Name(name), why) for name, why in broken.items()))
     if broken:
         raise (NameInUse if or_replace else NameTaken)(
-            f"'{made.name}' would change by {diff}, and break what depends on it: {listed}",
+            sentence("'{}' would change by {}, and break what depends on it: {}", Name(made.name), diff, listed),
             hint="columns can be added at the end; for anything else DROP what depends on it first",
         )
     if not or_replace:
         raise NameTaken(
-            f"'{made.name}' is defined already, and would change by {diff}",
-            hint=f"DESCRIBE {made.name} shows how it is defined; or DROP it first",
+            sentence("'{}' is defined already, and would change by {}", Name(made.name), diff),
+            hint=sentence("DESCRIBE {} shows how it is defined; or DROP it first", Name(made.name, quote)),
         )
     return made

@@ -10,6 +10,7 @@ from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, OptionRefused
 from jobs.publish.declared import hidden_keys, published, published_views, topic_as_source
 from jobs.session.define.options import check_columns
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
@@ -28,7 +29,7 @@ def check_changelog_topic(view: View, catalog: Catalog) -> None:
     source = topic_as_source(view)
     if hidden_keys(view):
         raise InvalidQuery(
-            f"'{view.name}' cannot be published: what tells its rows apart is not among its columns",
+            sentence("'{}' cannot be published: what tells its rows apart is not among its columns", Name(view.name)),
             hint="select every expression of GROUP BY, or the keys of what is read; or leave KAFKA_TOPIC out",
         )
     check_columns("key", source.key_format, [column for column in source.columns if column.key])
@@ -42,11 +43,12 @@ def _check_alone(view: View, topic: str, catalog: Catalog) -> None:
     other = next((each for each in others if topic_as_source(each).topic == topic), None)
     if other is not None:
         raise OptionRefused(
-            f"the topic '{topic}' is that of the view '{other.name}'", hint="a changelog topic has one view"
+            sentence("the topic '{}' is that of the view '{}'", topic, Name(other.name)),
+            hint="a changelog topic has one view",
         )
     if topic in _topics_below(view, catalog):
         raise OptionRefused(
-            f"'{view.name}' is computed from the topic '{topic}', and cannot be published to it",
+            sentence("'{}' is computed from the topic '{}', and cannot be published to it", Name(view.name), topic),
             hint="name a topic of its own: KAFKA_TOPIC = '…'",
         )
 

@@ -14,6 +14,7 @@ from jobs.session.define.replaced import ColumnDiff
 from state_store.delta import log
 from state_store.delta.schema import columns_of
 from state_store.delta.snapshot import read_snapshot
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +40,11 @@ def check_added_columns(present: View, following: View, path: LakePath) -> None:
     again = next((name for name in added if name in former), None)
     if again is not None:
         raise NotSupported(
-            f"'{present.name}' cannot be replaced in place: it had a column '{again}' before, "
-            "whose values stay in the change feed",
+            sentence(
+                "'{}' cannot be replaced in place: it had a column '{}' before, whose values stay in the change feed",
+                Name(present.name),
+                again,
+            ),
             hint="give the column another name; or DROP the view and CREATE it again",
         )
 

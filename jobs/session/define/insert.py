@@ -21,8 +21,9 @@ from jobs.query.whole.fingerprint import fingerprint
 from jobs.session.define.quarantine import check_quarantine_of_target
 from jobs.session.define.replaced import reads_the_same
 from jobs.session.define.view import check_rules, inputs_of, makes_stream
-from jobs.sql.dialect import sql_of
+from jobs.sql.dialect import quote, sql_of
 from jobs.sql.syntax import InsertSelect
+from state_store.wording import Name, sentence
 
 
 def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
@@ -43,7 +44,9 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
     query = read_query(statement.query, catalog, kind="stream")
     if not makes_stream(query, catalog):
         raise InvalidQuery(
-            f"only events can be inserted into the stream '{target.name}'; the rows of this query change",
+            sentence(
+                "only events can be inserted into the stream '{}'; the rows of this query change", Name(target.name)
+            ),
             hint="read a stream, without aggregates",
         )
     _check_columns(target, query)
@@ -70,8 +73,12 @@ def insert_query_of(statement: InsertSelect, catalog: Catalog) -> InsertQuery:
     readers = () if made.identified else catalog.readers(target.name)
     if readers:
         raise NotSupported(
-            f"the query gives several rows for one event; '{readers[0]}' tells rows of '{target.name}' apart by events",
-            hint=f"insert before anything reads '{target.name}'",
+            sentence(
+                "the query gives several rows for one event; '{}' tells rows of '{}' apart by events",
+                Name(readers[0]),
+                Name(target.name),
+            ),
+            hint=sentence("insert before anything reads '{}'", Name(target.name)),
         )
     return made
 
@@ -114,28 +121,30 @@ def _target(statement: InsertSelect, catalog: Catalog) -> Source | View:
     if found is None or isinstance(found, InsertQuery):
         raise UnknownName.among("stream", statement.target, catalog.relations())
     if found.kind == "table":
-        raise InvalidQuery(f"'{found.name}' is a table: a query can insert into a stream only")
+        raise InvalidQuery(sentence("'{}' is a table: a query can insert into a stream only", Name(found.name)))
     if isinstance(found, View):
         _check_view(found)
         check_quarantine_of_target(found)
     elif found.read_only:
-        raise InvalidQuery(f"'{found.name}' is a SOURCE: it is read only")
+        raise InvalidQuery(sentence("'{}' is a SOURCE: it is read only", Name(found.name)))
     header = next((column for column in found.columns if column.part == "headers"), None)
     if header is not None:
-        raise InvalidQuery(f"'{header.name}' of '{found.name}' is a record's header: a query has none to insert")
+        raise InvalidQuery(
+            sentence("'{}' of '{}' is a record's header: a query has none to insert", header.name, Name(found.name))
+        )
     return found
 
 
 def _check_view(target: View) -> None:
     if target.materialized:
         raise InvalidQuery(
-            f"'{target.name}' is a materialized view: its rows are those of its query alone",
-            hint=f"CREATE STREAM {target.name} AS … takes more",
+            sentence("'{}' is a materialized view: its rows are those of its query alone", Name(target.name)),
+            hint=sentence("CREATE STREAM {} AS … takes more", Name(target.name, quote)),
         )
     if target.storage != "append":
         raise NotSupported(
-            f"the rows of '{target.name}' change and go: inserting more into it is not maintained yet",
-            hint=f"UNION ALL of '{target.name}' and the query, in a view",
+            sentence("the rows of '{}' change and go: inserting more into it is not maintained yet", Name(target.name)),
+            hint=sentence("UNION ALL of '{}' and the query, in a view", Name(target.name)),
         )
 
 
@@ -153,7 +162,12 @@ def _check_columns(target: Source | View, query: Query) -> None:
     )
     if not fits:
         raise TypeMismatch(
-            f"the columns do not fit '{target.name}': selected {_listed(given)}, wanted {_listed(wanted)}",
+            sentence(
+                "the columns do not fit '{}': selected {}, wanted {}",
+                Name(target.name),
+                _listed(given),
+                _listed(wanted),
+            ),
             hint="select the target's columns in its order, each with its name: expression AS name",
         )
 
@@ -176,7 +190,7 @@ def _check_chain(target: str, source: str, catalog: Catalog) -> None:
     """Refuse chains: a query must not read a stream that another query fills. So there are no circles."""
     below = _ancestors(source, catalog)
     if target in below:
-        raise InvalidQuery(f"the query would read what it inserts into '{target}'")
+        raise InvalidQuery(sentence("the query would read what it inserts into '{}'", Name(target)))
     fed = [name for name in below if catalog.insert_queries(name)]
     feeds = [
         q.name
@@ -184,9 +198,13 @@ def _check_chain(target: str, source: str, catalog: Catalog) -> None:
         if isinstance(q, InsertQuery) and any(target in _ancestors(each, catalog) for each in q.inputs)
     ]
     if fed or feeds:
-        what = f"'{fed[0]}' is filled by INSERT INTO … SELECT itself" if fed else f"'{target}' is read by '{feeds[0]}'"
+        what = (
+            sentence("'{}' is filled by INSERT INTO … SELECT itself", Name(fed[0]))
+            if fed
+            else sentence("'{}' is read by '{}'", Name(target), Name(feeds[0]))
+        )
         raise NotSupported(
-            f"chains of INSERT INTO … SELECT are not maintained yet: {what}",
+            sentence("chains of INSERT INTO … SELECT are not maintained yet: {}", what),
             hint="let the query read what that one reads",
         )
 

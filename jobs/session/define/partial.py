@@ -10,6 +10,7 @@ from jobs.model.stewardship import STEWARDSHIP_OPTIONS
 from jobs.query.clauses.read import query_of
 from jobs.query.logical.query import Block, Query
 from jobs.session.define.allowed_options import error
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,12 +58,15 @@ def check_partial(view: View, catalog: Catalog) -> None:
     """
     if view.storage == "append" or view.kind == "stream":
         raise InvalidQuery(
-            f"'{view.name}' is a stream: its rows are events, and have no key to be read by",
+            sentence("'{}' is a stream: its rows are events, and have no key to be read by", Name(view.name)),
             hint="leave STATE = 'partial' out, or add GROUP BY",
         )
     if _final(query_of(view, catalog)):
         raise NotSupported(
-            f"'{view.name}' cannot be partial: EMIT FINAL shows a window once the events of all keys are past it",
+            sentence(
+                "'{}' cannot be partial: EMIT FINAL shows a window once the events of all keys are past it",
+                Name(view.name),
+            ),
             hint="leave EMIT FINAL or STATE = 'partial' out",
         )
     # Late: what reads tables need not be loaded for all other definitions.

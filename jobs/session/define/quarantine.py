@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jobs.model.errors import NotSupported
 from jobs.model.stewardship import Stewardship
 from jobs.sql.dialect import quote
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +24,10 @@ def check_quarantine_of_source(name: str, options: Mapping[str, str]) -> None:
     """
     if Stewardship.read(options).quarantined:
         raise NotSupported(
-            f"quarantine is for views: '{name}' has every record of its topic that can be decoded",
-            hint=f"put the expectation on a view, CREATE … AS SELECT * FROM {quote(name)}, and read that",
+            sentence("quarantine is for views: '{}' has every record of its topic that can be decoded", Name(name)),
+            hint=sentence(
+                "put the expectation on a view, CREATE … AS SELECT * FROM {}, and read that", Name(name, quote)
+            ),
         )
 
 
@@ -50,7 +53,7 @@ def check_quarantine(view: View, catalog: Catalog) -> None:
     queries = catalog.insert_queries(view.name)
     if queries:
         raise NotSupported(
-            f"quarantine is not supported of a stream that other queries feed: '{queries[0].name}'",
+            sentence("quarantine is not supported of a stream that other queries feed: '{}'", Name(queries[0].name)),
             hint=f"put the expectation on a view over {quote(view.name)}",
         )
 
@@ -64,6 +67,10 @@ def check_quarantine_of_target(target: View) -> None:
     kept_out = Stewardship.read(target.options).quarantined
     if kept_out:
         raise NotSupported(
-            f"inserting into '{target.name}' is not supported: '{kept_out[0].name}' keeps rows of its query out of it",
-            hint=f"UNION ALL of '{target.name}' and the query, in a view with that expectation",
+            sentence(
+                "inserting into '{}' is not supported: '{}' keeps rows of its query out of it",
+                Name(target.name),
+                Name(kept_out[0].name),
+            ),
+            hint=sentence("UNION ALL of '{}' and the query, in a view with that expectation", Name(target.name)),
         )

@@ -16,6 +16,7 @@ from jobs.model.definitions import InsertQuery, Source, View
 from jobs.model.errors import InvalidQuery, NameInUse, NotSupported, SqlError
 from jobs.query.clauses.read import query_of
 from jobs.query.whole.fingerprint import fingerprint
+from state_store.wording import Name, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,30 +62,31 @@ def check_replacement(present: View, following: View, catalog: Catalog) -> None:
     """
     circle = _way_to(present.name, following.inputs, catalog)
     if circle is not None:
-        named = " -> ".join(f"'{name}'" for name in circle)
+        named = joined(" -> ", (sentence("'{}'", Name(name)) for name in circle))
         raise InvalidQuery(
-            f"'{present.name}' would read itself: {named}", hint="what reads a view cannot be read by it"
+            sentence("'{}' would read itself: {}", Name(present.name), named),
+            hint="what reads a view cannot be read by it",
         )
     diff = ColumnDiff.of(present, following)
     reason = _unfit(present, following) or _fed(present, catalog)
     if reason is not None:
         raise NotSupported(
-            f"'{present.name}' cannot be replaced in place: {reason}",
+            sentence("'{}' cannot be replaced in place: {}", Name(present.name), reason),
             hint="DROP it and CREATE it again: it is computed from history; or give the new view another name",
         )
     reason = _other_columns(present, following, diff)
     if reason is not None:
         raise NotSupported(
-            f"'{present.name}' cannot be replaced in place: {reason}",
+            sentence("'{}' cannot be replaced in place: {}", Name(present.name), reason),
             hint="give the column, or the new view, another name; or DROP it and CREATE it again",
         )
     broken = {
         name: why for name in catalog.readers(present.name) if (why := _breaks(name, present, following, catalog))
     }
     if broken:
-        listed = "; ".join(f"'{name}': {why}" for name, why in broken.items())
+        listed = joined("; ", (sentence("'{}': {}", Name(name), why) for name, why in broken.items()))
         raise NameInUse(
-            f"'{present.name}' would change by {diff}, and break what reads it: {listed}",
+            sentence("'{}' would change by {}, and break what reads it: {}", Name(present.name), diff, listed),
             hint="keep those columns and the key, or first replace or DROP what reads them",
         )
 
@@ -131,7 +133,7 @@ def _unfit(present: View, following: View) -> str | None:
 def _fed(present: View, catalog: Catalog) -> str | None:
     """The reason why rows of others in the table keep a definition from being replaced; None when there are none."""
     queries = catalog.whole_queries(present.name)
-    return f"query '{queries[0].name}' inserts into it as well" if queries else None
+    return sentence("query '{}' inserts into it as well", Name(queries[0].name)) if queries else None
 
 
 def _other_columns(present: View, following: View, diff: ColumnDiff) -> str | None:
@@ -161,7 +163,7 @@ def _breaks(reader: str, present: View, following: View, catalog: Catalog) -> st
     if after == _rules(definition, catalog):
         return None
     if isinstance(definition, View) and definition.maintenance.state == "shared":
-        return f"with STATE = 'shared' its join holds all columns of '{present.name}'"
+        return sentence("with STATE = 'shared' its join holds all columns of '{}'", Name(present.name))
     return "its own rows would change, since it reads all columns"
 
 

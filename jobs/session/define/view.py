@@ -34,8 +34,9 @@ from jobs.session.define.shown_windows import with_bounds
 from jobs.session.define.source import check_name
 from jobs.session.define.stewardship import check_columns_of
 from jobs.session.define.view_options import check_formats, view_options
-from jobs.sql.dialect import sql_of
+from jobs.sql.dialect import quote, sql_of
 from jobs.sql.syntax import CreateView
+from state_store.wording import Name, sentence
 
 _ENGINES: tuple[Dialect, ...] = ("spark", "duckdb")
 
@@ -171,13 +172,24 @@ def _check_kind(statement: CreateView, query: Query, catalog: Catalog) -> None:
     grouped = isinstance(query, Block) and grows_by_groups(query)
     if statement.kind == "stream" and not stream:
         tables = [each for each in inputs_of(query, catalog) if _is_table(each, catalog)]
-        what = f"'{name}' aggregates" if grouped or not tables else f"'{tables[0]}' is a table"
-        raise InvalidQuery(f"{what}: its rows change, so '{name}' is a table", hint=f"CREATE TABLE {name} AS …")
+        what = (
+            sentence("'{}' aggregates", Name(name))
+            if grouped or not tables
+            else sentence("'{}' is a table", Name(tables[0]))
+        )
+        raise InvalidQuery(
+            sentence("{}: its rows change, so '{}' is a table", what, Name(name)),
+            hint=sentence("CREATE TABLE {} AS …", Name(name, quote)),
+        )
     if statement.kind == "table" and stream:
         source = inputs_of(query, catalog)[0]
         raise InvalidQuery(
-            f"'{source}' is a stream, and the query neither groups nor aggregates: '{name}' is a stream",
-            hint=f"CREATE STREAM {name} AS …, or add GROUP BY",
+            sentence(
+                "'{}' is a stream, and the query neither groups nor aggregates: '{}' is a stream",
+                Name(source),
+                Name(name),
+            ),
+            hint=sentence("CREATE STREAM {} AS …, or add GROUP BY", Name(name, quote)),
         )
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
+import shlex
+
 import pytest
 
 from jobs.catalog.called import Called
 from jobs.catalog.renamed_text import renamed_text
 from jobs.catalog.stored_names import stored_statement
 from jobs.model.errors import InvalidQuery, NameTaken, UnknownName
-from jobs.sql.dialect import sql_of
+from jobs.sql.dialect import quote, sql_of
 from jobs.sql.statements import parse_one
 from jobs.sql.syntax import CreateView, Select
 from state_store.errors import StrandlineError
+from state_store.wording import Name, quoted, sentence
 
 CALLED = Called({"old": "new", "t": "Two Words"})
 
@@ -124,20 +128,30 @@ def test_a_former_name_is_unknown(text: str, error: type[StrandlineError], place
     assert str(caught.value.hint).startswith(hint)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("'old' is read by 't__dead_letters'", "'new' is read by 'Two Words__dead_letters'"),
-        ("unknown column 'old'", "unknown column 'old'"),
-        ("stream 'old' created (pipeline 'old')", "stream 'new' created (pipeline 'old')"),
-        ("records of topic 'old' for source 'old'", "records of topic 'old' for source 'new'"),
-        (
-            "DROP STREAM old first; strandline rebuild t__stage_1",
-            "DROP STREAM new first; strandline rebuild Two Words__stage_1",
-        ),
-        ("`old` is called 'new' now, an older one", "`old` is called 'new' now, an older one"),
-    ],
-)
-def test_a_message_says_what_definitions_are_called(text: str, said: str) -> None:
-    assert CALLED.spoken(text) == said
-    assert CALLED.spoken(said) == said
+def test_a_sentence_has_the_names_that_definitions_are_called_by() -> None:
+    text = sentence("{} is read by {}", quoted(["old"]), quoted(["t__dead_letters", "x"]))
+    assert text == "'old' is read by 't__dead_letters', 'x'"
+    assert CALLED.shown(text) == "'new' is read by 'Two Words__dead_letters', 'x'"
+    assert CALLED.shown(sentence("DROP STREAM {} first", Name("t", quote))) == "DROP STREAM `Two Words` first"
+    assert CALLED.shown(sentence("rebuild {}", Name("t__log", shlex.quote))) == "rebuild 'Two Words__log'"
+
+
+def test_words_and_values_of_a_sentence_stay() -> None:
+    text = sentence("column '{}' takes INT, not '{}', as FROM old says of {}", "old", "t", Name("s"))
+    assert CALLED.shown(text) == "column 'old' takes INT, not 't', as FROM old says of s"
+    assert CALLED.shown("'old' is a text without names") == "'old' is a text without names"
+
+
+def test_an_error_is_told_with_its_names() -> None:
+    error = UnknownName(
+        sentence("'{}' has no column 'old'", Name("old")), hint=sentence("DESCRIBE {}", Name("t", quote))
+    )
+    again = pickle.loads(pickle.dumps(error.message))
+    assert CALLED.shown(again) == CALLED.told(error).message == "'new' has no column 'old'"
+    assert error.hint == "DESCRIBE `Two Words`"
+    assert CALLED.told(error).message == "'new' has no column 'old'"
+
+
+def test_a_sentence_has_a_place_for_each_value() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        sentence("'{}' and '{}'", 1)

@@ -179,6 +179,28 @@ def test_applying_the_file_again(tmp_path: Path, settings: Settings, lake: Lake)
     assert Catalog(lake).definitions() == before
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("INSERT INTO deals (shop, qty) VALUES ('a', 'shops')", "column 'qty' takes INT, not 'shops'"),
+        ("SELECT 'sales' + 1 AS x FROM deals", "'sales'"),
+        ("INSERT INTO sold SELECT * FROM deals WHERE shop = 'by_shop'", "'sold' is a table"),
+        ("SELECT shops FROM stores", "unknown column 'shops'"),
+        ("CREATE STREAM x (a INT) WITH (KAFKA_TOPIC = 'x', VALUE_FORMAT = 'sales')", "sales"),
+        ("DROP TABLE stores", "'stores' is read by 'Named shops'"),
+        ("INSERT INTO sold VALUES ('by_shop', 1, 1)", "'sold' is a view"),
+        ("CREATE STREAM s2 AS SELECT shop, COUNT(*) AS n FROM deals GROUP BY shop", "'s2' is a table"),
+    ],
+)
+def test_an_error_has_new_names_of_definitions_and_values_as_they_are(settings: Settings, text: str, said: str) -> None:
+    run(settings, ALL)
+    with pytest.raises(SqlError) as caught:
+        run(settings, text)
+    assert said in caught.value.message
+    for stored in ("by_shop", "named", "everything"):
+        assert stored not in caught.value.message
+
+
 def test_names_in_a_chain_and_back(settings: Settings, lake: Lake) -> None:
     for before, after in (("by_shop", "b"), ("b", "c"), ("c", "by_shop"), ("by_shop", "d"), ("d", "b")):
         run(settings, f"ALTER TABLE {before} RENAME TO {after}")
