@@ -12,6 +12,7 @@ order; with LIMIT and no ORDER BY, any may come.
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -98,7 +99,7 @@ def answer(
         StoreError: a table cannot be read.
     """
     spent = Spent(terms.limits)
-    pull = read_pull(statement.query, catalog, terms.unnamed)
+    pull = read_pull(statement.query, catalog, terms.unnamed, dt.datetime.now(dt.UTC))
     predicate = key_predicate(pull)
     computed = computing.tables(pull, predicate, spent) if computing is not None else None
     piecewise = row_by_row(pull) and statement.limit is not None
@@ -121,7 +122,7 @@ def answer(
 
 def columns_of(statement: Select, catalog: Catalog) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
     """The names and types of the columns that the answer would have. Raises SqlError: the query is refused."""
-    return _outputs(read_pull(statement.query, catalog))
+    return _outputs(read_pull(statement.query, catalog, moment=dt.datetime.now(dt.UTC)))
 
 
 def _outputs(pull: PullQuery) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:

@@ -41,6 +41,10 @@ _PHRASES = (
     "!=",
     ":=",
     "->",
+    "->>",
+    "#>",
+    "#>>",
+    "!~",
     "=>",
     "::",
     "/*+",
@@ -53,6 +57,10 @@ _OURS = {
     "DOUBLE PRECISION": TokenType.DOUBLE,
     "FETCH FIRST": TokenType.FETCH,
     "FETCH NEXT": TokenType.FETCH,
+    "->>": TokenType.DARROW,
+    "#>": TokenType.HASH_ARROW,
+    "#>>": TokenType.DHASH_ARROW,
+    "!~": TokenType.IRLIKE,
 }
 E = TypeVar("E", bound=exp.Expr)
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
@@ -69,6 +77,9 @@ class Strandline(Dialect):
         QUOTES: ClassVar[list[Any]] = ["'"]
         IDENTIFIERS: ClassVar[list[Any]] = ["`", '"']
         STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+        # PostgreSQL's E'it\'s': `jobs.sql.value_clauses` gives its escapes their meaning.
+        BYTE_STRINGS: ClassVar[list[Any]] = [("e'", "'"), ("E'", "'")]
+        BYTE_STRING_ESCAPES: ClassVar[list[str]] = ["'", "\\"]
         COMMENTS: ClassVar[list[Any]] = ["--", ("/*", "*/")]
         COMMANDS: ClassVar[set[TokenType]] = set()
         KEYWORDS: ClassVar[dict[str, TokenType]] = {
@@ -81,6 +92,9 @@ class Strandline(Dialect):
             "CAST": lambda self: self._parse_cast(True),
             "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
             "EXTRACT": lambda self: self._extract(),
+            "POSITION": lambda self: self._position(),
+            "SUBSTRING": lambda self: self._substring(),
+            "TRIM": lambda self: self._trim(),
         }
         NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, Any]] = {}
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": lambda self: self._parse_case()}
@@ -88,11 +102,22 @@ class Strandline(Dialect):
         COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
             **JoinClauses.COLUMN_OPERATORS,
             TokenType.ARROW: lambda self, this, member: self._member(this, member),
+            TokenType.DARROW: lambda self, this, step: self._json_step("JSON_GET_TEXT", this, step),
+            TokenType.HASH_ARROW: lambda self, this, path: self._json_step("JSON_PATH", this, path),
+            TokenType.DHASH_ARROW: lambda self, this, path: self._json_step("JSON_PATH_TEXT", this, path),
         }
         RANGE_PARSERS: ClassVar[dict[TokenType, Any]] = {
             token: parser.Parser.RANGE_PARSERS[token]
             for token in (TokenType.BETWEEN, TokenType.IN, TokenType.IS, TokenType.LIKE)
-        } | {TokenType.ILIKE: lambda self, this: self._ilike(this)}
+        } | {
+            TokenType.ILIKE: lambda self, this: self._ilike(this),
+            TokenType.TILDE: lambda self, this: self._matched(this, negated=False),
+            TokenType.IRLIKE: lambda self, this: self._matched(this, negated=True),
+        }
+        PRIMARY_PARSERS: ClassVar[dict[TokenType, Any]] = {
+            **JoinClauses.PRIMARY_PARSERS,
+            TokenType.BYTE_STRING: lambda self, token: self._escaped(token),
+        }
         QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
             **{
                 token: parser.Parser.QUERY_MODIFIER_PARSERS[token]
@@ -173,6 +198,8 @@ class Strandline(Dialect):
         def _member(self, this: exp.Expression, member: exp.Expression | None) -> exp.Expression:
             if isinstance(member, exp.Star):
                 return self.expression(exp.Dot(this=this, expression=member))
+            if isinstance(member, exp.Literal):
+                return self._json_step("JSON_GET", this, member)
             if not isinstance(member, exp.Column) or member.table:
                 self.raise_error("expected the name of a field after ->", self._prev)
                 return this

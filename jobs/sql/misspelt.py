@@ -18,7 +18,7 @@ _CLAUSES = (
 )
 # Words and operators of other dialects, and what says the same here.
 _INSTEAD = {
-    **dict.fromkeys(("~", "RLIKE", "REGEXP", "SIMILAR"), "REGEXP_EXTRACT(pattern, text) IS NOT NULL"),
+    **dict.fromkeys(("RLIKE", "REGEXP", "SIMILAR"), "text ~ pattern, or REGEXP_LIKE(text, pattern)"),
     "COLLATE": "texts are compared by their code points: LCASE(text) leaves case out",
     "DIV": "INT / INT is an INT",
     "MINUS": "EXCEPT",

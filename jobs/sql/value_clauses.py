@@ -20,7 +20,7 @@ from sqlglot import exp, parser
 from sqlglot.tokenizer_core import TokenType
 
 from jobs.sql.intervals import INTERVAL_UNITS, IntervalNode, interval_of
-from jobs.sql.time_clauses import TimeClauses
+from jobs.sql.operator_clauses import OperatorClauses
 
 TYPE_SYNONYMS: dict[str, exp.DType] = {
     **dict.fromkeys(("TEXT", "CHAR", "BPCHAR"), exp.DType.VARCHAR),
@@ -36,7 +36,7 @@ TYPE_SYNONYMS: dict[str, exp.DType] = {
 _ANY = ("ANY", "SOME")
 
 
-class ValueClauses(TimeClauses):
+class ValueClauses(OperatorClauses):
     """The rules; each moves the parser past the clause, or raises where the text is wrong."""
 
     named_types: Mapping[str, exp.DataType] = MappingProxyType({})
@@ -82,6 +82,10 @@ class ValueClauses(TimeClauses):
         if self._curr.text.upper() == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
             self._advance()
             return self._interval()
+        known = TYPE_SYNONYMS.get(self._curr.text.upper()) if following is TokenType.STRING else None
+        if known is not None and self._curr.token_type is TokenType.VAR:
+            self._advance()  # timestamptz '2024-05-01 10:00:00+02'
+            return self.expression(exp.Cast(this=self._parse_primary(), to=exp.DataType(this=known)))
         return super()._parse_type(parse_interval, fallback_to_identifier)
 
     def _interval(self) -> IntervalNode:

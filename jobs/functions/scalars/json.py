@@ -12,6 +12,7 @@ with a mark too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 
 from jobs.functions.scalars.contract import Scalar, Types, Written, count, takes, takes_any_number
@@ -109,7 +110,8 @@ def _once(dialect: str, write: Callable[[Sequence[str]], str]) -> Written:
     return written
 
 
-def _extracted_spark(arguments: Sequence[str]) -> str:
+def _extracted_spark(arguments: Sequence[str], string: str = "{}") -> str:
+    """What a path leads to; `string`: what becomes of a string's content."""
     text, path = arguments
     known = unquoted(path, "spark")
     if known is None:
@@ -124,11 +126,11 @@ def _extracted_spark(arguments: Sequence[str]) -> str:
         ways = [((f"[{step}]",) if step.isdecimal() else ()) + (f"['{_STRING}{step}']",) for step in steps]
         paths = [quoted("$" + "".join(way), "spark") for way in product(*ways)]
     found = ", ".join(f"get_json_object({_all_marked(text)}, {each})" for each in paths)
-    value = f"transform(array(coalesce({found})), __x -> {_read('__x', string='{}', nested='__x')})[0]"
+    value = f"transform(array(coalesce({found})), __x -> {_read('__x', string=string, nested='__x')})[0]"
     return _where("spark", text, None, lambda _: value)
 
 
-def _extracted_duckdb(arguments: Sequence[str]) -> str:
+def _extracted_duckdb(arguments: Sequence[str], string: str = "json_extract_string({}, {})") -> str:
     text, path = arguments
     known = unquoted(path, "duckdb")
     if known is None:
@@ -144,7 +146,8 @@ def _extracted_duckdb(arguments: Sequence[str]) -> str:
         found = f"json_extract_string({text}, {pointer})"
         # Marks cost twenty times what the rest does: only where there is a number that DuckDB would spell otherwise.
         return (
-            f"CASE json_type({text}, {pointer}) WHEN 'VARCHAR' THEN {found} WHEN 'NULL' THEN 'null'"
+            f"CASE json_type({text}, {pointer}) WHEN 'VARCHAR' THEN {string.format(text, pointer)}"
+            f" WHEN 'NULL' THEN 'null'"
             f" ELSE CASE WHEN {_matches('duckdb', found, _RESPELLED)} THEN {marked} ELSE {found} END END"
         )
 
@@ -352,6 +355,15 @@ JSON = (
         _once("duckdb", _extracted_duckdb),
         aliases=("JSON_EXTRACT",),
         check=check_path,
+    ),
+    # All of it as JSON.
+    Scalar(
+        "JSON_AT",
+        takes(t.VARCHAR, t.VARCHAR, t.VARCHAR),
+        _once("spark", partial(_extracted_spark, string=_QUOTED)),
+        _once("duckdb", partial(_extracted_duckdb, string="CAST(json_extract({}, {}) AS VARCHAR)")),
+        check=check_path,
+        hidden=True,
     ),
     _both("IS_JSON_STRING", t.BOOLEAN, lambda dialect: lambda arguments: _is_json(dialect, arguments[0])),
     _both("JSON_ARRAY_LENGTH", t.INT, _length),

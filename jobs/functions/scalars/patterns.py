@@ -117,6 +117,14 @@ PATTERNS = (
         fails=no_expression(0),
     ),
     Scalar(
+        "REGEXP_LIKE",
+        takes(t.BOOLEAN, t.VARCHAR, t.VARCHAR),
+        "regexp_like({0}, {1})",
+        "regexp_matches({0}, {1})",
+        check=_checked(1),
+        fails=no_expression(1),
+    ),
+    Scalar(
         "REGEXP_EXTRACT_ALL",
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR, t.INT, optional=1),
         _extract_all,

@@ -6,10 +6,14 @@ subqueries that stand anywhere      nested_queries      tables beside relations 
 
 from __future__ import annotations
 
+import datetime as dt
+
 from sqlglot import exp
 
 from jobs.catalog.catalog import Catalog
+from jobs.catalog.relations import relation_of
 from jobs.functions.python.declared import attach
+from jobs.model.definitions import Source, View
 from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.query.clauses.block import read_in_order
 from jobs.query.clauses.from_clause import Context, read_with
@@ -18,21 +22,27 @@ from jobs.query.desugar.joins_in_brackets import without_brackets
 from jobs.query.logical.keys import outputs_of
 from jobs.query.logical.pull import NestedFound, OrderItem, PullQuery
 from jobs.query.logical.query import Query
+from jobs.query.pulled.clock import with_clock
 from jobs.query.pulled.column_names import Unnamed
 from jobs.query.pulled.ordering import not_selected, order_items, shown_item
 from jobs.sql.dialect import position_of, sql_of
 
 
-def read_pull(tree: exp.Query, catalog: Catalog, unnamed: Unnamed = "postgres") -> PullQuery:
+def read_pull(
+    tree: exp.Query, catalog: Catalog, unnamed: Unnamed = "postgres", moment: dt.datetime | None = None
+) -> PullQuery:
     """The logical query of a pull query. The tree stays as it is.
 
     Args:
         unnamed: whose names the columns get that nobody named.
+        moment: what the clock shows, in UTC; None where the query may not ask.
 
     Raises:
         SqlError: with line and column where they are known.
     """
     tree = attach(tree.copy(), catalog.functions)
+    if moment is not None:
+        tree = with_clock(tree, _columns_read(tree, catalog), moment, unnamed)
     _check_asked_once(tree)
     nested = NestedFound()
     context = Context(catalog, "sql", None, read_tree, nested=nested, unnamed=unnamed)
@@ -52,6 +62,12 @@ def read_pull(tree: exp.Query, catalog: Catalog, unnamed: Unnamed = "postgres") 
         return PullQuery(query, len(names), order, offset, nested.queries)
     block, shown, order = read_in_order(without_brackets(tree), read_with(tree, context), items)
     return PullQuery(block, shown, order, offset, nested.queries)
+
+
+def _columns_read(tree: exp.Query, catalog: Catalog) -> set[str]:
+    """The columns of all relations that a query names."""
+    found = (catalog.find(table.name) for table in tree.find_all(exp.Table))
+    return {name for each in found if isinstance(each, Source | View) for name, _ in relation_of(each).columns}
 
 
 def _check_asked_once(tree: exp.Query) -> None:

@@ -26,7 +26,7 @@ from jobs.query.expressions.arithmetic import arithmetic, literal, negated
 from jobs.query.expressions.casts import asked, converted, widened
 from jobs.query.expressions.coercion import together
 from jobs.query.expressions.comparisons import CONDITIONS
-from jobs.query.expressions.intervals import with_interval
+from jobs.query.expressions.intervals import of_days, with_interval
 from jobs.query.expressions.lambdas import higher_order
 from jobs.query.expressions.nested import CONSTRUCTORS, NESTED, is_constant
 from jobs.query.expressions.rewrites import REWRITES, UNLESS_PLAIN
@@ -119,6 +119,11 @@ def _cast(node: exp.Cast, typed: Infer) -> Typed:
     if exact and node.to.this is exp.DType.DECIMAL and not node.to.expressions:
         return widened(value, t.as_decimal(value.type))
     return converted(value, type_of(node.to))
+
+
+def _computed(node: exp.Binary, typed: Infer) -> Typed:
+    left, right = typed(node.left), typed(node.right)
+    return of_days(node, left, right) or arithmetic(type(node), left, right)
 
 
 def _joined(node: exp.DPipe, typed: Infer) -> Typed:
@@ -219,7 +224,7 @@ OPERATORS: Rules = {
     exp.Neg: lambda node, typed: negated(typed(node.this)),
     **dict.fromkeys(
         (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod),
-        lambda node, typed: with_interval(node, typed) or arithmetic(type(node), typed(node.left), typed(node.right)),
+        lambda node, typed: with_interval(node, typed) or _computed(node, typed),
     ),
     exp.DPipe: _joined,
     exp.Cast: _cast,

@@ -2,7 +2,9 @@
 
 at + INTERVAL '1 day 2 hours'      ADD_MILLISECONDS(at, 93600000)
 at - INTERVAL '3' MONTH            ADD_MONTHS(at, -3)
+at + n * INTERVAL '1 second'        ADD_MILLISECONDS(at, n * 1000)
 day + INTERVAL '2' DAY             ADD_DAYS(day, 2): a DATE stays one while the length is whole days
+day + 2, day - other               ADD_DAYS(day, 2), the days between them
 clock + INTERVAL '5' MINUTE        ADD_TO_TIME(clock, 300000), round the clock
 """
 
@@ -13,6 +15,7 @@ from sqlglot import exp
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import BaseType
+from jobs.query.expressions.arithmetic import arithmetic
 from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.dialect import sql_of
@@ -29,6 +32,9 @@ def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
         TypeMismatch: the other side is no date or time, or a length is taken from it the wrong way round.
     """
     left, right = (_bare(side) for side in (node.left, node.right))
+    times = _times(right) if isinstance(node, exp.Add | exp.Sub) else None
+    if times is not None:
+        return _moved_often(typed(left), *times, node, typed)
     if not isinstance(left, IntervalNode) and not isinstance(right, IntervalNode):
         return None
     if isinstance(left, IntervalNode) and isinstance(node, exp.Add) and not isinstance(right, IntervalNode):
@@ -38,6 +44,47 @@ def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
     sign = -1 if isinstance(node, exp.Sub) else 1
     months, milliseconds = (sign * part for part in right.parts)
     return _moved(typed(left), months, milliseconds, node)
+
+
+def of_days(node: exp.Binary, left: Typed, right: Typed) -> Typed | None:
+    """A DATE and a number of days, or the days between two DATEs, as in PostgreSQL; None for any other operation."""
+    days = (BaseType.INT, BaseType.BIGINT)
+    if isinstance(node, exp.Add) and right.type.base is BaseType.DATE and left.type.base in days:
+        left, right = right, left
+    if left.type.base is not BaseType.DATE or not isinstance(node, exp.Add | exp.Sub):
+        return None
+    if right.type.base in days:
+        number: exp.Expr = converted(right, t.INT).expression
+        number = exp.Neg(this=exp.Paren(this=number.copy())) if isinstance(node, exp.Sub) else number
+        return Typed(call("ADD_DAYS", left.expression, number), t.DATE)
+    if right.type.base is BaseType.DATE and isinstance(node, exp.Sub):
+        first, second = (call("UNIX_DATE", each.expression) for each in (left, right))
+        return arithmetic(exp.Sub, Typed(first, t.INT), Typed(second, t.INT))
+    return None
+
+
+def _times(node: exp.Expr) -> tuple[exp.Expr, IntervalNode] | None:
+    """The number and the INTERVAL of a product of both; None for any other value."""
+    if not isinstance(node, exp.Mul):
+        return None
+    left, right = (_bare(side) for side in (node.left, node.right))
+    if isinstance(right, IntervalNode) and not isinstance(left, IntervalNode):
+        return left, right
+    return (right, left) if isinstance(left, IntervalNode) and not isinstance(right, IntervalNode) else None
+
+
+def _moved_often(value: Typed, number: exp.Expr, interval: IntervalNode, node: exp.Binary, typed: Infer) -> Typed:
+    """A TIMESTAMP, and a length some number of times: it is rounded to milliseconds."""
+    months, milliseconds = interval.parts
+    if value.type.base is not BaseType.TIMESTAMP or months:
+        raise _refused(node, ", some number of times only if it is no months and to a TIMESTAMP")
+    product = typed(exp.Mul(this=exp.Paren(this=number.copy()), expression=exp.Literal.number(abs(milliseconds))))
+    if product.type.base is BaseType.DOUBLE or product.type.base is BaseType.DECIMAL:
+        product = typed(call("ROUND", product.expression))
+    length: exp.Expr = converted(product, t.BIGINT).expression
+    if (milliseconds < 0) != isinstance(node, exp.Sub):
+        length = exp.Neg(this=exp.Paren(this=length))
+    return Typed(call("ADD_MILLISECONDS", value.expression, length), t.TIMESTAMP)
 
 
 def _moved(value: Typed, months: int, milliseconds: int, node: exp.Expr) -> Typed:

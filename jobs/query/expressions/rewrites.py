@@ -21,6 +21,8 @@ from jobs.query.expressions.arithmetic import arithmetic, literal, negated
 from jobs.query.expressions.casts import converted, widened
 from jobs.query.expressions.casts_nested import field, json_of
 from jobs.query.expressions.date_parts import extracted, truncated
+from jobs.query.expressions.json_steps import JSON_STEPS
+from jobs.query.expressions.postgres_times import POSTGRES_TIMES
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.trees import call, identifier
 
@@ -155,9 +157,49 @@ def _among_maps(node: exp.Anonymous, typed: Infer) -> Typed | None:
     return Typed(exp.Paren(this=found), t.BOOLEAN)
 
 
+def _remainder(node: exp.Anonymous, typed: Infer) -> Typed:
+    """MOD(a, b): a % b."""
+    if len(node.expressions) != 2:
+        raise TypeMismatch(f"MOD takes 2 arguments, not {len(node.expressions)}")
+    left, right = (exp.Paren(this=each.copy()) for each in node.expressions)
+    return typed(exp.Paren(this=exp.Mod(this=left, expression=right)))
+
+
+def _split_part(node: exp.Anonymous, typed: Infer) -> Typed:
+    """SPLIT_PART(text, divider, n): the n-th part, an empty text where there are fewer."""
+    if len(node.expressions) != 3:
+        raise TypeMismatch(f"SPLIT_PART takes 3 arguments, not {len(node.expressions)}")
+    text, divider, place = node.expressions
+    part = exp.Bracket(this=call("SPLIT", text, divider), expressions=[place.copy()])
+    return typed(
+        exp.Case(
+            ifs=[
+                exp.If(
+                    this=exp.Or(
+                        this=exp.Is(this=text.copy(), expression=exp.Null()),
+                        expression=exp.Is(this=divider.copy(), expression=exp.Null()),
+                    ),
+                    true=exp.Null(),
+                )
+            ],
+            default=call("COALESCE", part, exp.Literal.string("")),
+        )
+    )
+
+
+def _first_dimension(node: exp.Anonymous, typed: Infer) -> Typed | None:
+    """ARRAY_LENGTH(array, 1), as PostgreSQL has it; None: it names no dimension."""
+    if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Literal):
+        return None
+    if node.expressions[1].this != "1":
+        raise TypeMismatch("arrays have one dimension: ARRAY_LENGTH(array, 1)")
+    return typed(call("NULLIF", call("ARRAY_LENGTH", node.expressions[0]), exp.Literal.number(0)))
+
+
 UNLESS_PLAIN: Mapping[str, Callable[[exp.Anonymous, Infer], Typed | None]] = {
     "ARRAY_REMOVE": _among_maps,
     "ARRAY_CONTAINS": _among_maps,
+    "ARRAY_LENGTH": _first_dimension,
 }
 """Functions of which some calls are elaborated otherwise, by the types of the arguments; None: not this call."""
 
@@ -174,5 +216,12 @@ REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     "DEREFERENCE": _field_of,
     "EXTRACT": extracted,
     "DATE_TRUNC": truncated,
+    "DATE_PART": extracted,
+    "CHAR_LENGTH": _older(None, "LEN", least=1),
+    "CHARACTER_LENGTH": _older(None, "LEN", least=1),
+    "MOD": _remainder,
+    "SPLIT_PART": _split_part,
+    **JSON_STEPS,
+    **POSTGRES_TIMES,
 }
 """The rewrite of each function, by name: it takes the call and elaborates it."""

@@ -26,13 +26,19 @@ _TYPES: Final = {
     DType.VARBINARY: "bytea",
 }
 """PostgreSQL's own names where they are not the language's in small letters."""
+_CALLS: Final = {
+    "INSTR": "position",
+    **dict.fromkeys(("JSON_GET", "JSON_GET_TEXT", "JSON_PATH", "JSON_PATH_TEXT", "REGEXP_LIKE"), ""),
+}
+"""PostgreSQL's names of calls that are written in another way there; its operators have none."""
 _OWN: Final[dict[type[exp.Expr], Callable[[exp.Expr], str]]] = {
     exp.Alias: lambda node: node.alias,
     exp.Column: lambda node: node.name,
     exp.Dot: lambda node: str(node.args["expression"].name),
-    exp.Anonymous: lambda node: node.name.lower(),
+    exp.Anonymous: lambda node: _CALLS.get(node.name, node.name.lower()),
     exp.Array: lambda _: "array",
     exp.Exists: lambda _: "exists",
+    exp.WithinGroup: lambda node: node.this.name.lower(),
 }
 """What has a name of its own."""
 _AROUND: Final = (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Bracket)
@@ -48,7 +54,8 @@ def _named(node: exp.Expr) -> tuple[str, bool]:
     """A name, empty if there is none, and whether it is a name of its own: those of CASE and of types are put aside for
     that of what is inside."""
     if type(node) in _OWN:
-        return _OWN[type(node)](node), True
+        name = _OWN[type(node)](node)
+        return name, name != ""
     match node:
         case exp.Subquery() if isinstance(node.this, exp.Query) and node.this.selects:
             return _named(node.this.selects[0])

@@ -36,6 +36,9 @@ _ONE_VALUE: Final = (exp.StringToArray,)
 """The functions that FROM may hold though they make one value: it is a row of one column."""
 _OF_THE_STORE: Final = frozenset(("tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"))
 """PostgreSQL's own columns of every table, about rows as it stores them."""
+_FROM_ZERO: Final = frozenset(("indkey", "indclass", "indcollation", "indoption"))
+"""The columns whose items PostgreSQL counts from 0: they are vectors, no arrays."""
+_ONE: Final = exp.Literal.number(1)
 _SAME: Final = {"json_build_object": "json_object"}
 """{function: DuckDB's name of it} of those that take any number of arguments, so that no macro can stand for them."""
 
@@ -181,6 +184,11 @@ def _translated(node: exp.Expr, functions: Collection[str]) -> exp.Expr:
             return translated_cast(node)
         case exp.Dot() if isinstance(node.expression, exp.Func) and node.this.sql().lower() in _SCHEMAS:
             return _function(node.expression, functions)
+        case exp.Bracket() if isinstance(node.this, exp.Column) and node.this.name in _FROM_ZERO:
+            (place,) = node.expressions
+            return exp.Bracket(
+                this=node.this, expressions=[exp.Add(this=exp.Paren(this=place), expression=_ONE.copy())]
+            )
         case exp.Func() if not isinstance(node.parent, exp.Dot | exp.Table):
             return _function(node, functions)
         case exp.Column():

@@ -25,7 +25,8 @@ _COPY: Final = re.compile(
     re.I | re.S,
 )
 _OPTION: Final = re.compile(
-    r"\s*(?P<name>FORCE\s+QUOTE|\w+)(?:\s+AS)?(?:\s+(?P<value>E?'(?:[^']|'')*'|(?:ON|OFF|TRUE|FALSE|TEXT|BINARY|CSV)\b))?"
+    r"""\s*(?P<name>FORCE\s+QUOTE|\w+)(?:\s+AS)?"""
+    r"""(?:\s+(?P<value>E?'(?:[^']|'')*'|"(?:[^"]|"")*"|(?:ON|OFF|TRUE|FALSE|TEXT|BINARY|CSV)\b))?"""
     r"\s*,?",
     re.I,
 )
@@ -105,6 +106,8 @@ def _refused(option: str, begin: int) -> Refusal:
 
 def _text(literal: str | None) -> str:
     """The text of a literal, or of a bare word."""
+    if literal is not None and literal.startswith('"'):
+        return literal[1:-1].replace('""', '"')
     if literal is None or not literal.endswith("'"):
         return literal or ""
     text = literal[literal.index("'") + 1 : -1].replace("''", "'")

@@ -73,10 +73,14 @@ def quantified(text: str, tokens: Sequence[Token], place: int) -> Quantified | N
 
 
 def is_schema(tokens: Sequence[Token], place: int) -> bool:
-    """True for the `public` before a name."""
-    following = [each.token_type for each in tokens[place + 1 : place + 2]]
+    """True for the `public` before a name, and for the database before that."""
+    following = [each.token_type for each in tokens[place + 1 : place + 4]]
     begins = place == 0 or tokens[place - 1].token_type is not TokenType.DOT
-    return begins and following == [TokenType.DOT] and tokens[place].text.lower() == _SCHEMA
+    if following[:1] != [TokenType.DOT] or tokens[place].token_type not in _NAMES:
+        return False
+    if tokens[place].text.lower() == _SCHEMA:
+        return begins or is_schema(tokens, place - 2)
+    return begins and following[2:] == [TokenType.DOT] and tokens[place + 2].text.lower() == _SCHEMA
 
 
 def _column_before(tokens: Sequence[Token], place: int) -> int | None:

@@ -30,6 +30,9 @@ _PARAMETER: Final = re.compile(r"\$([1-9]\d{0,4})")
 _COUNTS: Final = (TokenType.LIMIT, TokenType.OFFSET)
 _CASTS: Final = ("CAST", "TRY_CAST")
 _JSON: Final = ("json", "jsonb")
+_EPOCH: Final = "epoch"
+"""PostgreSQL's word for the beginning of 1970."""
+_STEPS: Final = ("->", "->>", "#>", "#>>")
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,12 @@ def spots(text: str) -> list[Spot]:
             found.append(spot)
         elif is_schema(tokens, place):
             found.append(Spot(token.start, tokens[place + 1].end + 1))
+        elif place in types and token.text.lower() in _JSON:
+            found += _json(tokens, place)
         elif place in types:
             found += _type(tokens, place)
+        elif token.token_type is TokenType.STRING and token.text.lower() == _EPOCH and _is_time(tokens, place):
+            found.append(Spot(token.start, token.end + 1, text="'1970-01-01'"))
         elif token.token_type is TokenType.STRING and place + 2 in types:
             found += _bytes(tokens, place)
     return found
@@ -159,14 +166,28 @@ def _type_places(tokens: Sequence[Token]) -> Iterator[int]:
 
 
 def _type(tokens: Sequence[Token], place: int) -> list[Spot]:
-    """The type in the language's words. `numeric` alone, which bounds no digits, has none there, nor has `json`."""
+    """The type in the language's words. `numeric` alone, which bounds no digits, has none there."""
     named = type_at(tokens, place)
-    if named is None or tokens[place].text.lower() in _JSON:
+    if named is None:
         return []
     found, behind = named
     if found.base is BaseType.DECIMAL and behind == place + 1:
         return []
     return [Spot(tokens[place].start, tokens[behind - 1].end + 1, text=str(found))]
+
+
+def _json(tokens: Sequence[Token], place: int) -> list[Spot]:
+    """`::json` goes where a step into it follows: steps are of texts that hold JSON, and of MAPs and STRUCTs."""
+    following = next((each for each in tokens[place + 1 :] if each.token_type is not TokenType.R_PAREN), None)
+    if tokens[place - 1].token_type is not TokenType.DCOLON or following is None or following.text not in _STEPS:
+        return []
+    return [Spot(tokens[place - 1].start, tokens[place].end + 1)]
+
+
+def _is_time(tokens: Sequence[Token], place: int) -> bool:
+    """True for a literal with the type of a time before it, or behind it in a cast."""
+    named = [tokens[each].text.upper() for each in (place - 1, place + 2) if 0 <= each < len(tokens)]
+    return any(name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE") for name in named)
 
 
 def _bytes(tokens: Sequence[Token], place: int) -> list[Spot]:

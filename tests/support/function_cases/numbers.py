@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 EXPECTED: dict[str, object] = {
+    "MOD(-7, 4)": -3,
     "ABS(-i) + ABS(d)": 9.5,
     "SIGN(-d)": -1,
     "SIGN(CAST('NaN' AS DOUBLE))": 0,

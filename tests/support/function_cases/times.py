@@ -5,6 +5,19 @@ from __future__ import annotations
 import datetime as dt
 
 EXPECTED: dict[str, object] = {
+    "TO_TIMESTAMP('2024-01-31 13:45:00.500000', 'YYYY-MM-DD HH24:MI:SS.US') = at": True,
+    "TO_TIMESTAMP(1706708700) = CAST('2024-01-31T13:45' AS TIMESTAMP)": True,
+    "TO_TIMESTAMP(1706708700.5) = at": True,
+    "TO_DATE('31/01/2024', 'DD/MM/YYYY') = day": True,
+    "TO_CHAR(at, 'YYYY-MM-DD HH12:MI AM')": "2024-01-31 01:45 PM",
+    "TIMEZONE('Europe/Rome', at) = CAST('2024-01-31T14:45:00.500' AS TIMESTAMP)": True,
+    "TIMEZONE('Europe/Rome', DATE_TRUNC('day', TIMEZONE('Europe/Rome', at)))"
+    " = CAST('2024-01-30T23:00' AS TIMESTAMP)": True,
+    "DATE_PART('year', at)": 2024,
+    "day + 1 = CAST('2024-02-01' AS DATE) AND day - 31 = CAST('2023-12-31' AS DATE)": True,
+    "day - CAST('2024-01-01' AS DATE)": 30,
+    "at + 2 * INTERVAL '1 hour' = CAST('2024-01-31T15:45:00.500' AS TIMESTAMP)": True,
+    "at - 0.5 * INTERVAL '1 second' = CAST('2024-01-31T13:45' AS TIMESTAMP)": True,
     "FORMAT_TIMESTAMP(at, 'EEE d MMM y G, QQQ/q DDD kk K:mm a SSSSSSSSS n A')": (
         "Wed 31 Jan 2024 AD, Q1/1 031 13 1:45 PM 500000000 500000000 49500500"
     ),

@@ -83,7 +83,7 @@ def test_a_select_reads_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a +", "(a", "CASE WHEN a THEN", "'open", "a -> 1", "a b", "CAST(a)", "/* open", "ARRAY[1"]
+    "text", ["a +", "(a", "CASE WHEN a THEN", "'open", "a -> +", "a b", "CAST(a)", "/* open", "ARRAY[1"]
 )
 def test_broken_text_is_a_syntax_error_with_a_place(text: str) -> None:
     with pytest.raises(SqlSyntaxError) as caught:

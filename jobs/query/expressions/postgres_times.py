@@ -1,0 +1,133 @@
+"""PostgreSQL's functions of time, elaborated into the language's.
+
+at AT TIME ZONE 'Europe/Rome'              CONVERT_TZ(at, 'UTC', 'Europe/Rome'): what the clock shows there
+DATE_TRUNC('day', …) AT TIME ZONE '…'      CONVERT_TZ(…, '…', 'UTC'): back, when a clock there shows it
+TO_TIMESTAMP('2024-05', 'YYYY-MM')         PARSE_TIMESTAMP('2024-05', 'yyyy-MM')
+TO_TIMESTAMP(1714521600)                   FROM_UNIXTIME(1714521600000)
+TO_CHAR(at, 'YYYY-MM-DD HH24:MI')          FORMAT_TIMESTAMP(at, 'yyyy-MM-dd HH:mm')
+
+There is one type of times here, an instant in UTC. Which way AT TIME ZONE goes follows from the expression that it
+stands after: what another AT TIME ZONE gave, and a text without a zone, are what a clock shows; all else is an instant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from sqlglot import exp
+
+from jobs.model import types as t
+from jobs.model.errors import InvalidQuery, TypeMismatch
+from jobs.model.types import BaseType
+from jobs.query.expressions.casts import converted
+from jobs.query.expressions.scope import Infer, Typed
+from jobs.sql.trees import call
+
+_LETTERS = {
+    **{"YYYY": "yyyy", "YY": "yy", "MM": "MM", "DDD": "DDD", "DD": "dd", "Q": "q"},
+    **{"HH24": "HH", "HH12": "hh", "HH": "hh", "MI": "mm", "SS": "ss", "MS": "SSS", "US": "SSSSSS"},
+    **{"AM": "a", "PM": "a", "am": "a", "pm": "a", "FMMonth": "MMMM", "FMDay": "EEEE", "Mon": "MMM", "Dy": "EEE"},
+    **{"TZH:TZM": "xxx", "OF": "x"},
+}
+"""{PostgreSQL's part of a pattern: Java's}."""
+_KNOWN = "|".join(re.escape(each) for each in sorted(_LETTERS, key=len, reverse=True))
+# Names that are padded with blanks are not known: FMMonth is the one that is not.
+_PART = re.compile(rf'(?!(?i:month|day))(?:{_KNOWN})|"([^"]*)"|(\W)|(.)')
+_ZONED = re.compile(r":\d{2}(\.\d+)?\s*(Z|[+-]\d{2}(:?\d{2})?)\s*$", re.I)
+
+
+def java_pattern(pattern: str) -> str:
+    """PostgreSQL's pattern of TO_CHAR and its like as Java's.
+
+    Raises:
+        InvalidQuery: a part of it is not known.
+    """
+
+    def java(found: re.Match[str]) -> str:
+        if found[0] in _LETTERS:
+            return _LETTERS[found[0]]
+        if found[3] is not None:
+            hint = f"known: {', '.join(_LETTERS)}, and text in double quotes"
+            raise InvalidQuery(f"'{pattern[found.start() :]}' in the pattern of a time is not known", hint=hint)
+        text = found[1] if found[1] is not None else found[2]
+        return f"'{text}'" if text.isalnum() else text.replace("'", "''")
+
+    return _PART.sub(java, pattern)
+
+
+def _parsed(function: str) -> Callable[[exp.Anonymous, Infer], Typed]:
+    """The rewrite of TO_DATE, and of TO_TIMESTAMP of a text or of seconds."""
+
+    def rewrite(node: exp.Anonymous, typed: Infer) -> Typed:
+        if len(node.expressions) == 1 and node.name == "TO_TIMESTAMP":
+            return _of_seconds(node.expressions[0], typed)
+        text, pattern = _two(node, "TO_DATE('2024-05-01', 'YYYY-MM-DD')")
+        return typed(call(function, text, pattern))
+
+    return rewrite
+
+
+def _of_seconds(seconds: exp.Expr, typed: Infer) -> Typed:
+    value = typed(seconds)
+    if value.type.base in (BaseType.VARCHAR, BaseType.BOOLEAN) or value.type.is_nested:
+        raise TypeMismatch(f"TO_TIMESTAMP takes seconds since 1970, or a text and its pattern, not {value.type}")
+    millis = exp.Mul(this=exp.Paren(this=seconds.copy()), expression=exp.Literal.number(1000))
+    whole = millis if value.type.base in (BaseType.INT, BaseType.BIGINT) else call("ROUND", millis)
+    if value.type.base is BaseType.INT:
+        whole = exp.Mul(this=exp.cast(seconds.copy(), "bigint"), expression=exp.Literal.number(1000))
+    return typed(call("FROM_UNIXTIME", converted(typed(whole), t.BIGINT).expression))
+
+
+def _formatted(node: exp.Anonymous, typed: Infer) -> Typed:
+    value, pattern = _two(node, "TO_CHAR(at, 'YYYY-MM-DD')")
+    base = typed(value).type.base
+    functions = {BaseType.DATE: "FORMAT_DATE", BaseType.TIME: "FORMAT_TIME", BaseType.TIMESTAMP: "FORMAT_TIMESTAMP"}
+    if base not in functions:
+        raise TypeMismatch(f"TO_CHAR takes a DATE, TIME or TIMESTAMP, not {base.value}", hint="CAST(… AS VARCHAR)")
+    return typed(call(functions[base], value, pattern))
+
+
+def _two(node: exp.Anonymous, form: str) -> tuple[exp.Expr, exp.Expr]:
+    if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Literal):
+        raise InvalidQuery(f"{node.name} takes a value and a constant pattern", hint=form)
+    return node.expressions[0], exp.Literal.string(java_pattern(node.expressions[1].name))
+
+
+def _zoned(node: exp.Anonymous, typed: Infer) -> Typed:
+    """TIMEZONE(zone, value), which AT TIME ZONE is read as."""
+    if len(node.expressions) != 2:
+        raise InvalidQuery("expected value AT TIME ZONE 'Europe/Rome'")
+    zone, value = node.expressions
+    found = typed(value)
+    if found.type.base in (BaseType.DATE, BaseType.VARCHAR):
+        found = converted(found, t.TIMESTAMP)
+    if found.type.base not in (BaseType.TIMESTAMP, BaseType.NULL):
+        raise TypeMismatch(f"AT TIME ZONE takes a TIMESTAMP, not {found.type}")
+    utc = exp.Literal.string("UTC")
+    ends = (zone, utc) if _is_of_a_clock(value) else (utc, zone)
+    return typed(call("CONVERT_TZ", found.expression, *ends))
+
+
+def _is_of_a_clock(node: exp.Expr) -> bool:
+    """True for what a clock shows somewhere: it is an instant only once a zone is given."""
+    match node:
+        case exp.Anonymous(this="TIMEZONE"):
+            return not _is_of_a_clock(node.expressions[1])
+        case exp.Anonymous(this="DATE_TRUNC"):
+            return _is_of_a_clock(node.expressions[-1])
+        case exp.Paren() | exp.Add() | exp.Sub() | exp.Cast():
+            return _is_of_a_clock(node.this)
+        case exp.Literal():
+            return node.is_string and _ZONED.search(node.name) is None
+        case _:
+            return False
+
+
+POSTGRES_TIMES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
+    "TO_TIMESTAMP": _parsed("PARSE_TIMESTAMP"),
+    "TO_DATE": _parsed("PARSE_DATE"),
+    "TO_CHAR": _formatted,
+    "TIMEZONE": _zoned,
+}
+"""The rewrite of each function, by name."""
