@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.outside.sqllogic.report import closing, reasons, table, write_doc
-from tests.outside.sqllogic.run import run
+from tests.outside.sqllogic.run import SECONDS, run
 from tests.outside.sqllogic.suites import PLACE, SUITES
 
 
@@ -33,12 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"cannot run: no file of {options.suite} below {options.place}; {__file__} says more", file=sys.stderr)
         return 2
     outcomes = []
-    for outcome in run(files, options.place, options.seed, options.jobs):
+    if options.json:
+        options.json.write_text("", encoding="utf-8")
+    for outcome in run(files, options.place, options.seed, options.jobs, options.seconds):
         outcomes.append(outcome)
+        if options.json:
+            with options.json.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(asdict(outcome)) + "\n")
         if outcome.result in options.show.split(","):
             print(outcome, flush=True)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1), encoding="utf-8")
     print("\n".join([*table(outcomes), "", *reasons(outcomes), "", closing(outcomes)]))
     if options.write_doc:
         write_doc(outcomes, options.write_doc, f"python -m tests.outside.sqllogic DIR --every {options.every}")
@@ -53,8 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--every", type=int, default=1, help="only every so many files")
     parser.add_argument("--seed", type=int, default=0, help="of the histories")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="a file takes at most")
     parser.add_argument("--show", default="wrong", help="results to print, by commas")
-    parser.add_argument("--json", type=Path, help="write every outcome there")
+    parser.add_argument("--json", type=Path, help="write every outcome there, one a line")
     parser.add_argument("--write-doc", type=Path, help="put the table into this page")
     return parser
 
