@@ -15,6 +15,7 @@ from jobs.sql.change_clauses import ChangeClauses
 from jobs.sql.dialect import position_of
 from jobs.sql.function_clauses import FunctionClauses
 from jobs.sql.misspelt import meant
+from jobs.sql.named_columns import with_names
 from jobs.sql.syntax import (
     CreateSource,
     CreateView,
@@ -114,11 +115,12 @@ class Grammar(ChangeClauses, FunctionClauses):
         kind: Kind | None = None
         if self._match_texts(("STREAM", "TABLE")):
             kind = cast(Kind, self._prev.text.lower())
-        elif not self._match_text_seq("MATERIALIZED", "VIEW"):
+        elif not (self._match_text_seq("MATERIALIZED", "VIEW") or self._match_text_seq("VIEW")):
             self.raise_error("expected STREAM, TABLE or MATERIALIZED VIEW after CREATE")
         if_not_exists = self._match_text_seq("IF", "NOT", "EXISTS")
         name = self._name("a name")
         columns = self._declared_columns() if kind and self._match(TokenType.L_PAREN) else ()
+        names = self._column_names() if not kind and self._match(TokenType.L_PAREN) else ()
         options = self._options()
         if read_only and not columns:
             self.raise_error("expected columns in parentheses: a SOURCE is read from its topic, not from a query")
@@ -143,20 +145,23 @@ class Grammar(ChangeClauses, FunctionClauses):
         return CreateView(
             name=name,
             kind=kind,
-            query=query,
+            query=with_names(query, names) if names else query,
             options=options,
             emit=emit,
             or_replace=or_replace,
             if_not_exists=if_not_exists,
         )
 
+    def _column_names(self) -> tuple[str, ...]:
+        """The names after ( and the bracket that ends them."""
+        found = tuple(cast(list[str], self._parse_csv(cast(Any, lambda: self._name("the name of a column")))))
+        self._punctuation(TokenType.R_PAREN, ") after the columns")
+        return found
+
     def _insert(self) -> Statement:
         self._expect("INTO")
         target = self._name("the name of a stream or table")
-        columns: tuple[str, ...] = ()
-        if self._match(TokenType.L_PAREN):
-            columns = tuple(cast(list[str], self._parse_csv(cast(Any, lambda: self._name("the name of a column")))))
-            self._punctuation(TokenType.R_PAREN, ") after the columns")
+        columns = self._column_names() if self._match(TokenType.L_PAREN) else ()
         if self._match(TokenType.VALUES):
             rows = cast(list[tuple[exp.Expression, ...]], self._parse_csv(cast(Any, self._row)))
             return InsertValues(target=target, columns=columns, rows=tuple(rows))

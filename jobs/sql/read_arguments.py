@@ -36,7 +36,8 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
     ),
     exp.Subquery: ("this", "alias", "within"),
     exp.With: _LISTED,
-    exp.CTE: ("this", "alias"),
+    # [NOT] MATERIALIZED says how another engine is to compute a query, not which rows it has.
+    exp.CTE: ("this", "alias", "materialized"),
     exp.TableAlias: ("this", "columns"),
     exp.From: _ITSELF,
     exp.Table: ("this", "db", "catalog", "alias", "within", "joins", "ordinality", "version"),
@@ -46,7 +47,7 @@ _QUERIES: Mapping[type[exp.Expr], tuple[str, ...]] = {
     WithinNode: tuple(WithinNode.arg_types),
     TimeWindowNode: tuple(TimeWindowNode.arg_types),
     **dict.fromkeys((exp.Where, exp.Having, exp.Qualify), _ITSELF),
-    exp.Group: ("expressions", "rollup", "cube"),
+    exp.Group: ("expressions", "rollup", "cube", "all"),
     **dict.fromkeys((exp.Rollup, exp.Cube, exp.GroupingSets), _LISTED),
     exp.Distinct: ("expressions", "on"),
     exp.Order: ("this", "expressions"),
@@ -93,14 +94,13 @@ READ: Mapping[type[exp.Expr], frozenset[str]] = {
 """The arguments that are read, by the class of their node. A class that is not here is refused as a whole; types
 (`exp.DataType`) are read by `jobs.sql.types_text`, which refuses what it does not know."""
 
-# Arguments by which a user says something even where they are False: GROUP BY DISTINCT, NOT MATERIALIZED.
-_SAID_BY_FALSE = frozenset({(exp.Group, "all"), (exp.CTE, "materialized")})
+# Arguments by which a user says something else where they are False: GROUP BY DISTINCT.
+_SAID_BY_FALSE = frozenset({(exp.Group, "all")})
 
 # The words of a clause, where they are not the name of its argument.
 _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
-    (exp.CTE, "materialized"): "[NOT] MATERIALIZED",
     (exp.Column, "db"): "a schema before a column",
-    (exp.Group, "all"): "ALL or DISTINCT in GROUP BY",
+    (exp.Group, "all"): "DISTINCT in GROUP BY",
     (exp.Group, "totals"): "WITH TOTALS",
     (exp.In, "field"): "IN without brackets",
     (exp.In, "unnest"): "IN UNNEST",
@@ -138,7 +138,7 @@ def check_read(tree: exp.Expr) -> None:
             raise _refused(node, sql_of(node))
         in_call = isinstance(node, exp.Star) and isinstance(node.parent, exp.Anonymous | exp.Distinct)
         for argument, value in _said(node):
-            if argument not in read or in_call:
+            if argument not in read or in_call or value is False:
                 raise _refused(value if isinstance(value, exp.Expr) else node, _clause(node, argument))
 
 

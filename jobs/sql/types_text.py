@@ -102,7 +102,7 @@ def _decimal(parameters: Sequence[exp.Expr], line: int | None, column: int | Non
             hint="write DECIMAL(38, 9), or as you need it",
         )
     numbers = [int(p.name) for p in parameters if p.name.isdigit()]
-    precision, scale = (*numbers, 0)[:2]
+    precision, scale = (*numbers, 0, 0)[:2]
     if (
         len(numbers) != len(parameters)
         or len(numbers) > 2

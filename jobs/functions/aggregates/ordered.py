@@ -12,6 +12,8 @@ values.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from jobs.engines.comparable import comparable
@@ -22,6 +24,8 @@ from jobs.model.calls import AggregateCall
 from jobs.model.errors import TypeMismatch
 from jobs.model.types import VARCHAR, BaseType, SqlType, array, struct
 
+_ONCE = True
+"""The parameter, after the others, of a call in which each value counts once."""
 ORDERED = " ORDER BY"
 """What stands after the name of a function in the list of functions, where it takes an order."""
 
@@ -56,6 +60,18 @@ class Ordered(AggregateFunction):
         known = tuple(self.known(each) for each in types)
         return Bound(arguments, known, (descending,), self.type_of(known[0]))
 
+    def each_once(self, bound: Bound) -> Bound:
+        """The call with DISTINCT: a value counts once, and orders itself.
+
+        Raises:
+            TypeMismatch: it is ordered by something else, of which equal values have several.
+        """
+        if any(each != bound.arguments[0] for each in bound.arguments[1:]):
+            raise TypeMismatch(
+                f"{self.name} with DISTINCT is ordered by the value itself", hint=f"ORDER BY {bound.arguments[0].sql()}"
+            )
+        return replace(bound, parameters=(*bound.parameters, _ONCE))
+
     def type_of(self, sql_type: SqlType) -> SqlType:
         """The type of the result over values of that type."""
         return array(sql_type)
@@ -79,7 +95,8 @@ class Ordered(AggregateFunction):
         key = comparable(engine, engine.field("__each", "v"), _row(call))
         item = self.accumulator(call).args[0]
         ordered = engine.sort_by(bag, "__each", key, item, descending=bool(call.parameters[0]))
-        repeated = engine.repeat(engine.field("__each", "v", "x"), engine.field("__each", "n"))
+        times = "1" if any(each is _ONCE for each in call.parameters[1:]) else engine.field("__each", "n")
+        repeated = engine.repeat(engine.field("__each", "v", "x"), times)
         return engine.flatten(engine.transform(ordered, "__each", repeated))
 
 
@@ -104,6 +121,7 @@ class OrderedText(Ordered):
         descending: bool,
     ) -> Bound:
         usage = "STRING_AGG(text, ', ' [ORDER BY …])"
+        constants = constants or (exp.Literal.string(","),)
         if len(constants) != 1 or not isinstance(constants[0], exp.Literal) or not constants[0].is_string:
             raise TypeMismatch("STRING_AGG takes a text and a constant that separates", hint=usage)
         if types[0].base is not BaseType.VARCHAR:

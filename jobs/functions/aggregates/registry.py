@@ -18,7 +18,7 @@ from jobs.functions.aggregates.of_values import Bits, Mode, Percentile
 from jobs.functions.aggregates.ordered import OrderedEnd, OrderedList, OrderedText
 from jobs.functions.aggregates.over_distinct import AdditiveDistinct, CountDistinct, WithDistinct
 from jobs.functions.aggregates.python import CustomAggregate
-from jobs.functions.aggregates.statistics import Correlation, Spread, StddevSamp
+from jobs.functions.aggregates.statistics import OF_PAIRS, Correlation, Spread, StddevSamp
 from jobs.functions.aggregates.topk import TopK, TopKDistinct
 from jobs.functions.aggregates.truths import AllOrAny
 from jobs.model.calls import AggregateCall
@@ -28,6 +28,28 @@ __all__ = ["FUNCTIONS", "AggregateFunction", "Bound", "Changes", "function_of", 
 
 def _by_name(*listed: AggregateFunction) -> dict[str, AggregateFunction]:
     return {function.name: function for function in listed}
+
+
+_SYNONYMS = {
+    "LIST": "ARRAY_AGG",
+    "STDDEV": "STDDEV_SAMPLE",
+    "CORR": "CORRELATION",
+    "ARBITRARY": "ANY_VALUE",
+    "GROUP_CONCAT": "STRING_AGG",
+    "LISTAGG": "STRING_AGG",
+    **dict.fromkeys(("ARG_MIN", "ARGMIN"), "MIN_BY"),
+    **dict.fromkeys(("ARG_MAX", "ARGMAX"), "MAX_BY"),
+    **dict.fromkeys(("FIRST",), "FIRST_VALUE"),
+    **dict.fromkeys(("LAST",), "LAST_VALUE"),
+    "BOOLAND_AGG": "BOOL_AND",
+    "BOOLOR_AGG": "BOOL_OR",
+}
+"""Names of functions in other dialects, and the function of ours that gives the same."""
+
+
+def canonical(name: str) -> str:
+    """The name of the function that a name of another dialect, in capitals, means."""
+    return _SYNONYMS.get(name, name)
 
 
 FUNCTIONS: Mapping[str, AggregateFunction] = _by_name(
@@ -73,6 +95,9 @@ FUNCTIONS: Mapping[str, AggregateFunction] = _by_name(
     Spread("VAR_SAMP", root=False),
     Spread("VAR_POP", population=True, root=False),
     Correlation(),
+    *OF_PAIRS,
+    # Any of the values will do: the smallest is the same one each time.
+    Extreme("ANY_VALUE", greatest=False),
 )
 
 KSQL_FUNCTIONS: Mapping[str, AggregateFunction] = {

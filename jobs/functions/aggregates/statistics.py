@@ -6,6 +6,8 @@ loses them as well, so a group that loses a row is computed again.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from jobs.engines.engine import Engine
@@ -115,7 +117,7 @@ class Correlation(_Moments):
 
     def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
         if len(arguments) != 2:
-            raise TypeMismatch(f"CORRELATION takes two arguments, not {len(arguments)}", hint="CORRELATION(x, y)")
+            raise TypeMismatch(f"{self.name} takes two arguments, not {len(arguments)}", hint=f"{self.name}(x, y)")
         for sql_type in types:
             if not self.known(sql_type).is_numeric:
                 raise self.refuse(sql_type, "numbers")
@@ -154,6 +156,54 @@ class Correlation(_Moments):
         x, y, c = (engine.field(kept, part) for part in ("m2_x", "m2_y", "c"))
         none = f" ELSE {engine.cast(chr(39) + 'NaN' + chr(39), DOUBLE)}" if WHEN_EMPTY in call.parameters else ""
         return f"CASE WHEN {x} > 0 AND {y} > 0 THEN {c} / (SQRT({x}) * SQRT({y})){none} END"
+
+
+class OfPairs(Correlation):
+    """COVAR_POP, COVAR_SAMP and SQL's REGR_… (y, x): what the moments of the pairs say of the line y = a + b · x.
+
+        y  x     COVAR_POP  REGR_SLOPE  REGR_INTERCEPT
+        3  1
+        7  3     2.0        2.0         1.0
+
+    Args:
+        value: the result; `{n}`, `{my}`, `{mx}` are the number and means, `{yy}`, `{xx}`, `{xy}` the sums of squares
+            and products of the distances from the means.
+        known: the condition under which there is one.
+        count: it is a number of rows.
+    """
+
+    def __init__(self, name: str, value: str, known: str = "{n} > 0", *, count: bool = False) -> None:
+        super().__init__()
+        self.name = name
+        self.value = value
+        self.known_if = known
+        self.count = count
+
+    def check(self, arguments: tuple[exp.Expression, ...], types: tuple[SqlType, ...]) -> Bound:
+        bound = super().check(arguments, types)
+        return replace(bound, type=BIGINT) if self.count else bound
+
+    def result(self, engine: Engine, call: AggregateCall, kept: str) -> str:
+        parts = {"n": "n", "my": "mean_x", "mx": "mean_y", "yy": "m2_x", "xx": "m2_y", "xy": "c"}
+        read = {name: engine.field(kept, part) for name, part in parts.items()}
+        otherwise = "0" if self.count else "NULL"
+        return f"CASE WHEN {self.known_if.format(**read)} THEN {self.value.format(**read)} ELSE {otherwise} END"
+
+
+OF_PAIRS = (
+    OfPairs("COVAR_POP", "{xy} / {n}"),
+    OfPairs("COVAR_SAMP", "{xy} / ({n} - 1)", "{n} > 1"),
+    OfPairs("REGR_COUNT", "{n}", count=True),
+    OfPairs("REGR_AVGX", "{mx}"),
+    OfPairs("REGR_AVGY", "{my}"),
+    OfPairs("REGR_SXX", "{xx}"),
+    OfPairs("REGR_SYY", "{yy}"),
+    OfPairs("REGR_SXY", "{xy}"),
+    OfPairs("REGR_SLOPE", "{xy} / {xx}", "{xx} > 0"),
+    OfPairs("REGR_INTERCEPT", "{my} - {xy} / {xx} * {mx}", "{xx} > 0"),
+    OfPairs("REGR_R2", "CASE WHEN {yy} > 0 THEN {xy} / {xx} * {xy} / {yy} ELSE 1 END", "{xx} > 0"),
+)
+"""The functions of pairs beside CORRELATION."""
 
 
 def _present(changes: Changes) -> list[str]:

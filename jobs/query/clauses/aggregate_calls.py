@@ -18,7 +18,7 @@ from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.model.view_options import Semantics
 from jobs.query.expressions.null_treatment import OVER_GROUPS, value_of, without_words
-from jobs.query.expressions.ordered_calls import OrderedCall, ordered_call
+from jobs.query.expressions.ordered_calls import OrderedCall, ordered_call, usual
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.query.logical.inputs import Inputs
 from jobs.sql.dialect import position_of, sql_of
@@ -45,6 +45,7 @@ class Calls:
         Raises:
             TypeMismatch, InvalidQuery: the function does not take these arguments, or needs an order that is missing.
         """
+        node = usual(node)
         whole, ignores = without_words(node, OVER_GROUPS)
         call, condition = whole, None
         if isinstance(whole, exp.Filter):
@@ -78,12 +79,15 @@ class Calls:
         function = self._functions[call.function]
         if isinstance(function, Ordered):
             bound = function.in_order(expressions, types, constants, descending=call.descending)
+            if call.distinct:
+                bound = function.each_once(bound)
         elif isinstance(function, Percentile):
             bound = function.within(expressions[0], types[0], constants, descending=call.descending)
         else:
             bound = function.bind(expressions, types)
         direction = exp.Boolean(this=call.descending)
-        return exp.Anonymous(this=call.function, expressions=[*expressions, *constants, direction]), bound
+        once = [exp.true()] if call.distinct else []
+        return exp.Anonymous(this=call.function, expressions=[*expressions, *constants, direction, *once]), bound
 
     def _kept(self, call: exp.Anonymous, bound: Bound, condition: exp.Expr | None, typed: Infer) -> Typed:
         """The call among those of the query, with its FILTER."""

@@ -33,7 +33,7 @@ from jobs.query.expressions.scope import Infer, Typed
 from jobs.query.logical.conditions import aliases, conjoined
 from jobs.query.logical.pull import OrderItem
 from jobs.query.logical.query import Block, From
-from jobs.query.pulled.ordering import read_order
+from jobs.query.pulled.ordering import order_items, read_order
 from jobs.sql.dialect import position_of, sql_of
 
 
@@ -45,7 +45,7 @@ def read_block(select: exp.Select, context: Context) -> Block:
     """
     check_clauses(select)
     if not context.pulls:
-        check_order(select)
+        select = _without_order(select, context)
     return _Reader(select, context).block()
 
 
@@ -62,6 +62,43 @@ def read_in_order(
     check_clauses(select)
     reader = _Reader(select, context)
     return reader.block(items), reader.shown, reader.order
+
+
+def _check_names(order: Sequence[exp.Expr], select: exp.Select, outputs: Sequence[Output]) -> None:
+    """Check that a name in ORDER BY is not that of two items of the SELECT list with different values.
+
+    Raises:
+        InvalidQuery: it is.
+    """
+    names = [item.alias_or_name for item in select.expressions]
+    for node in (item.this for item in order) if len(names) == len(outputs) else ():
+        if isinstance(node, exp.Column) and not node.table:
+            meant = {sql_of(each.expression) for name, each in zip(names, outputs, strict=True) if name == node.name}
+            if len(meant) > 1:
+                line, place = position_of(node)
+                raise InvalidQuery(
+                    f"ORDER BY {node.name} is ambiguous: several columns of the SELECT list have that name",
+                    line=line,
+                    column=place,
+                    hint="give each a name of its own with AS, or order by its place: ORDER BY 1",
+                )
+
+
+def _without_order(select: exp.Select, context: Context) -> exp.Select:
+    """A SELECT without an ORDER BY that no LIMIT follows: it must be one, and says nothing of which rows there are.
+
+    Raises:
+        SqlError: it is none; or the statement is CREATE STREAM or TABLE.
+    """
+    if context.kind is not None:
+        check_order(select)
+    order = order_items(select)
+    if not order:
+        return select
+    made = select.copy()
+    made.set("order", None)
+    _Reader(made.copy(), context).block(order)
+    return made
 
 
 class _Reader:
@@ -94,7 +131,9 @@ class _Reader:
         constants, pulls = self._context.semantics == "ksql", self._context.pulls
         # To ksqlDB 1 is a value, and GROUP BY knows the input's names alone.
         mine = self._context.kind is None and not constants
-        groups = read_groups(self._select, self._inputs, outputs, constants=constants, selected=mine)
+        groups = read_groups(
+            self._select, self._inputs, outputs, self._calls, constants=constants, selected=mine
+        )
         aliases = {output.name: output for output in outputs}
         self._aliases = aliases if pulls else {}
         having = self._condition("having", "HAVING")
@@ -106,6 +145,7 @@ class _Reader:
         window, time = read_window(self._select, self._inputs, default_grace=grace)
         distinct = self._select.args.get("distinct") is not None
         self.shown = len(outputs)
+        _check_names(order, self._select, outputs)
         outputs, self.order = read_order(order, outputs, self._typed, distinct=distinct)
         made = Block(
             inputs=(*self._joins.in_order(), *self._subqueries.froms),

@@ -11,10 +11,9 @@ from jobs.sql.dialect import position_of
 # Clauses that parse and are refused: argument of the tree -> name.
 _REFUSED = {"laterals": "LATERAL", "into": "SELECT INTO"}
 _SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
-_FUNCTIONS = "functions in FROM are UNNEST, TUMBLE, HOP and SESSION"
+_FUNCTIONS = "functions in FROM are UNNEST, GENERATE_SERIES, RANGE, TUMBLE, HOP and SESSION"
 _INSTEAD = {
     "LATERAL": "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …), and compare the number in ON",
-    "GENERATE_SERIES": "UNNEST(GENERATE_SERIES(1, 10)) AS name (column)",
 }
 _ORDERS = {"order": "ORDER BY", "limit": "LIMIT", "offset": "OFFSET"}
 
@@ -42,19 +41,17 @@ def check_clauses(select: exp.Select) -> None:
 
 
 def check_order(query: exp.Query) -> None:
-    """Check that a query has no order of its own: a stored table has none.
+    """Check that a query of CREATE STREAM or TABLE has no order of its own: a stored table has none.
 
     Raises:
-        NotSupported: ORDER BY without LIMIT, or any of it in CREATE STREAM or TABLE.
+        NotSupported: ORDER BY, LIMIT or OFFSET.
     """
     for argument, what in _ORDERS.items():
         clause = query.args.get(argument)
         if clause is not None:
             line, place = position_of(clause)
             raise NotSupported(
-                f"{what} in a view is not maintained yet"
-                if argument != "order"
-                else "ORDER BY without LIMIT: a view is a table, and has no order",
+                f"{what} in CREATE STREAM or TABLE is not supported",
                 line=line,
                 column=place,
                 hint="order the rows where they are read; ORDER BY … LIMIT n is for CREATE MATERIALIZED VIEW",

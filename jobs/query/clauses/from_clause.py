@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from sqlglot import exp
 
@@ -19,9 +20,10 @@ from jobs.model.view_options import Semantics
 from jobs.query.clauses.clause_checks import check_first_table, not_in_from
 from jobs.query.clauses.unnest import NOWHERE, UNNEST, is_unnest, unnest_alias
 from jobs.query.desugar.constant_rows import constant_rows
+from jobs.query.desugar.series import series
 from jobs.query.desugar.windows_of_time import window_function
 from jobs.query.expressions.scope import column
-from jobs.query.logical.inputs import Inputs, Outer, Part
+from jobs.query.logical.inputs import UNNAMED, Inputs, Outer, Part
 from jobs.query.logical.keys import gives_events, outputs_of
 from jobs.query.logical.pull import NestedFound
 from jobs.query.logical.query import Query
@@ -144,7 +146,8 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
     check_first_table(clause.this)
     found: list[Joined] = []
     for node in (None, *(select.args.get("joins") or ())):
-        table = clause.this if node is None else node.this
+        table = series(clause.this if node is None else node.this)
+        table = named(table, [each.part.alias for each in found])
         part = _part(table, context)
         taken = alike(part.alias, [each.part.alias for each in found])
         if taken is not None:
@@ -159,6 +162,21 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
             )
         found.append(Joined(part, node, table if is_unnest(table) else None))
     return tuple(found)
+
+
+def named(table: exp.Expr, taken: Sequence[str]) -> exp.Expr:
+    """An input with a name: a subquery or VALUES that was given none gets one that is not taken."""
+    if table.alias or not (isinstance(table, exp.Values) or isinstance(table.this, exp.Query)):
+        return table
+    free = next(name for name in _unnamed_aliases() if name not in taken)
+    made = table.copy()
+    made.set("alias", exp.TableAlias(this=identifier(free)))
+    return made
+
+
+def _unnamed_aliases() -> Iterator[str]:
+    yield UNNAMED
+    yield from (f"{UNNAMED}_{number}" for number in count(2))
 
 
 def _part(table: exp.Expr, context: Context) -> Part:
@@ -197,10 +215,6 @@ def _plain_part(table: exp.Expr, context: Context) -> Part:
     line, place = position_of(table)
     table = window_function(table) or constant_rows(table) or table
     if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
-        if not table.alias:
-            raise InvalidQuery(
-                "a subquery in FROM needs a name", line=line, column=place, hint="FROM (SELECT …) AS name"
-            )
         return _query_part(table.alias, table.alias, context.read(table.this, context.within()))
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise not_in_from(table)

@@ -8,6 +8,7 @@ GROUP BY ROLLUP (a, b), GROUPING SETS ((c), ())
     group  a, b, c              sets   (a, b, c), (a, b), (a, c), (a), (c), ()
 
 GROUP BY a, b WITH ROLLUP       is GROUP BY ROLLUP (a, b)
+GROUP BY ALL                    is GROUP BY what the SELECT list does not aggregate
 """
 
 from __future__ import annotations
@@ -34,7 +35,13 @@ _MOST_SETS = 128
 
 
 def read_groups(
-    select: exp.Select, inputs: Inputs, outputs: tuple[Output, ...], *, constants: bool, selected: bool = False
+    select: exp.Select,
+    inputs: Inputs,
+    outputs: tuple[Output, ...],
+    calls: Calls,
+    *,
+    constants: bool,
+    selected: bool = False,
 ) -> tuple[tuple[Typed, ...], tuple[tuple[int, ...], ...]] | None:
     """The group expressions, each once, and the grouping sets as indexes into them; no sets for a plain GROUP BY.
 
@@ -53,6 +60,8 @@ def read_groups(
     clause = select.args.get("group")
     if clause is None:
         return None
+    if clause.args.get("all") and not clause.expressions:
+        return _all_groups(outputs, calls, constants=constants), ()
     if not clause.expressions:
         raise InvalidQuery("GROUP BY names nothing", hint="GROUP BY a, b; GROUP BY () is one group of all rows")
     found: dict[str, Typed] = {}
@@ -81,6 +90,21 @@ def read_groups(
             hint="leave SEMANTICS out",
         )
     return tuple(found.values()), tuple(sets)
+
+
+def _all_groups(outputs: tuple[Output, ...], calls: Calls, *, constants: bool) -> tuple[Typed, ...]:
+    """GROUP BY ALL: what the SELECT list has of columns that are not aggregated, each once; constants are no groups."""
+    found: dict[str, Typed] = {}
+    for output in outputs:
+        expression = output.expression.unnest()
+        columns = list(expression.find_all(exp.Column))
+        # The value of a function OVER a window, and a bound of the row's own, have no input before them.
+        of_rows = bool(columns) and all(node.table for node in columns)
+        if of_rows and not any(calls.call_of(node) is not None for node in expression.walk()):
+            group = Typed(expression, output.type)
+            _check_group(group, constants=constants)
+            found.setdefault(sql_of(expression), group)
+    return tuple(found.values())
 
 
 def named_groups(groups: tuple[Typed, ...], outputs: tuple[Output, ...]) -> tuple[Output, ...]:

@@ -28,6 +28,7 @@ from jobs.query.clauses.system_time import lookups_only
 from jobs.query.desugar.first_rows import first_rows, has_first_rows
 from jobs.query.desugar.joins_in_brackets import without_brackets
 from jobs.query.logical.query import Query
+from jobs.query.pulled.ordering import set_order
 from jobs.sql.dialect import position_of
 from jobs.sql.from_text import parse_query
 
@@ -86,8 +87,11 @@ def read_tree(tree: exp.Expr, context: Context) -> Query:
         flat = without_brackets(tree)
         return lookups_only(flat, read_block(flat, context), context)
     if isinstance(tree, exp.SetOperation):
-        if not context.pulls:
+        if context.kind is not None:
             check_order(tree)
-        return read_set_operation(tree, context)
+        query = read_set_operation(tree, context)
+        if not context.pulls:
+            set_order(tree, query)
+        return query
     line, place = position_of(tree)
     raise InvalidQuery("expected a SELECT", line=line, column=place)

@@ -24,7 +24,7 @@ from jobs.query.logical.pull import NestedFound, OrderItem, PullQuery
 from jobs.query.logical.query import Query
 from jobs.query.pulled.clock import with_clock
 from jobs.query.pulled.column_names import Unnamed
-from jobs.query.pulled.ordering import not_selected, order_items, shown_item
+from jobs.query.pulled.ordering import order_items, set_order, shown_item
 from jobs.sql.dialect import position_of, sql_of
 
 
@@ -54,12 +54,10 @@ def read_pull(
         query = read_tree(tree, context)
         return PullQuery(query, len(outputs_of(query)), _order_shown(tree, query), 0, nested.queries)
     offset, items = _taken_offset(tree), order_items(tree)
-    tree.set("order", None)
     if not isinstance(tree, exp.Select):
         query = read_tree(tree, context)
-        names = [name for name, _ in outputs_of(query)]
-        order = tuple(_of_set(item, names, tree.key.upper()) for item in items)
-        return PullQuery(query, len(names), order, offset, nested.queries)
+        return PullQuery(query, len(outputs_of(query)), set_order(tree, query), offset, nested.queries)
+    tree.set("order", None)
     block, shown, order = read_in_order(without_brackets(tree), read_with(tree, context), items)
     return PullQuery(block, shown, order, offset, nested.queries)
 
@@ -119,15 +117,3 @@ def _order_shown(tree: exp.Query, query: Query) -> tuple[OrderItem, ...]:
             break
         found.append(shown)
     return tuple(found)
-
-
-def _of_set(item: exp.Expr, names: list[str], operation: str) -> OrderItem:
-    """An item of the ORDER BY of a UNION, INTERSECT or EXCEPT.
-
-    Raises:
-        UnknownName, InvalidQuery: it is no column of the answer.
-    """
-    found = shown_item(item, names)
-    if found is None:
-        raise not_selected(item, names, operation)
-    return found

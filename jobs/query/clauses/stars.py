@@ -73,7 +73,7 @@ def _plain_star(node: exp.Expr, inputs: Inputs) -> list[Item]:
 
 
 def _columns(part: Part, node: exp.Expr, inputs: Inputs, *, plain: bool = False) -> list[Item]:
-    several = len(inputs.parts) > 1 and not plain
+    several = len(inputs.parts) > 1 and not plain and not part.unnamed
     return [
         Item(Output(f"{part.alias}_{name}" if several else name, part.column(name), sql_type), node)
         for name, sql_type in part.columns

@@ -20,16 +20,12 @@ def constant_rows(table: exp.Expr) -> exp.Subquery | None:
     """The subquery that VALUES stands for; None for anything else.
 
     Raises:
-        InvalidQuery: its rows have different lengths, or it has no name.
+        InvalidQuery: its rows have different lengths.
     """
     if not isinstance(table, exp.Values):
         return None
     rows = [row.expressions for row in table.expressions]
     line, column = position_of(table)
-    if not table.alias:
-        raise InvalidQuery(
-            "VALUES in FROM needs a name", line=line, column=column, hint="FROM (VALUES (…), …) AS name (column, …)"
-        )
     wrong = next((row for row in rows if len(row) != len(rows[0])), None)
     if wrong is not None:
         raise InvalidQuery(

@@ -7,17 +7,28 @@ PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)  value x, constants 0.5
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from jobs.functions.aggregates.ordered import ORDERED
-from jobs.functions.aggregates.registry import FUNCTIONS
+from jobs.functions.aggregates.registry import FUNCTIONS, canonical
+from jobs.functions.python.declared import function_at
 from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.sql.dialect import position_of, sql_of
+from jobs.sql.trees import is_not_null
 
 # Functions that always have an order: where none is written, that of the values.
 _ALWAYS = ("STRING_AGG",)
+_CONDITIONAL = ("COUNT_IF", "COUNTIF")
+_QUANTILES = {
+    "MEDIAN": "PERCENTILE_CONT",
+    "QUANTILE_CONT": "PERCENTILE_CONT",
+    "QUANTILE_DISC": "PERCENTILE_DISC",
+    "QUANTILE": "PERCENTILE_DISC",
+}
+"""Quantiles that other dialects write as plain calls."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,53 @@ class OrderedCall:
     by: tuple[exp.Expr, ...]
     constants: tuple[exp.Expr, ...]
     descending: bool
+    distinct: bool = False
+
+
+def usual(node: exp.Expression) -> exp.Expression:
+    """An aggregate call of another dialect as ours; any other node stays as it is.
+
+    COUNT_IF(p)             COUNT(*) FILTER (WHERE p)
+    MEDIAN(x)               PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x)
+    QUANTILE_DISC(x, 0.3)   PERCENTILE_DISC(0.3) WITHIN GROUP (ORDER BY x)
+    ARG_MAX(x, y)           MAX_BY(x, y)
+    """
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        inner = usual(node.this)
+        if inner is node.this:
+            return node
+        if isinstance(node, exp.Filter) and isinstance(inner, exp.Filter):
+            both = exp.And(
+                this=exp.Paren(this=node.expression.this.copy()), expression=exp.Paren(this=inner.expression.this)
+            )
+            return exp.Filter(this=inner.this, expression=exp.Where(this=both))
+        made = node.copy()
+        made.set("this", inner)
+        return made
+    if not isinstance(node, exp.Anonymous) or function_at(node) is not None:
+        return node
+    name, arguments = node.name, node.expressions
+    if name in _CONDITIONAL and len(arguments) == 1:
+        counted = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+        return exp.Filter(this=counted, expression=exp.Where(this=arguments[0].copy()))
+    if name in _QUANTILES and len(arguments) == (1 if name == "MEDIAN" else 2):
+        fraction = exp.Literal.number("0.5") if name == "MEDIAN" else arguments[1].copy()
+        order = exp.Order(expressions=[exp.Ordered(this=arguments[0].copy(), nulls_first=True)])
+        return exp.WithinGroup(
+            this=exp.Anonymous(this=_QUANTILES[name], expressions=[fraction]), expression=order
+        )
+    if canonical(name) == name:
+        return node
+    made = node.copy()
+    made.set("this", canonical(name))
+    if name.startswith("ARG") and len(arguments) == 2:
+        # MAX_BY takes a NULL for a value; these do not.
+        return exp.Filter(this=made, expression=exp.Where(this=is_not_null(_value(arguments[0]))))
+    return made
+
+
+def _value(node: exp.Expr) -> exp.Expression:
+    return exp.Paren(this=node.copy())
 
 
 def ordered_call(node: exp.Expr) -> OrderedCall | None:
@@ -49,20 +107,30 @@ def ordered_call(node: exp.Expr) -> OrderedCall | None:
         return None
     *first, last = node.expressions
     if isinstance(last, exp.Order):
-        value, *constants = [*first, last.this]
-        if isinstance(value, exp.Distinct):
-            raise _refused(node, f"DISTINCT with ORDER BY in {node.name}")
         by, descending = _order(node, last)
-        return OrderedCall(_named(node), value, by, tuple(constants), descending)
+        return _of(node, [*first, last.this], by, descending=descending)
     if node.name in _ALWAYS:
-        value, *constants = node.expressions
-        return OrderedCall(_named(node), value, (), tuple(constants), False)
+        return _of(node, node.expressions, (), descending=False)
     return None
+
+
+def _of(
+    node: exp.Anonymous, arguments: Sequence[exp.Expr], by: tuple[exp.Expr, ...], *, descending: bool
+) -> OrderedCall:
+    """A call over its arguments: the value, perhaps in DISTINCT, and constants."""
+    value, *constants = arguments
+    distinct = isinstance(value, exp.Distinct)
+    if distinct:
+        value, *more = value.expressions
+        constants = [*more, *constants]
+    return OrderedCall(_named(node), value, by, tuple(constants), descending, distinct)
 
 
 def _within_group(node: exp.WithinGroup) -> OrderedCall:
     call = node.this
     by, descending = _order(node, node.expression)
+    if isinstance(call, exp.Anonymous) and f"{call.name}{ORDERED}" in FUNCTIONS and call.expressions:
+        return _of(call, call.expressions, by, descending=descending)
     if not isinstance(call, exp.Anonymous) or call.name not in FUNCTIONS or len(by) != 1:
         raise _refused(node, f"{sql_of(node)}: WITHIN GROUP")
     return OrderedCall(call.name, by[0], (), tuple(call.expressions), descending)

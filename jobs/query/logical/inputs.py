@@ -27,6 +27,8 @@ from state_store.wording import Name, sentence
 
 ROWKEY = "rowkey"
 """ksqlDB's name for the key of a join whose sides are both expressions, or may both be missing."""
+UNNAMED = "unnamed_subquery"
+"""The name in messages of a subquery in FROM that was given none, as in PostgreSQL; of further ones with a number."""
 OUTER = "outer"
 """Mark on a column in a subquery that belongs to the outer query."""
 
@@ -71,6 +73,11 @@ class Part:
     def aliases(self) -> frozenset[str]:
         """The aliases under which its columns are read."""
         return frozenset(each.table for each in self.read.values()) or frozenset({self.alias})
+
+    @property
+    def unnamed(self) -> bool:
+        """True if it was given no name, so that its columns have none before theirs."""
+        return self.alias.startswith(UNNAMED)
 
     @property
     def has_time(self) -> bool:

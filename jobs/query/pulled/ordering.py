@@ -13,7 +13,9 @@ from sqlglot import exp
 from jobs.model.errors import InvalidQuery, SqlError, UnknownName
 from jobs.model.stage import Output
 from jobs.query.expressions.scope import Typed
+from jobs.query.logical.keys import outputs_of
 from jobs.query.logical.pull import OrderItem
+from jobs.query.logical.query import Query
 from jobs.sql.dialect import position_of, sql_of
 
 HIDDEN: Final = "__o"
@@ -65,6 +67,22 @@ def read_order(
             found = item_of(item, made.name)
         order.append(found)
     return tuple(every), tuple(order)
+
+
+def set_order(tree: exp.Query, query: Query) -> tuple[OrderItem, ...]:
+    """The ORDER BY of a UNION, INTERSECT or EXCEPT, over the columns of its answer.
+
+    Raises:
+        UnknownName, InvalidQuery: an item is no column of the answer.
+    """
+    names = [name for name, _ in outputs_of(query)]
+    order = []
+    for item in order_items(tree):
+        found = shown_item(item, names)
+        if found is None:
+            raise not_selected(item, names, tree.key.upper())
+        order.append(found)
+    return tuple(order)
 
 
 def item_of(item: exp.Expr, column: str) -> OrderItem:

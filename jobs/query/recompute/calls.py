@@ -19,6 +19,8 @@ from jobs.model.types import BaseType
 _SAME_WORD = {
     **{name: name for name in ("COUNT", "SUM", "AVG", "MIN", "MAX", "VARIANCE", "VAR_SAMP", "VAR_POP", "STDDEV_POP")},
     **{"STDDEV_SAMPLE": "stddev_samp", "STDDEV_SAMP": "var_samp", "CORRELATION": "corr"},
+    **{name: name for name in ("COVAR_POP", "COVAR_SAMP", "REGR_AVGX", "REGR_AVGY", "REGR_SXX", "REGR_SYY", "REGR_SXY")},
+    "ANY_VALUE": "MIN",
     **{"BIT_AND": "bit_and", "BIT_OR": "bit_or", "BIT_XOR": "bit_xor"},
     **{"BOOL_AND": "bool_and", "EVERY": "bool_and", "BOOL_OR": "bool_or", "ANY": "bool_or"},
 }
@@ -115,6 +117,16 @@ def _correlation(written: Written) -> str:
     return f"CASE WHEN {varies} THEN {written.of(f'corr({x}, {y})')}{otherwise} END"
 
 
+def _of_line(written: Written) -> str:
+    """REGR_SLOPE and its kin; over one x only, where DuckDB has NaN, there is no line."""
+    y, x = written.arguments
+    both = f"{x} IS NOT NULL AND {y} IS NOT NULL"
+    found = written.of(f"{written.call.function}({y}, {x})")
+    if written.call.function == "REGR_R2":
+        found = f"CASE WHEN {written.of(f'COUNT(DISTINCT {y})', both)} > 1 THEN {found} ELSE 1 END"
+    return f"CASE WHEN {written.of(f'COUNT(DISTINCT {x})', both)} > 1 THEN {found} END"
+
+
 def _by_offset(written: Written, *, newest: bool) -> str:
     ignore_nulls, *count = written.call.parameters
     conditions = [written.known] if ignore_nulls else []
@@ -183,6 +195,8 @@ def _sum_list(written: Written) -> str:
 def _in_order(written: Written, *conditions: str) -> str:
     value, *by = written.arguments
     way = "DESC NULLS LAST" if written.call.parameters[0] else "ASC NULLS FIRST"
+    if any(each is True for each in written.call.parameters[1:]):
+        return written.listed(f"DISTINCT {value} ORDER BY {value} {way}", *conditions)
     return written.listed(f"{value} ORDER BY {', '.join(f'{each} {way}' for each in (*by, value))}", *conditions)
 
 
@@ -225,6 +239,8 @@ _DUCKDB: Mapping[str, Callable[[Written], str]] = {
     "FIRST_VALUE": lambda written: _by_offset(written, newest=False),
     "LAST_VALUE": lambda written: _by_offset(written, newest=True),
     "STRING_AGG ORDER BY": _joined_texts,
+    **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2"), _of_line),
+    "REGR_COUNT": lambda written: f"COALESCE({written.of(f'regr_count({written.arguments[0]}, {written.arguments[1]})')}, 0)",
     "MODE": _mode,
     "PERCENTILE_CONT": _percentile,
     "PERCENTILE_DISC": _percentile,

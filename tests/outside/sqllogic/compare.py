@@ -125,7 +125,7 @@ def _same(stated: str | None, value: Any) -> bool:
         case float():
             return _same_double(stated, value)
         case str():
-            value = value.replace("\0", "\\0")
+            value = _without_nul(value)
             return stated == value or " ".join(stated.split()) == " ".join(value.split())
         case bytes():
             return _bytes(stated) == value or stated == value.decode(errors="replace")
@@ -137,7 +137,12 @@ def _same_nested(stated: str, value: Any) -> bool:
     items = _items(stated) if isinstance(value, list) else None
     if items is not None:
         return len(items) == len(value) and all(map(_same, items, value))
-    return _plain(stated) in (_plain(_text(value)), _plain(_braced(value)))
+    return _plain(stated) in (_plain(_without_nul(_text(value))), _plain(_without_nul(_braced(value))))
+
+
+def _without_nul(text: str) -> str:
+    """A text as files write it, which spell the character 0."""
+    return text.replace("\0", "\\0")
 
 
 def _same_time(stated: str, value: dt.date | dt.time) -> bool:

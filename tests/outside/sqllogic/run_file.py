@@ -35,7 +35,7 @@ from state_store.kernel.kernel import Kernel
 from state_store.layout import Lake
 from tests.outside.sqllogic import compare
 from tests.outside.sqllogic.outcomes import Outcome, Result, refusal_of
-from tests.outside.sqllogic.plain import Plain, PlainTable, names_in
+from tests.outside.sqllogic.plain import OWN_REASONS, Plain, PlainTable, names_in
 from tests.outside.sqllogic.rules import AS_DUCKDB, BY_WORDS, DIFFERENCES, SAID_AS_IT_IS, names_joined_twice, not_asked
 from tests.outside.sqllogic.script import LeftOut, Query, Script, Statement
 from tests.outside.sqllogic.sources import MOST_ROWS, FedTable, NoType, Row, cut
@@ -65,6 +65,7 @@ class Runner:
     before: dict[str, tuple[FedTable, list[Row]]] = field(default_factory=dict)
     stale: set[str] = field(default_factory=set)
     abroad: bool = False
+    hooked: bool = False
 
     def __post_init__(self) -> None:
         # RisingWave's answers are PostgreSQL's.
@@ -116,6 +117,8 @@ class Runner:
             return "a time zone of the session"
         if names_in(query.sql, list(self.stale)):
             return "a view that is not refreshed there"
+        if self.hooked:
+            return "statements that a refresh runs there"
         return not_asked(query.sql)
 
     def _set_up(self, statement: Statement) -> None:
@@ -133,8 +136,12 @@ class Runner:
             (self.stale.add if emptied[2].lower() == "false" else self.stale.discard)(name)
         if self.suite == "openivm":
             words = statement.sql.lower().split()
+            self.hooked |= "openivm_refresh_hooks" in statement.sql
             if words[:1] == ["pragma"]:
-                self.stale.difference_update(names_in(statement.sql, list(self.stale)))
+                for name in names_in(statement.sql, list(self.stale)):
+                    # It takes in what the views below it have taken in.
+                    if not names_in(self.plain.views.get(name, ""), list(self.stale - {name})):
+                        self.stale.discard(name)
             elif words[:1] in (["insert"], ["update"], ["delete"], ["truncate"]):
                 self.stale.update(self.plain.views)
 
@@ -163,7 +170,10 @@ class Runner:
     def _fed(self, tables: dict[str, PlainTable]) -> tuple[dict[str, tuple[FedTable, list[Row]]], dict[str, str]]:
         """What is fed, and the tables that cannot be, with the reason."""
         known: dict[str, tuple[FedTable, list[Row]]] = {}
-        unfit = {name: "what sets the table up is not understood" for name in self.plain.failed}
+        unfit = {
+            name: why if why in OWN_REASONS else "what sets the table up is not understood"
+            for name, why in self.plain.failed.items()
+        }
         for name, table in tables.items():
             try:
                 if self.plain.count(table) > MOST_ROWS:

@@ -40,6 +40,37 @@ QUERIES = (
     "SELECT k FROM t UNION SELECT k FROM u ORDER BY k LIMIT 2",
     "SELECT DISTINCT ON (k) k, n FROM t ORDER BY k, n DESC LIMIT 2",
     "SELECT q.k FROM (SELECT k, n FROM t ORDER BY n LIMIT 3) AS q",
+    # subqueries and VALUES without a name, names after the view's, ORDER BY that says nothing, GROUP BY ALL
+    "SELECT k FROM (SELECT k FROM s)",
+    "SELECT * FROM (SELECT k, n FROM t), (SELECT n AS m FROM u WHERE n > 1)",
+    "SELECT t.k, m FROM t JOIN (SELECT id AS i, n AS m FROM u) ON t.id = i",
+    "SELECT column1 AS a FROM (VALUES (1), (2))",
+    "CREATE MATERIALIZED VIEW v (a, b) AS SELECT k, COUNT(*) AS c FROM t GROUP BY k;",
+    "CREATE VIEW v (a) AS SELECT k, n FROM t UNION SELECT k, n FROM u;",
+    "CREATE VIEW v (a, b) AS SELECT k AS b, n AS a FROM t ORDER BY b;",
+    "SELECT k, n FROM t ORDER BY n, k",
+    "SELECT k, n FROM t UNION ALL SELECT k, n FROM u ORDER BY 1",
+    "SELECT k, COUNT(*) AS c FROM t GROUP BY ALL ORDER BY SUM(n)",
+    "SELECT k, n + 1 AS m, 7 AS z, COUNT(*) AS c FROM t GROUP BY ALL",
+    "SELECT k, COUNT(*) AS c, RANK() OVER (ORDER BY SUM(n)) AS r FROM t GROUP BY ALL",
+    "WITH q AS MATERIALIZED (SELECT k FROM t), r AS NOT MATERIALIZED (SELECT k FROM u)"
+    " SELECT q.k FROM q JOIN r ON q.k = r.k",
+    # numbers as rows
+    "SELECT t.id, r.i FROM t, RANGE(t.n) AS r(i)",
+    "SELECT t.id, r.i FROM t LEFT JOIN GENERATE_SERIES(t.n, 3) AS r(i) ON TRUE",
+    "SELECT COUNT(*) AS c FROM RANGE(5, 1)",
+    # aggregates by the names of other dialects
+    "SELECT k, COUNT_IF(n > 1) AS a, COUNTIF(n > 1) FILTER (WHERE id > 1) AS b, MEDIAN(n) AS c,"
+    " QUANTILE_DISC(n, 0.3) AS d FROM t GROUP BY k",
+    "SELECT k, ARG_MAX(id, n) AS a, ARG_MIN(n, id) AS b, STDDEV(n) AS c, ANY_VALUE(n) AS d FROM t GROUP BY k",
+    "SELECT k, LIST(n ORDER BY n, id) AS a, LISTAGG(k, '-') WITHIN GROUP (ORDER BY id) AS b,"
+    " STRING_AGG(DISTINCT k, ',' ORDER BY k DESC) AS c, ARRAY_AGG(DISTINCT n ORDER BY n) AS d,"
+    " GROUP_CONCAT(k) AS e FROM t GROUP BY k",
+    "SELECT n, STRING_AGG(DISTINCT k, ',' ORDER BY k DESC) AS c FROM t GROUP BY n",
+    "SELECT COVAR_POP(n, id) AS a, COVAR_SAMP(n, id) AS b, CORR(n, id) AS c, REGR_COUNT(n, id) AS d,"
+    " REGR_AVGX(n, id) AS e, REGR_AVGY(n, id) AS f FROM t",
+    "SELECT k, REGR_SXX(n, id) AS g, REGR_SYY(n, id) AS h, REGR_SXY(n, id) AS i, REGR_SLOPE(n, id) AS j,"
+    " REGR_INTERCEPT(n, id) AS l, REGR_R2(n, id) AS m FROM t GROUP BY k",
     # brackets around joins
     "SELECT t.k, u.n FROM t JOIN (u JOIN c ON u.k = c.k) ON t.id = u.id",
     "SELECT t.k, u.n FROM (t LEFT JOIN u ON t.id = u.id) JOIN c ON c.k = t.k WHERE t.n > 1",

@@ -129,7 +129,6 @@ def test_an_event_log_that_is_looked_up_is_an_input_by_the_tables_name(catalog: 
             "two levels up",
         ),
         ("SELECT id FROM t WHERE id IN (SELECT nope FROM u)", UnknownName, "'nope'"),
-        ("SELECT k FROM (SELECT k FROM s)", InvalidQuery, "needs a name"),
         ("SELECT q.x FROM (SELECT k FROM s) q", UnknownName, "unknown column 'x'"),
         ("WITH a AS (SELECT k FROM s), a AS (SELECT k FROM t) SELECT k FROM a", InvalidQuery, "named 'a'"),
         ("SELECT k FROM s UNION SELECT k, n FROM t", InvalidQuery, "1 columns, the other 2"),

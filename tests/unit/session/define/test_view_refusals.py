@@ -82,7 +82,6 @@ from tests.unit.session.define.defined import view
         ("CREATE STREAM v AS SELECT n FROM readings ORDER BY n", NotSupported, "ORDER BY"),
         ("CREATE STREAM v AS SELECT n FROM readings LIMIT 3", NotSupported, "LIMIT"),
         ("CREATE STREAM v AS SELECT n FROM readings UNION SELECT n FROM readings", InvalidQuery, "'v' is a table"),
-        ("CREATE STREAM v AS SELECT n FROM (SELECT n FROM readings)", InvalidQuery, "needs a name"),
         ("CREATE TABLE v AS SELECT area FROM readings GROUP BY area EMIT FINAL", InvalidQuery, "EMIT FINAL"),
         ("CREATE STREAM v AS SELECT n FROM readings PARTITION BY area", InvalidQuery, "must select .*: area"),
         ("CREATE STREAM v AS SELECT n FROM readings", InvalidQuery, "must select the key of its input: sensor"),
