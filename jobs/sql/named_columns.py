@@ -1,7 +1,7 @@
 """CREATE MATERIALIZED VIEW v (a, b) AS …: names for the columns of a query, written into it.
 
-    SELECT x, SUM(y) FROM t GROUP BY x      SELECT x AS a, SUM(y) AS b FROM t GROUP BY x
-    anything else                           SELECT * FROM (…) AS v (a, b)
+SELECT x, SUM(y) FROM t GROUP BY x      SELECT x AS a, SUM(y) AS b FROM t GROUP BY x
+anything else                           SELECT * FROM (…) AS v (a, b)
 """
 
 from __future__ import annotations

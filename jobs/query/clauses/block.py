@@ -131,9 +131,7 @@ class _Reader:
         constants, pulls = self._context.semantics == "ksql", self._context.pulls
         # To ksqlDB 1 is a value, and GROUP BY knows the input's names alone.
         mine = self._context.kind is None and not constants
-        groups = read_groups(
-            self._select, self._inputs, outputs, self._calls, constants=constants, selected=mine
-        )
+        groups = read_groups(self._select, self._inputs, outputs, self._calls, constants=constants, selected=mine)
         aliases = {output.name: output for output in outputs}
         self._aliases = aliases if pulls else {}
         having = self._condition("having", "HAVING")

@@ -77,9 +77,7 @@ def usual(node: exp.Expression) -> exp.Expression:
     if name in _QUANTILES and len(arguments) == (1 if name == "MEDIAN" else 2):
         fraction = exp.Literal.number("0.5") if name == "MEDIAN" else arguments[1].copy()
         order = exp.Order(expressions=[exp.Ordered(this=arguments[0].copy(), nulls_first=True)])
-        return exp.WithinGroup(
-            this=exp.Anonymous(this=_QUANTILES[name], expressions=[fraction]), expression=order
-        )
+        return exp.WithinGroup(this=exp.Anonymous(this=_QUANTILES[name], expressions=[fraction]), expression=order)
     if canonical(name) == name:
         return node
     made = node.copy()

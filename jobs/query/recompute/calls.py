@@ -19,7 +19,9 @@ from jobs.model.types import BaseType
 _SAME_WORD = {
     **{name: name for name in ("COUNT", "SUM", "AVG", "MIN", "MAX", "VARIANCE", "VAR_SAMP", "VAR_POP", "STDDEV_POP")},
     **{"STDDEV_SAMPLE": "stddev_samp", "STDDEV_SAMP": "var_samp", "CORRELATION": "corr"},
-    **{name: name for name in ("COVAR_POP", "COVAR_SAMP", "REGR_AVGX", "REGR_AVGY", "REGR_SXX", "REGR_SYY", "REGR_SXY")},
+    **{
+        name: name for name in ("COVAR_POP", "COVAR_SAMP", "REGR_AVGX", "REGR_AVGY", "REGR_SXX", "REGR_SYY", "REGR_SXY")
+    },
     "ANY_VALUE": "MIN",
     **{"BIT_AND": "bit_and", "BIT_OR": "bit_or", "BIT_XOR": "bit_xor"},
     **{"BOOL_AND": "bool_and", "EVERY": "bool_and", "BOOL_OR": "bool_or", "ANY": "bool_or"},
@@ -240,7 +242,9 @@ _DUCKDB: Mapping[str, Callable[[Written], str]] = {
     "LAST_VALUE": lambda written: _by_offset(written, newest=True),
     "STRING_AGG ORDER BY": _joined_texts,
     **dict.fromkeys(("REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2"), _of_line),
-    "REGR_COUNT": lambda written: f"COALESCE({written.of(f'regr_count({written.arguments[0]}, {written.arguments[1]})')}, 0)",
+    "REGR_COUNT": lambda written: (
+        f"COALESCE({written.of(f'regr_count({written.arguments[0]}, {written.arguments[1]})')}, 0)"
+    ),
     "MODE": _mode,
     "PERCENTILE_CONT": _percentile,
     "PERCENTILE_DISC": _percentile,

@@ -85,7 +85,9 @@ class _Running:
 
     def _say(self, result: str, why: str) -> None:
         last = self.found[-1].line if self.found else 0
-        self.found.append(Outcome(self.suite, self.name, last, "file", "wrong" if result == "wrong" else "not asked", why))
+        self.found.append(
+            Outcome(self.suite, self.name, last, "file", "wrong" if result == "wrong" else "not asked", why)
+        )
 
 
 def _send(end: Connection, suite: str, file: Path, place: Path, seed: int) -> None:
