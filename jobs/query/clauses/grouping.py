@@ -101,6 +101,7 @@ def _all_groups(outputs: tuple[Output, ...], calls: Calls, *, constants: bool) -
         # The value of a function OVER a window, and a bound of the row's own, have no input before them.
         of_rows = bool(columns) and all(node.table for node in columns)
         if of_rows and not any(calls.call_of(node) is not None for node in expression.walk()):
+            assert isinstance(expression, exp.Expression)
             group = Typed(expression, output.type)
             _check_group(group, constants=constants)
             found.setdefault(sql_of(expression), group)

@@ -80,12 +80,12 @@ def usual(node: exp.Expression) -> exp.Expression:
         return exp.WithinGroup(this=exp.Anonymous(this=_QUANTILES[name], expressions=[fraction]), expression=order)
     if canonical(name) == name:
         return node
-    made = node.copy()
-    made.set("this", canonical(name))
+    renamed = node.copy()
+    renamed.set("this", canonical(name))
     if name.startswith("ARG") and len(arguments) == 2:
         # MAX_BY takes a NULL for a value; these do not.
-        return exp.Filter(this=made, expression=exp.Where(this=is_not_null(_value(arguments[0]))))
-    return made
+        return exp.Filter(this=renamed, expression=exp.Where(this=is_not_null(_value(arguments[0]))))
+    return renamed
 
 
 def _value(node: exp.Expr) -> exp.Expression:

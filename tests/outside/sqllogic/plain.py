@@ -124,14 +124,20 @@ class Plain:
             if made:
                 self.failed[_name(made["name"] or made["fires"])] = why
             return why
-        made = _MADE.match(sql)
-        if made and made["name"] and re.search(r"\bcollate\b", sql, re.IGNORECASE):
-            self.failed[_name(made["name"])] = _COLLATED
-        elif made and made["name"] and _CLOCK.search(sql):
-            self.failed[_name(made["name"])] = _UNSTEADY
-        elif made and made["name"] and sql.split()[0].lower() == "create":
-            self.failed.pop(_name(made["name"]), None)
+        self._note_made(sql)
         return ""
+
+    def _note_made(self, sql: str) -> None:
+        """Note what a statement made that is not to be fed."""
+        made = _MADE.match(sql)
+        if made is None or not made["name"]:
+            return
+        if re.search(r"\bcollate\b", sql, re.IGNORECASE):
+            self.failed[_name(made["name"])] = _COLLATED
+        elif _CLOCK.search(sql):
+            self.failed[_name(made["name"])] = _UNSTEADY
+        elif sql.split()[0].lower() == "create":
+            self.failed.pop(_name(made["name"]), None)
 
     def tables(self) -> dict[str, PlainTable]:
         """The tables there are, by their names in lower case."""
