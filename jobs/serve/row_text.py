@@ -13,7 +13,7 @@ from jobs.serve.format import to_json
 from jobs.serve.values import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from jobs.model.types import SqlType
 
@@ -23,10 +23,16 @@ class RowText:
 
     Args:
         columns: those that are wanted, in their order.
+        names: what they are called in the text, where that is not their own name.
     """
 
-    def __init__(self, columns: Iterable[tuple[str, SqlType]]) -> None:
-        self._members = [(name, f"{to_json(name)}: ", _writer(sql_type)) for name, sql_type in columns]
+    def __init__(self, columns: Iterable[tuple[str, SqlType]], names: Sequence[str] | None = None) -> None:
+        wanted = list(columns)
+        shown = names or [name for name, _ in wanted]
+        self._members = [
+            (name, f"{to_json(called)}: ", _writer(sql_type))
+            for (name, sql_type), called in zip(wanted, shown, strict=True)
+        ]
 
     def of(self, row: Mapping[str, Any]) -> str:
         """One row of a replica, whose MAPs are lists of pairs, as a JSON object on one line."""

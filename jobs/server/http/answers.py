@@ -13,7 +13,7 @@ from starlette.responses import Response
 from jobs.serve.format import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -98,10 +98,10 @@ def many_rows(rows: Sequence[str], about: About) -> Response:
     return joined_rows(", ".join(rows).encode(), about)
 
 
-def joined_rows(lines: bytes, about: About) -> Response:
-    """Rows that are JSON already, joined by commas."""
+def joined_rows(lines: bytes, about: About, headers: Mapping[str, str] | None = None) -> Response:
+    """Rows that are JSON already, joined by commas; `headers` come beside those of what they reflect."""
     body = b'{"rows": [' + lines + b"], " + about.members().encode() + b"}"
-    return Response(body, 200, about.headers(), _JSON)
+    return Response(body, 200, {**about.headers(), **(headers or {})}, _JSON)
 
 
 def arrow_rows(table: pa.Table, about: About) -> Response:

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from jobs.model.serving_errors import Unauthenticated
+from jobs.model.types import BaseType
+from jobs.serve.shape import shape_of
 from jobs.serve.terms import Terms
 from jobs.server.pg_catalog.contents import Caller
 from jobs.server.pg_values.refusal import Refusal, SqlState
 from jobs.server.postgres.failures import state_of
-from jobs.server.postgres.question import Described, RowsAsked, TypesAsked
+from jobs.server.postgres.question import Binding, Described, RowsAsked, TypesAsked
 from jobs.server.queries.cancelling import Cancelling
 from state_store.errors import StrandlineError
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from jobs.server.access.tokens import Token
     from jobs.server.pg_values.parameters import Parameter
     from jobs.server.postgres.settings import Settings
+    from jobs.server.queries.by_key import Keyed
     from jobs.server.queries.worker import Answered, Question
     from jobs.server.state.server import Server
 
@@ -30,6 +33,17 @@ log = logging.getLogger("strandline.server")
 
 _ROUTE: Final = "postgres"
 _SUCCESS: Final = "00000"
+_KEPT_BINDINGS: Final = 1000
+"""Statements of all clients: each is a text and its types."""
+_SAMPLES: Final = {
+    BaseType.BOOLEAN: "TRUE",
+    BaseType.INT: "1",
+    BaseType.BIGINT: "1",
+    BaseType.VARCHAR: "'x'",
+    BaseType.DATE: "CAST('2000-01-01' AS DATE)",
+    BaseType.TIMESTAMP: "CAST('2000-01-01T00:00:00' AS TIMESTAMP)",
+}
+"""A literal of each type that is compared with keys, for a statement whose parameters have no values yet."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +68,63 @@ class Asking:
         if self._running is not None:
             self._running.cancel()
 
-    async def rows(self, text: str, parameters: tuple[Parameter, ...], settings: Settings) -> Answered:
+    async def rows(self, text: str, parameters: tuple[Parameter, ...], settings: Settings) -> Answered | Keyed:
         """The rows of a SELECT. Raises StrandlineError."""
-        terms, token, caller = self._terms(settings), self._token(), self._caller(settings)
-        return await self._ask(RowsAsked(text, parameters, terms, token, caller))
+        token = self._token()
+        keyed = await self._by_key(text, parameters, token)
+        if keyed is not None:
+            return keyed
+        found = await self._ask(RowsAsked(text, parameters, self._terms(settings), token, self._caller(settings)))
+        self._server.note(found.versions)
+        return found
 
     async def types(self, text: str, oids: tuple[int, ...], settings: Settings) -> Described:
         """The types of a SELECT. Raises StrandlineError."""
-        terms, token, caller = self._terms(settings), self._token(), self._caller(settings)
-        return await self._ask(TypesAsked(text, oids, terms, token, caller))
+        token = self._token()
+        described = await self._described_by_key(text, oids, token)
+        if described is not None:
+            return described
+        return await self._ask(TypesAsked(text, oids, self._terms(settings), token, self._caller(settings)))
+
+    async def _by_key(self, text: str, parameters: tuple[Parameter, ...], token: Token) -> Keyed | None:
+        """The answer of a replica; None where a query process has to answer, or to say what is wrong."""
+        begun = time.perf_counter()
+        if parameters:
+            binding = await self._binding(text, tuple(each.oid for each in parameters))
+            try:
+                text = binding.with_values(parameters).text if binding is not None else ""
+            except Refusal:
+                return None
+        found = await self._server.by_key.find(text, token, schema=True)
+        if found is not None:
+            self._measure(begun, _SUCCESS)
+        return found
+
+    async def _described_by_key(self, text: str, oids: tuple[int, ...], token: Token) -> Described | None:
+        binding = await self._binding(text, oids)
+        if binding is None or not all(each.base in _SAMPLES for each in binding.types):
+            return None
+        shape = shape_of(binding.with_each(lambda each: _SAMPLES[each.base]).text, schema=True)
+        prepared = await self._server.by_key.prepared(shape, "postgres") if shape is not None else None
+        if prepared is None or prepared.plan is None:
+            return None
+        token.require("read", prepared.called, prepared.plan.relation.name)
+        return Described(binding.oids, prepared.plan.names, prepared.plan.types)
+
+    async def _binding(self, text: str, oids: tuple[int, ...]) -> Binding | None:
+        """The types of a text's parameters, found once for all that ask it; None where the text has mistakes."""
+        kept, catalog = self._server.bindings, self._server.catalogued.catalog
+        known = kept.get((text, oids))
+        if known is not None and known[0] is catalog:
+            return known[1]
+        try:
+            found = await asyncio.to_thread(Binding.of, text, oids, catalog)
+        except StrandlineError:
+            return None
+        if len(kept) >= _KEPT_BINDINGS:
+            kept.clear()
+        kept[text, oids] = (catalog, found)
+        return found
 
     async def _ask(self, question: Question[A]) -> A:
         """The answer of a query process, measured and logged."""
@@ -75,8 +137,12 @@ class Asking:
             raise
         finally:
             self._running = None
-            seconds = time.perf_counter() - begun
-            self._server.metrics.seconds.labels(_ROUTE, state).observe(seconds)
+            self._measure(begun, state)
+
+    def _measure(self, begun: float, state: str) -> None:
+        seconds = time.perf_counter() - begun
+        self._server.metrics.asked(_ROUTE, state, seconds)
+        if log.isEnabledFor(logging.INFO):
             log.info("query", extra={"route": _ROUTE, "status": state, "ms": round(seconds * 1000, 2)})
 
     def _terms(self, settings: Settings) -> Terms:

@@ -11,19 +11,22 @@ from typing import TYPE_CHECKING, Final
 from jobs.server.pg_values.copied import copied_rows
 from jobs.server.pg_values.parameters import Parameter
 from jobs.server.pg_values.refusal import Refusal, SqlState
-from jobs.server.pg_values.rows import data_rows
+from jobs.server.pg_values.rows import data_rows, few_rows
 from jobs.server.pg_values.wire_types import TEXT_FORMAT, UNSPECIFIED, columns_of
 from jobs.server.postgres import outgoing
 from jobs.server.postgres.commands import Copy, Declare, Done, Fetch, Query, Show, Statement
 from jobs.server.postgres.failures import fields_of
 from jobs.server.postgres.incoming import malformed, read_message
+from jobs.server.postgres.result import FewRows
 from jobs.server.postgres.session import Portal
 from jobs.server.postgres.statements import statements
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    import pyarrow as pa
 
     from jobs.server.postgres.incoming import Payload
     from jobs.server.postgres.result import Result
@@ -177,12 +180,7 @@ class Connection:
         tag, left = result.tag, 0
         if result.columns is not None:
             rows = result.take(most if result.copy is None else None)
-            pieces = (
-                data_rows(rows, result.columns, _for_each(formats, len(result.columns)))
-                if result.copy is None
-                else copied_rows(rows, result.columns, result.copy)
-            )
-            for piece in pieces:
+            for piece in _pieces(rows, result, _for_each(formats, len(result.columns))):
                 self._writer.write(piece)
                 await self._writer.drain()
             tag, left = f"{tag} {rows.num_rows}" if tag != _SHOW else tag, result.left
@@ -216,6 +214,16 @@ class Connection:
             raise Refusal(SqlState.UNKNOWN_CURSOR, f"there is no portal '{name}'")
         self._about = found.statement
         return found
+
+
+def _pieces(rows: pa.Table | FewRows, result: Result, formats: Sequence[int]) -> Iterable[bytes | memoryview]:
+    """The rows as messages."""
+    assert result.columns is not None
+    if result.copy is not None:
+        return copied_rows(rows.table() if isinstance(rows, FewRows) else rows, result.columns, result.copy)
+    if isinstance(rows, FewRows):
+        return (few_rows(rows.rows, result.columns, formats),)
+    return data_rows(rows, result.columns, formats)
 
 
 def _for_each(formats: Sequence[int], count: int) -> list[int]:

@@ -7,6 +7,7 @@ text ──reads the system catalog alone──> jobs.server.pg_catalog, by Duck
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from jobs.catalog.catalog import Catalog
@@ -18,7 +19,7 @@ from jobs.server.pg_values.refusal import Refusal, SqlState
 from jobs.server.pg_values.wire_types import sent_type, told_oids
 from jobs.server.postgres.failures import line_and_column, place_of
 from jobs.server.postgres.inference import parameter_types
-from jobs.server.postgres.substituted import Substituted, spots, substituted
+from jobs.server.postgres.substituted import Spot, Substituted, spots, substituted
 from jobs.server.queries.worker import Answered, Asked, answered, columns
 from state_store.layout import Lake
 
@@ -45,6 +46,66 @@ class Described:
 
 
 @dataclass(frozen=True)
+class Binding:
+    """A text whose parameters have types, but no values yet.
+
+    Attributes:
+        given: the oids that the client gave.
+        arrays: the numbers of the parameters that are arrays of what a column is compared with.
+    """
+
+    text: str
+    places: tuple[Spot, ...]
+    given: tuple[int, ...]
+    types: tuple[SqlType, ...]
+    arrays: frozenset[int]
+
+    @classmethod
+    def of(cls, text: str, given: tuple[int, ...], catalog: Catalog) -> Binding:
+        """The types of a text's parameters. Raises SqlSyntaxError: a quote or comment is not closed."""
+        places = tuple(spots(text))
+        types = parameter_types(text, places, given, catalog)
+        return cls(text, places, given, types, frozenset(spot.parameter for spot in places if spot.quantified))
+
+    @property
+    def oids(self) -> tuple[int, ...]:
+        """Of the parameters, as the client is told them."""
+        return told_oids(self.given, self.types)
+
+    def with_values(self, parameters: Sequence[Parameter]) -> Substituted:
+        """The text with literals in the place of the parameters.
+
+        Raises:
+            Refusal: a parameter is no value of its type, or there are more or fewer than the text has.
+        """
+        return substituted(self.text, self.places, _values(parameters, self.oids, self.types, self.arrays))
+
+    def with_each(self, value: Callable[[SqlType], str]) -> Substituted:
+        """The text with a literal of its type in the place of each parameter."""
+        values = [value(each) for each in self.types]
+        for spot in self.places:
+            if spot.is_count:
+                values[spot.parameter - 1] = "1"
+            elif spot.quantified:
+                (element,) = self.types[spot.parameter - 1].args or (t.VARCHAR,)
+                values[spot.parameter - 1] = f"ARRAY[{value(element)}]"
+        return substituted(self.text, self.places, values)
+
+
+def _values(
+    parameters: Sequence[Parameter], oids: Sequence[int], types: Sequence[SqlType], arrays: Collection[int] = ()
+) -> list[str]:
+    if len(types) != len(parameters):
+        message = f"parameters of the statement: {len(types)}; values that were bound: {len(parameters)}"
+        raise Refusal(SqlState.PROTOCOL, message)
+    read = [each.told(oid).read() for each, oid in zip(parameters, oids, strict=True)]
+    return [
+        sql_of_value([None] if value is None and number in arrays else value, kind)
+        for number, (value, kind) in enumerate(zip(read, types, strict=True), 1)
+    ]
+
+
+@dataclass(frozen=True)
 class RowsAsked:
     """The rows of a SELECT with its parameters."""
 
@@ -65,24 +126,11 @@ class RowsAsked:
         system = SystemCatalog.of(self.text, catalog)
         if system is not None:
             oids = system.parameter_oids(given)
-            values = self._values(oids, [sent_type(oid) or t.VARCHAR for oid in oids])
+            values = _values(self.parameters, oids, [sent_type(oid) or t.VARCHAR for oid in oids])
             return system.answer(values, self.terms, self.token, self.caller)
-        places = spots(self.text)
-        types = parameter_types(self.text, places, given, catalog)
-        arrays = {spot.parameter for spot in places if spot.quantified}
-        made = substituted(self.text, places, self._values(told_oids(given, types), types, arrays))
+        made = Binding.of(self.text, given, catalog).with_values(self.parameters)
         asked = Asked(made.text, self.terms, self.token, "arrow")
         return _placed(made, self.text, lambda: answered(asked, catalog, settings))
-
-    def _values(self, oids: Sequence[int], types: Sequence[SqlType], arrays: Collection[int] = ()) -> list[str]:
-        if len(types) != len(self.parameters):
-            message = f"parameters of the statement: {len(types)}; values that were bound: {len(self.parameters)}"
-            raise Refusal(SqlState.PROTOCOL, message)
-        read = [each.told(oid).read() for each, oid in zip(self.parameters, oids, strict=True)]
-        return [
-            sql_of_value([None] if value is None and number in arrays else value, kind)
-            for number, (value, kind) in enumerate(zip(read, types, strict=True), 1)
-        ]
 
 
 @dataclass(frozen=True)
@@ -104,18 +152,11 @@ class TypesAsked:
             values = [sql_of_value(None, sent_type(oid) or t.VARCHAR) for oid in oids]
             found = system.answer(values, self.terms, self.token, self.caller)
             return Described(oids, found.names, found.types)
-        places = spots(self.text)
-        types = parameter_types(self.text, places, self.oids, catalog)
-        values = [sql_of_value(None, each) for each in types]
-        for spot in places:
-            if spot.is_count:
-                values[spot.parameter - 1] = "1"
-            elif spot.quantified:
-                values[spot.parameter - 1] = sql_of_value([None], types[spot.parameter - 1])
-        made = substituted(self.text, places, values)
+        binding = Binding.of(self.text, self.oids, catalog)
+        made = binding.with_each(partial(sql_of_value, None))
         asked = Asked(made.text, self.terms, self.token, "arrow")
         names, kinds = _placed(made, self.text, lambda: columns(asked, catalog))
-        return Described(told_oids(self.oids, types), names, kinds)
+        return Described(binding.oids, names, kinds)
 
 
 def _placed(made: Substituted, text: str, ask: Callable[[], A]) -> A:

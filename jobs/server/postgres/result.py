@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from jobs.model.types import SqlType
     from jobs.server.pg_values.copied import CopyForm
     from jobs.server.pg_values.wire_types import WireColumn
 
@@ -51,6 +52,36 @@ class Budget:
         self.held -= size
 
 
+@dataclass(frozen=True)
+class FewRows:
+    """Some rows that are Python values already, with what is asked of a table of Arrow's.
+
+    Attributes:
+        rows: values as Arrow's `to_pylist` gives them.
+        types: of the columns.
+    """
+
+    rows: Sequence[Sequence[object]]
+    types: tuple[SqlType, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return len(self.rows)
+
+    def slice(self, begin: int, count: int | None = None) -> FewRows:
+        """The rows from a place on."""
+        return FewRows(self.rows[begin : None if count is None else begin + count], self.types)
+
+    def table(self) -> pa.Table:
+        """The rows in Arrow form."""
+        import pyarrow as pa
+
+        columns = [[row[place] for row in self.rows] for place in range(len(self.types))]
+        arrays = [pa.array(values, kind.arrow()) for values, kind in zip(columns, self.types, strict=True)]
+        return pa.Table.from_arrays(arrays, [str(place) for place in range(len(arrays))])
+
+
 @dataclass
 class Result:
     """What a statement came to.
@@ -66,7 +97,7 @@ class Result:
 
     tag: str
     columns: tuple[WireColumn, ...] | None = None
-    rows: pa.Table | None = None
+    rows: pa.Table | FewRows | None = None
     warnings: tuple[str, ...] = ()
     told: dict[str, str] = field(default_factory=dict)
     copy: CopyForm | None = None
@@ -92,19 +123,23 @@ class Result:
         self._held, self._budget = size, budget
         return self
 
-    def take(self, count: int | None) -> pa.Table:
+    def take(self, count: int | None) -> pa.Table | FewRows:
         """The next rows; None: all that are left."""
         assert self.rows is not None
         taken = self.rows.slice(0, count)
         self.rows = self.rows.slice(taken.num_rows)
         if not self.rows.num_rows:
-            self.rows = self.rows.schema.empty_table()
-            self._release()
+            self._let_go()
         return taken
 
     def close(self) -> None:
         """Let go of what is left."""
-        if self.rows is not None:
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if isinstance(self.rows, FewRows):
+            self.rows = self.rows.slice(self.rows.num_rows)
+        elif self.rows is not None:
             self.rows = self.rows.schema.empty_table()
         self._release()
 

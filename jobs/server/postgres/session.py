@@ -29,8 +29,9 @@ from jobs.server.postgres.commands import (
     Statement,
 )
 from jobs.server.postgres.question import Described
-from jobs.server.postgres.result import Result
+from jobs.server.postgres.result import FewRows, Result
 from jobs.server.postgres.settings import VERSIONS
+from jobs.server.queries.by_key import Keyed
 
 if TYPE_CHECKING:
     from jobs.server.pg_values.parameters import Parameter
@@ -151,7 +152,10 @@ class Session:
 
         found = await self._asking.rows(text, parameters, self.settings)
         told = self.settings.note(found)
-        result = Result("SELECT", columns_of(found.names, found.types), pa.ipc.open_stream(found.body).read_all())
+        columns = columns_of(found.names, found.types)
+        if isinstance(found, Keyed):
+            return Result("SELECT", columns, FewRows(found.tuples(), found.types), told={VERSIONS: told})
+        result = Result("SELECT", columns, pa.ipc.open_stream(found.body).read_all())
         if found.versions:
             result.told[VERSIONS] = told
         return result.held(len(found.body), self._budget)

@@ -14,6 +14,7 @@ from jobs.server.pg_values.refusal import Refusal, SqlState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from jobs.server.queries.by_key import Keyed
     from jobs.server.queries.worker import Answered
 
 SERVER_VERSION: Final = "13.0"
@@ -130,7 +131,7 @@ class Settings:
         names = self._first if name is None else (self._spelt(name),)
         self._values |= {each: self._first[each] for each in names if each in self._first and each not in _OURS}
 
-    def note(self, found: Answered) -> str:
+    def note(self, found: Answered | Keyed) -> str:
         """Note what an answer reflects.
 
         Returns:

@@ -22,6 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from jobs.catalog.stored_names import stored_statement
 from jobs.model.definitions import Source, View
 from jobs.model.serving_errors import RequestRefused
+from jobs.serve.format import to_json
 from jobs.serve.readable import names_read
 from jobs.server.changes.hub import Wish
 from jobs.server.http.ksql_failures import KsqlRoute, ksql_failure
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from jobs.model.types import SqlType
     from jobs.serve.subscription import Subscription
     from jobs.server.changes.events import Event
+    from jobs.server.queries.by_key import Keyed
     from jobs.server.queries.worker import Answered
     from jobs.server.state.server import Server
 
@@ -66,7 +68,11 @@ async def query(request: Request) -> Response:
     """`{"ksql": "SELECT …;"}`: an array of a header, rows, and for streams and push queries a final message. With
     `EMIT CHANGES` it is sent as changes are committed; `"streamsProperties": {"auto.offset.reset": "earliest"}` sends
     the rows that are there first."""
-    asked = await _asked(request, "ksql", "streamsProperties")
+    said = await _said(request, "ksql", "streamsProperties")
+    keyed = await _by_key(request, said)
+    if keyed is not None:
+        return _elements(_pull_header(keyed, _key(server_of(request), keyed.plan.relation)), _arrays(keyed))
+    asked = await _asked(request, said)
     if asked.statement.emit is not None:
         made, events = _followed(request, asked, "columns")
         pushed = _Pushed(server_of(request).push_queries, events)
@@ -76,18 +82,22 @@ async def query(request: Request) -> Response:
     source = _source(server_of(request), asked.statement)
     key = _key(server_of(request), source) if source is not None else ()
     rows = found.body.splitlines()
-    parts = [orjson.dumps({"header": {"queryId": _new_id(), "schema": schema(found.names, found.types, key)}})]
-    parts += [b'{"row": {"columns": ' + row + b"}}" for row in rows]
+    last = []
     if source is not None and source.storage == "append":
-        parts.append(_LIMIT_REACHED if len(rows) == asked.statement.limit else _COMPLETED)
-    return Response(b"[" + b",\n".join(parts) + b"]", media_type="application/json")
+        last.append(_LIMIT_REACHED if len(rows) == asked.statement.limit else _COMPLETED)
+    return _elements(_pull_header(found, key), rows, last)
 
 
 @router.post("/query-stream")
 async def query_stream(request: Request) -> Response:
     """`{"sql": "SELECT …;"}`: a line with names and types, then a line for each row. With `EMIT CHANGES` the lines are
     sent as changes are committed; `"properties"` says from where, as of `/query`."""
-    asked = await _asked(request, "sql", "properties")
+    said = await _said(request, "sql", "properties")
+    keyed = await _by_key(request, said)
+    if keyed is not None:
+        lines = [_header(_new_id(), keyed.names, keyed.types), *_arrays(keyed), b""]
+        return Response(b"\n".join(lines), media_type=_DELIMITED)
+    asked = await _asked(request, said)
     if asked.statement.emit is not None:
         made, events = _followed(request, asked, "arrays")
         pushed = _Pushed(server_of(request).push_queries, events)
@@ -132,25 +142,52 @@ async def inserts_stream(request: Request) -> Response:
     return Response(b"\n".join([*answers, b""]), media_type=_DELIMITED)
 
 
-async def _asked(request: Request, member: str, properties: str) -> _Asked:
-    """The query of a body; who may read what is checked where it is answered."""
-    server = server_of(request)
-    server.token_of(request.headers.get("authorization"))
+async def _said(request: Request, member: str, properties: str) -> tuple[str, dict[str, Any]]:
+    """The text and the properties of a body."""
+    server_of(request).token_of(request.headers.get("authorization"))
     body = await json_of(request)
     text, given = body.get(member), body.get(properties) or {}
     if not isinstance(text, str) or not isinstance(given, dict):
         raise RequestRefused(f"'{member}' is a text, '{properties}' an object")
+    return text, given
+
+
+async def _by_key(request: Request, said: tuple[str, dict[str, Any]]) -> Keyed | None:
+    server = server_of(request)
+    return await server.by_key.find(said[0], server.token_of(request.headers.get("authorization")), "ksql")
+
+
+def _arrays(keyed: Keyed) -> list[bytes]:
+    """The rows as JSON arrays."""
+    return [to_json(row).encode() for row in keyed.shown()]
+
+
+def _pull_header(found: Answered | Keyed, key: tuple[str, ...]) -> bytes:
+    return orjson.dumps({"header": {"queryId": _new_id(), "schema": schema(found.names, found.types, key)}})
+
+
+def _elements(header: bytes, rows: Iterable[bytes], last: Iterable[bytes] = ()) -> Response:
+    """A pull query's answer as one array."""
+    parts = [header, *(b'{"row": {"columns": ' + row + b"}}" for row in rows), *last]
+    return Response(b"[" + b",\n".join(parts) + b"]", media_type="application/json")
+
+
+async def _asked(request: Request, said: tuple[str, dict[str, Any]]) -> _Asked:
+    """The query of a text; who may read what is checked where it is answered."""
+    text, given = said
     statements = await asyncio.to_thread(parse, text)
     if len(statements) != 1 or not isinstance(statements[0], Select):
         raise RequestRefused("the text is not one SELECT", hint="statements are for `strandline sql`")
-    statement = stored_statement(statements[0], server.catalogued.catalog.called)
+    statement = stored_statement(statements[0], server_of(request).catalogued.catalog.called)
     return _Asked(text, statement, any(given.get(name) == "earliest" for name in _OFFSET_RESETS))
 
 
 async def _pulled(request: Request, asked: _Asked) -> Answered:
     server = server_of(request)
     token = server.token_of(request.headers.get("authorization"))
-    return await asyncio.to_thread(server.queries.ask, asked.text, token, form="ksql")
+    found = await asyncio.to_thread(server.queries.ask, asked.text, token, form="ksql")
+    server.note(found.versions)
+    return found
 
 
 def _followed(

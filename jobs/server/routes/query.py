@@ -12,6 +12,7 @@ from starlette.responses import Response
 from jobs.model.serving_errors import RequestRefused
 from jobs.serve.at_least import Least
 from jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
+from jobs.server.http.direct import DirectRoute
 from jobs.server.http.requests import json_of, most_seconds, server_of, stored_name
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
     from jobs.catalog.catalog import Catalog
     from jobs.server.access.tokens import Token
+    from jobs.server.queries.by_key import Keyed
     from jobs.server.queries.worker import Answered
 
-router = APIRouter(tags=["query"])
+router = APIRouter(tags=["query"], route_class=DirectRoute)
 
 
 class QueryBody(BaseModel):
@@ -53,18 +55,28 @@ async def query(request: Request) -> Response:
         raise RequestRefused("'sql' is a text")
     least = _at_least(body.get("at_least"), token, server.catalogued.catalog)
     arrow = wants_arrow(request.headers.get("accept"))
+    if not arrow:
+        keyed = await server.by_key.find(text, token, at_least=least)
+        if keyed is not None:
+            return joined_rows(", ".join(keyed.lines()).encode(), *_about(keyed))
 
     def ask() -> Answered:
         return server.queries.ask(text, token, form="arrow" if arrow else "objects", at_least=least)
 
     found = await server.until(least, ask, most_seconds(body))
+    server.note(found.versions)
+    about, headers = _about(found)
+    if arrow:
+        return Response(found.body, 200, {**about.headers(), **headers}, ARROW)
+    return joined_rows(found.body, about, headers)
+
+
+def _about(found: Answered | Keyed) -> tuple[About, dict[str, str]]:
+    """What an answer reflects, and its versions as a header."""
     about = About(None, instant(found.event_time), age_ms(found.committed), found.versions)
     # Headers are Latin-1, and names any text.
     versions = ",".join(f"{quote(name, safe='')}={version}" for name, version in found.versions.items())
-    headers = {**about.headers(), "Strandline-Versions": versions}
-    if arrow:
-        return Response(found.body, 200, headers, ARROW)
-    return joined_rows(found.body, about)
+    return about, {"Strandline-Versions": versions}
 
 
 def _at_least(given: Any, token: Token, catalog: Catalog) -> Mapping[str, Least]:

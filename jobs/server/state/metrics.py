@@ -47,6 +47,7 @@ class Metrics:
         self._lookups = Counter(
             "strandline_lookups_total", "Look-ups by key, by what answered", ("view", "by"), registry=self.registry
         )
+        self._asked: dict[tuple[str, str], Histogram] = {}
         # Those of the labels that are there: to find one by its labels takes longer than to move it.
         self._answers: dict[tuple[str, int], tuple[Histogram, Counter]] = {}
         self._looked_up: dict[tuple[str, str], Counter] = {}
@@ -59,6 +60,13 @@ class Metrics:
             self._answers[route, status] = found
         found[0].observe(seconds)
         found[1].inc(size)
+
+    def asked(self, route: str, status: str, seconds: float) -> None:
+        """A query of another protocol than HTTP was answered."""
+        found = self._asked.get((route, status))
+        if found is None:
+            found = self._asked[route, status] = self.seconds.labels(route, status)
+        found.observe(seconds)
 
     def looked_up(self, view: str, by: str) -> None:
         """A view was looked up: `by` is what answered."""

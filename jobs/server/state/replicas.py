@@ -19,6 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
+from jobs.serve.keyed import NotByKey
 from jobs.serve.looking import Looking
 from jobs.serve.reflected import Reflected, reflected
 from state_store.delta import reader
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jobs.model.relation import Relation
+    from jobs.serve.keyed import KeyedPlan
     from jobs.serve.lookup import KeyValues
+    from jobs.serve.shape import Constants
     from state_store.layout import Lake
     from state_store.replicas.base.store import Store
     from state_store.replicas.progress import Progress
@@ -162,9 +165,20 @@ class Followed(Looking):
         """
         return self._asked(lambda replica: replica.get(key))
 
-    def multi_get(self, keys: Sequence[KeyValues]) -> tuple[int, list[Row | None]] | None:
-        """The version, and the rows of many keys in the keys' order; as `get`."""
-        return self._asked(lambda replica: replica.multi_get(keys))
+    def read_rows(self, plan: KeyedPlan, constants: Sequence[Constants]) -> tuple[int, list[Row]] | None:
+        """The version, and the rows that a plan's text asks for; None as of `read`.
+
+        Raises:
+            NotByKey: a replica does not answer this text.
+        """
+        if not plan.whole:
+            return self.read(lambda now: (now.version, plan.begun(now, constants)))
+        keys = plan.keys(constants)
+        if len(keys) == 1:
+            found = self.get(keys[0])
+            return None if found is None else (found[0], plan.shown((found[1],), constants))
+        several = self._asked(lambda replica: replica.multi_get(keys))
+        return None if several is None else (several[0], plan.shown(several[1], constants))
 
     def standing(self, version: int) -> Reflected:
         """What a version reflects. Raises as `reflected`."""
@@ -211,7 +225,7 @@ class Followed(Looking):
         store = self._store
         try:
             return ask(replica)
-        except KeyRefused:
+        except (KeyRefused, NotByKey):
             raise
         except Exception as error:
             if replica is not self._replica or not self._live:

@@ -17,6 +17,7 @@ from jobs.serve.watch import Watch
 from jobs.server.access.tokens import EVERYTHING, Token, Tokens
 from jobs.server.changes.hub import Hub
 from jobs.server.changes.versions import VersionProcess
+from jobs.server.queries.by_key import KeyedQueries
 from jobs.server.queries.pool import Queries
 from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.inserts import Inserts
@@ -25,17 +26,20 @@ from jobs.server.state.partials import Partials
 from jobs.server.state.replicas import Replicas
 from state_store.begun import marked
 from state_store.delta.heads import newest_version
+from state_store.errors import StrandlineError
 from state_store.layout import Lake
 from state_store.lock import writer_lock
 from state_store.paths import folders_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
+    from jobs.catalog.catalog import Catalog
     from jobs.model.relation import Relation
     from jobs.model.settings import Settings
     from jobs.serve.at_least import Least
     from jobs.server.access.options import ServerOptions
+    from jobs.server.postgres.question import Binding
 
 T = TypeVar("T")
 
@@ -61,6 +65,9 @@ class Server:
         self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
         self.queries = Queries(settings, options.limits, options.queries)
+        self.by_key = KeyedQueries(self)
+        self.bindings: dict[tuple[str, tuple[int, ...]], tuple[Catalog, Binding]] = {}
+        """Of PostgreSQL's clients: {a text and the oids that were given: the types of its parameters}."""
         self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
         self.push_queries: dict[str, asyncio.Event] = {}
         """Of ksqlDB's clients, by id; what is set ends."""
@@ -109,6 +116,13 @@ class Server:
                 return False
             self._answered[view] = version
             return True
+
+    def note(self, versions: Mapping[str, int]) -> None:
+        """Note the versions of an answer, by what their tables are called: none that is older comes after it."""
+        called = self.catalogued.catalog.called
+        for name, version in versions.items():
+            with suppress(StrandlineError):  # it was renamed since
+                self.may_answer(called.stored(name), version)
 
     def standing(self, relation: Relation) -> Reflected | None:
         """What an answer about the relation would reflect now; None while it has no table."""

@@ -1,0 +1,183 @@
+"""SELECTs of keys, answered in the server's process by the view's replica; whatever else is asked has no answer here.
+
+    text ──shape──> plan (kept) ──replica that is LIVE──> rows
+                      └─ none, or no replica ──> the processes that answer any SELECT
+
+No expression of a user is computed here: a plan has columns, constants and comparisons, see `jobs.serve.keyed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from jobs.serve.keyed import NotByKey, keyed_plan
+from jobs.serve.row_text import RowText
+from jobs.serve.shape import shape_of
+from jobs.serve.values import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobs.catalog.catalog import Catalog
+    from jobs.model.types import SqlType
+    from jobs.query.pulled.column_names import Unnamed
+    from jobs.serve.at_least import Least
+    from jobs.serve.keyed import KeyedPlan
+    from jobs.serve.reflected import Reflected
+    from jobs.serve.shape import Shape
+    from jobs.server.access.tokens import Token
+    from jobs.server.state.server import Server
+    from state_store.replicas.reading import Row
+
+_KEPT_PLANS: Final = 1000
+"""Of some kilobytes each: an application has some dozens of shapes."""
+_FEW_KEYS: Final = 64
+"""Read in the event loop: they take a millisecond."""
+
+
+@dataclass
+class Prepared:
+    """A plan, and what its answers share.
+
+    Attributes:
+        plan: None: the texts of the shape are not answered here.
+        called: what the view is called.
+    """
+
+    plan: KeyedPlan | None
+    called: str = ""
+    text: RowText | None = None
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """One answer.
+
+    Attributes:
+        rows: with all columns of the view, by name.
+        standing: what the view's version reflects.
+    """
+
+    prepared: Prepared
+    plan: KeyedPlan
+    rows: list[Row]
+    standing: Reflected
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return self.plan.names
+
+    @property
+    def types(self) -> tuple[SqlType, ...]:
+        """Of the columns."""
+        return self.plan.types
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """{what the view is called: its version}."""
+        return {self.prepared.called: self.standing.version}
+
+    @property
+    def committed(self) -> int | None:
+        """When that version was committed, milliseconds since the epoch."""
+        return self.standing.committed
+
+    @property
+    def event_time(self) -> int | None:
+        """The largest event time in it, microseconds since the epoch."""
+        return self.standing.event_time
+
+    def lines(self) -> list[str]:
+        """The rows as JSON objects."""
+        assert self.prepared.text is not None
+        return [self.prepared.text.of(row) for row in self.rows]
+
+    def tuples(self) -> list[tuple[object, ...]]:
+        """The rows as values in the order of the columns, as Arrow's `to_pylist` gives them."""
+        return [tuple(row[column] for column in self.plan.columns) for row in self.rows]
+
+    def shown(self) -> list[list[Any]]:
+        """The rows as results hold them: MAP as dict, TIME as time of day."""
+        types = self.plan.types
+        return [[shown(value, kind) for value, kind in zip(row, types, strict=True)] for row in self.tuples()]
+
+
+class KeyedQueries:
+    """The SELECTs of keys of a server. Called in the event loop alone."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._catalog: Catalog | None = None
+        self._prepared: dict[tuple[str, Unnamed], Prepared] = {}
+
+    async def find(
+        self,
+        text: str,
+        token: Token,
+        unnamed: Unnamed = "postgres",
+        at_least: Mapping[str, Least] | None = None,
+        *,
+        schema: bool = False,
+    ) -> Keyed | None:
+        """The answer to a SELECT; None where others have to answer it.
+
+        Args:
+            unnamed: whose names the columns get that nobody named.
+            schema: names may have the schema `public`.
+
+        Raises:
+            Unauthenticated, Forbidden: the token does not allow it.
+        """
+        shape = shape_of(text, schema=schema)
+        if shape is None:
+            return None
+        prepared = await self.prepared(shape, unnamed)
+        plan = prepared.plan
+        if plan is None:
+            return None
+        name = plan.relation.name
+        token.require("read", prepared.called, name)
+        followed = self._server.replicas.of(plan.relation)
+        if followed is None:
+            return None
+        constants = shape.constants
+        try:
+            if sum(len(each.values) for each in constants) <= _FEW_KEYS:
+                found = followed.read_rows(plan, constants)
+            else:
+                found = await asyncio.to_thread(followed.read_rows, plan, constants)
+        except NotByKey:
+            return None
+        if found is None:
+            return None
+        version, rows = found
+        standing = followed.standing(version)
+        if at_least and not all(table == name and least.met_by(standing) for table, least in at_least.items()):
+            return None
+        if not self._server.may_answer(name, version):
+            return None
+        self._server.metrics.looked_up(name, "replica")
+        return Keyed(prepared, plan, rows, standing)
+
+    async def prepared(self, shape: Shape, unnamed: Unnamed) -> Prepared:
+        """The plan of a shape, made now unless it is kept."""
+        catalog = self._server.catalogued.catalog
+        if catalog is not self._catalog or len(self._prepared) >= _KEPT_PLANS:
+            self._catalog, self._prepared = catalog, {}
+        found = self._prepared.get((shape.text, unnamed))
+        if found is None:
+            found = await asyncio.to_thread(_prepare, shape, catalog, unnamed)
+            if catalog is self._catalog:
+                self._prepared[shape.text, unnamed] = found
+        return found
+
+
+def _prepare(shape: Shape, catalog: Catalog, unnamed: Unnamed) -> Prepared:
+    plan = keyed_plan(shape, catalog, unnamed)
+    if plan is None:
+        return Prepared(None)
+    text = RowText(zip(plan.columns, plan.types, strict=True), plan.names)
+    return Prepared(plan, catalog.called.of(plan.relation.name), text)
