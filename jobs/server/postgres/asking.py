@@ -20,11 +20,12 @@ from jobs.server.queries.cancelling import Cancelling
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
+    from jobs.catalog.catalog import Catalog
     from jobs.server.access.tokens import Token
     from jobs.server.pg_values.parameters import Parameter
     from jobs.server.postgres.settings import Settings
-    from jobs.server.queries.by_key import Keyed
     from jobs.server.queries.worker import Answered, Question
+    from jobs.server.state.by_key import Keyed
     from jobs.server.state.server import Server
 
 A = TypeVar("A")
@@ -55,12 +56,17 @@ class Client:
     password: str
 
 
+Bindings = dict[tuple[str, tuple[int, ...]], "tuple[Catalog, Binding]"]
+"""{a text and the oids that were given: the types of its parameters}, of all clients."""
+
+
 class Asking:
     """The questions of one client, one at a time."""
 
-    def __init__(self, server: Server, client: Client) -> None:
+    def __init__(self, server: Server, client: Client, bindings: Bindings) -> None:
         self._server = server
         self._client = client
+        self._bindings = bindings
         self._running: Cancelling | None = None
 
     def cancel(self) -> None:
@@ -113,7 +119,7 @@ class Asking:
 
     async def _binding(self, text: str, oids: tuple[int, ...]) -> Binding | None:
         """The types of a text's parameters, found once for all that ask it; None where the text has mistakes."""
-        kept, catalog = self._server.bindings, self._server.catalogued.catalog
+        kept, catalog = self._bindings, self._server.catalogued.catalog
         known = kept.get((text, oids))
         if known is not None and known[0] is catalog:
             return known[1]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from jobs.server.access.bound import bound
 from jobs.server.pg_values.refusal import Refusal, SqlState
 from jobs.server.postgres import outgoing
-from jobs.server.postgres.asking import Asking
+from jobs.server.postgres.asking import Asking, Bindings
 from jobs.server.postgres.connection import Connection
 from jobs.server.postgres.failures import fields_of
 from jobs.server.postgres.result import Budget
@@ -49,6 +49,7 @@ class Listener:
         self._budget = Budget()
         self._processes = count(1)
         self._clients: dict[int, _Client] = {}
+        self._bindings: Bindings = {}
         self._tasks: set[asyncio.Task[None]] = set()
         options = server.options
         self._context: ssl.SSLContext | None = None
@@ -89,7 +90,7 @@ class Listener:
                 message = "as many clients are connected as the server takes"
                 raise Refusal(SqlState.TOO_MANY_CONNECTIONS, message, hint="close connections", fatal=True)
             settings = Settings(client.user, startup.settings)
-            await self._serve(startup, Session(Asking(self._server, client), settings, self._budget))
+            await self._serve(startup, Session(Asking(self._server, client, self._bindings), settings, self._budget))
         except Refusal as error:
             await _tell(startup.writer if startup else writer, fields_of(error, "", 0))
         except Exception as error:

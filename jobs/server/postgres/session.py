@@ -31,7 +31,7 @@ from jobs.server.postgres.commands import (
 from jobs.server.postgres.question import Described
 from jobs.server.postgres.result import FewRows, Result
 from jobs.server.postgres.settings import VERSIONS
-from jobs.server.queries.by_key import Keyed
+from jobs.server.state.by_key import Keyed
 
 if TYPE_CHECKING:
     from jobs.server.pg_values.parameters import Parameter

@@ -14,8 +14,8 @@ from jobs.server.pg_values.refusal import Refusal, SqlState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobs.server.queries.by_key import Keyed
     from jobs.server.queries.worker import Answered
+    from jobs.server.state.by_key import Keyed
 
 SERVER_VERSION: Final = "13.0"
 """The version whose catalog is told: old enough for simple questions, new enough for every tool that is kept up."""

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from jobs.model.types import SqlType
     from jobs.serve.subscription import Subscription
     from jobs.server.changes.events import Event
-    from jobs.server.queries.by_key import Keyed
     from jobs.server.queries.worker import Answered
+    from jobs.server.state.by_key import Keyed
     from jobs.server.state.server import Server
 
 router = APIRouter(tags=["ksqlDB"], route_class=KsqlRoute)

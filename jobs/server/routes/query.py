@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from jobs.catalog.catalog import Catalog
     from jobs.server.access.tokens import Token
-    from jobs.server.queries.by_key import Keyed
     from jobs.server.queries.worker import Answered
+    from jobs.server.state.by_key import Keyed
 
 router = APIRouter(tags=["query"], route_class=DirectRoute)
 

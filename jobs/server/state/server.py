@@ -17,8 +17,8 @@ from jobs.serve.watch import Watch
 from jobs.server.access.tokens import EVERYTHING, Token, Tokens
 from jobs.server.changes.hub import Hub
 from jobs.server.changes.versions import VersionProcess
-from jobs.server.queries.by_key import KeyedQueries
 from jobs.server.queries.pool import Queries
+from jobs.server.state.by_key import KeyedQueries
 from jobs.server.state.catalogued import Catalogued
 from jobs.server.state.inserts import Inserts
 from jobs.server.state.metrics import Kept, Metrics, Standing
@@ -34,12 +34,10 @@ from state_store.paths import folders_in
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from jobs.catalog.catalog import Catalog
     from jobs.model.relation import Relation
     from jobs.model.settings import Settings
     from jobs.serve.at_least import Least
     from jobs.server.access.options import ServerOptions
-    from jobs.server.postgres.question import Binding
 
 T = TypeVar("T")
 
@@ -65,9 +63,7 @@ class Server:
         self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
         self.queries = Queries(settings, options.limits, options.queries)
-        self.by_key = KeyedQueries(self)
-        self.bindings: dict[tuple[str, tuple[int, ...]], tuple[Catalog, Binding]] = {}
-        """Of PostgreSQL's clients: {a text and the oids that were given: the types of its parameters}."""
+        self.by_key = KeyedQueries(self.catalogued, self.replicas, self.may_answer, self.metrics)
         self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
         self.push_queries: dict[str, asyncio.Event] = {}
         """Of ksqlDB's clients, by id; what is set ends."""

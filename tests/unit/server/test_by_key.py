@@ -15,7 +15,7 @@ from jobs.model.settings import load_settings
 from jobs.serve.shape import shape_of
 from jobs.server.access.options import ServerOptions
 from jobs.server.app import application
-from jobs.server.queries.by_key import KeyedQueries
+from jobs.server.state.by_key import KeyedQueries
 from tests.support.served_lake import ServedLake
 from tests.support.server_of import server_of
 from tests.support.waiting import wait_until

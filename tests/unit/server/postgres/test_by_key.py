@@ -16,7 +16,7 @@ from jobs.model.types import SqlType
 from jobs.server.pg_values.rows import data_rows, few_rows
 from jobs.server.pg_values.wire_types import columns_of
 from jobs.server.postgres.result import FewRows
-from jobs.server.queries.by_key import Keyed, KeyedQueries
+from jobs.server.state.by_key import Keyed, KeyedQueries
 from tests.support.waiting import wait_until
 from tests.unit.server.postgres.test_drivers import answer_to, message
 

@@ -18,7 +18,7 @@ from jobs.serve.shape import shape_of
 from jobs.serve.values import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from jobs.catalog.catalog import Catalog
     from jobs.model.types import SqlType
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from jobs.serve.reflected import Reflected
     from jobs.serve.shape import Shape
     from jobs.server.access.tokens import Token
-    from jobs.server.state.server import Server
+    from jobs.server.state.catalogued import Catalogued
+    from jobs.server.state.metrics import Metrics
+    from jobs.server.state.replicas import Replicas
     from state_store.replicas.reading import Row
 
 _KEPT_PLANS: Final = 1000
@@ -106,10 +108,19 @@ class Keyed:
 
 
 class KeyedQueries:
-    """The SELECTs of keys of a server. Called in the event loop alone."""
+    """The SELECTs of keys of a server. Called in the event loop alone.
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    Args:
+        may_answer: False if a client may have had a newer version of a view.
+    """
+
+    def __init__(
+        self, catalogued: Catalogued, replicas: Replicas, may_answer: Callable[[str, int], bool], metrics: Metrics
+    ) -> None:
+        self._catalogued = catalogued
+        self._replicas = replicas
+        self._may_answer = may_answer
+        self._metrics = metrics
         self._catalog: Catalog | None = None
         self._prepared: dict[tuple[str, Unnamed], Prepared] = {}
 
@@ -140,7 +151,7 @@ class KeyedQueries:
             return None
         name = plan.relation.name
         token.require("read", prepared.called, name)
-        followed = self._server.replicas.of(plan.relation)
+        followed = self._replicas.of(plan.relation)
         if followed is None:
             return None
         constants = shape.constants
@@ -157,14 +168,14 @@ class KeyedQueries:
         standing = followed.standing(version)
         if at_least and not all(table == name and least.met_by(standing) for table, least in at_least.items()):
             return None
-        if not self._server.may_answer(name, version):
+        if not self._may_answer(name, version):
             return None
-        self._server.metrics.looked_up(name, "replica")
+        self._metrics.looked_up(name, "replica")
         return Keyed(prepared, plan, rows, standing)
 
     async def prepared(self, shape: Shape, unnamed: Unnamed) -> Prepared:
         """The plan of a shape, made now unless it is kept."""
-        catalog = self._server.catalogued.catalog
+        catalog = self._catalogued.catalog
         if catalog is not self._catalog or len(self._prepared) >= _KEPT_PLANS:
             self._catalog, self._prepared = catalog, {}
         found = self._prepared.get((shape.text, unnamed))
