@@ -3,6 +3,7 @@
     python -m jobs.run.jars delta        the jars of Delta, for every Spark session
     python -m jobs.run.jars kafka        an Apache Kafka broker, for tests and benchmarks
     python -m jobs.run.jars dynamodb     DynamoDB Local, for the tests of replicas
+    python -m jobs.run.jars jdbc         PostgreSQL's driver for Java, for the tests of the server
     python -m jobs.run.jars s3           what Spark needs beside them for a lake on S3, and for its test
 
 The jars land below the virtual environment, in `share/strandline/<set>/`; a set that is complete is not fetched again.
@@ -26,6 +27,7 @@ SETS: dict[str, list[tuple[str, str, str]]] = {
         ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
     ],
     "dynamodb": [("com.amazonaws", "DynamoDBLocal", "2.6.1")],
+    "jdbc": [("org.postgresql", "postgresql", "42.7.8")],
     "s3": [
         # The Hadoop that pyspark 4.2.0 ships, and the SDK that it was built with.
         ("org.apache.hadoop", "hadoop-aws", "3.5.0"),

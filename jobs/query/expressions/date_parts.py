@@ -24,6 +24,16 @@ DATE_PARTS = (*PARTS, _SECONDS)
 """The parts that EXTRACT knows."""
 
 
+def constant_text(node: exp.Expr) -> str | None:
+    """The text of a constant, in a CAST perhaps, as drivers write their parameters; empty for NULL, None for a value
+    that is computed."""
+    while isinstance(node, exp.Cast | exp.Paren):
+        node = node.this
+    if isinstance(node, exp.Null):
+        return ""
+    return node.name if isinstance(node, exp.Literal) else None
+
+
 def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
     """EXTRACT(part, value), elaborated: an INT, for EPOCH a BIGINT.
 
@@ -31,9 +41,12 @@ def extracted(node: exp.Anonymous, typed: Infer) -> Typed:
         InvalidQuery: there is no such part, or the value has none of that kind.
         TypeMismatch: the value is no date or time.
     """
-    if len(node.expressions) != 2 or not isinstance(node.expressions[0], exp.Literal):
+    part = constant_text(node.expressions[0]) if len(node.expressions) == 2 else None
+    if part is None:
         raise InvalidQuery("EXTRACT is written EXTRACT(part FROM value)")
-    part, value = node.expressions[0].name.upper(), typed(node.expressions[1])
+    part, value = part.upper(), typed(node.expressions[1])
+    if not part:
+        return converted(Typed(exp.Null(), t.NULL), t.INT)
     if part not in DATE_PARTS:
         raise InvalidQuery(f"EXTRACT has no part {part}", hint=f"one of {', '.join(DATE_PARTS)}")
     if value.type.base is BaseType.TIME:
@@ -56,9 +69,12 @@ def truncated(node: exp.Anonymous, typed: Infer) -> Typed:
         InvalidQuery: there is no such unit.
         TypeMismatch: the value is no DATE or TIMESTAMP.
     """
-    if len(node.expressions) != 2 or not isinstance(node.expressions[0], exp.Literal):
+    unit = constant_text(node.expressions[0]) if len(node.expressions) == 2 else None
+    if unit is None:
         raise InvalidQuery("DATE_TRUNC is written DATE_TRUNC('hour', value)")
-    unit, value = node.expressions[0].name.upper(), typed(node.expressions[1])
+    unit, value = unit.upper(), typed(node.expressions[1])
+    if not unit:
+        return converted(Typed(exp.Null(), t.NULL), t.TIMESTAMP)
     if unit not in UNITS:
         raise InvalidQuery(f"DATE_TRUNC has no unit {unit}", hint=f"one of {', '.join(UNITS)}")
     if value.type.base is BaseType.DATE:

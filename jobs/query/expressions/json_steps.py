@@ -33,6 +33,8 @@ def _step(node: exp.Anonymous, typed: Infer) -> Typed:
     """
     step = _literal(node)
     value = typed(node.expressions[0])
+    if not step.name:
+        return converted(Typed(exp.Null(), t.NULL), t.VARCHAR)
     match value.type.base:
         case BaseType.MAP:
             return typed(exp.Bracket(this=node.expressions[0].copy(), expressions=[exp.Literal.string(step.name)]))
@@ -50,7 +52,7 @@ def _step(node: exp.Anonymous, typed: Infer) -> Typed:
 def _step_as_text(node: exp.Anonymous, typed: Infer) -> Typed:
     """`value ->> step`, elaborated."""
     step = _literal(node)
-    if typed(node.expressions[0]).type.base in (BaseType.VARCHAR, BaseType.NULL):
+    if step.name and typed(node.expressions[0]).type.base in (BaseType.VARCHAR, BaseType.NULL):
         value, path = node.expressions[0], _path(step)
         is_null = exp.EQ(this=call("JSON_AT", value, path), expression=exp.Literal.string(_NULL))
         return typed(exp.Case(ifs=[exp.If(this=is_null, true=exp.Null())], default=call("JSON_EXTRACT", value, path)))
@@ -82,6 +84,8 @@ def _literal(node: exp.Anonymous) -> exp.Literal:
     _, step = _two(node)
     while isinstance(step, exp.Cast | exp.Paren):
         step = step.this
+    if isinstance(step, exp.Null):
+        return exp.Literal.string("")  # a parameter whose value is not known yet: its type is asked for
     if not isinstance(step, exp.Literal):
         hint = "EXTRACTJSONFIELD(json, path) takes a path that is computed"
         raise InvalidQuery(f"a step into JSON is a constant, not {sql_of(step)}", hint=hint)

@@ -21,6 +21,7 @@ from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.query.expressions.casts import converted
+from jobs.query.expressions.date_parts import constant_text
 from jobs.query.expressions.scope import Infer, Typed
 from jobs.sql.trees import call
 
@@ -89,9 +90,10 @@ def _formatted(node: exp.Anonymous, typed: Infer) -> Typed:
 
 
 def _two(node: exp.Anonymous, form: str) -> tuple[exp.Expr, exp.Expr]:
-    if len(node.expressions) != 2 or not isinstance(node.expressions[1], exp.Literal):
+    pattern = constant_text(node.expressions[1]) if len(node.expressions) == 2 else None
+    if pattern is None:
         raise InvalidQuery(f"{node.name} takes a value and a constant pattern", hint=form)
-    return node.expressions[0], exp.Literal.string(java_pattern(node.expressions[1].name))
+    return node.expressions[0], exp.Literal.string(java_pattern(pattern)) if pattern else exp.Null()
 
 
 def _zoned(node: exp.Anonymous, typed: Infer) -> Typed:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.campaigns.postgres.checking import check, told
 
@@ -85,6 +84,17 @@ def reflected(connection: Any) -> None:
     check("streamed", lambda: sum(1 for _ in streamed.execute(sa.text("SELECT id FROM by_id"))), 1000)
 
 
+def _pooled(url: str) -> set[int]:
+    """Sessions that go back to the pool, which resets them, and come out of it again."""
+    engine = sa.create_engine(url, pool_size=2, pool_pre_ping=True)
+    found: set[int] = set()
+    for _ in range(6):
+        with engine.connect() as one, engine.connect() as other:
+            found |= {each.scalar(sa.text("SELECT COUNT(*) FROM by_town")) for each in (one, other)}
+    engine.dispose()
+    return found
+
+
 def main() -> None:
     address, driver = sys.argv[1:]
     told(f"{sa.__version__} with {driver} {importlib.import_module(driver).__version__}")
@@ -93,7 +103,10 @@ def main() -> None:
         with sa.create_engine(url).connect() as connection:
             inspected(connection)
             reflected(connection)
+        check("pool", partial(_pooled, url), {4})
         return
+
+    from sqlalchemy.ext.asyncio import create_async_engine  # it needs greenlet, which the others do without
 
     async def asynchronously() -> None:
         async with create_async_engine(url).connect() as connection:
