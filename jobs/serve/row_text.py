@@ -13,7 +13,7 @@ from jobs.serve.format import to_json
 from jobs.serve.values import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from jobs.model.types import SqlType
 
@@ -22,20 +22,20 @@ class RowText:
     """The writer of some columns.
 
     Args:
-        columns: those that are wanted, in their order.
-        names: what they are called in the text, where that is not their own name.
+        columns: those that are wanted, in their order: each by its name in a row, or by its place.
+        names: what they are called in the text, where that is not their name in a row.
     """
 
-    def __init__(self, columns: Iterable[tuple[str, SqlType]], names: Sequence[str] | None = None) -> None:
+    def __init__(self, columns: Iterable[tuple[str | int, SqlType]], names: Sequence[str] | None = None) -> None:
         wanted = list(columns)
-        shown = names or [name for name, _ in wanted]
+        shown = names or [str(name) for name, _ in wanted]
         self._members = [
             (name, f"{to_json(called)}: ", _writer(sql_type))
             for (name, sql_type), called in zip(wanted, shown, strict=True)
         ]
 
-    def of(self, row: Mapping[str, Any]) -> str:
-        """One row of a replica, whose MAPs are lists of pairs, as a JSON object on one line."""
+    def of(self, row: Any) -> str:
+        """One row, a mapping or a sequence, whose MAPs are lists of pairs, as a JSON object on one line."""
         members = [label + ("null" if row[name] is None else write(row[name])) for name, label, write in self._members]
         return f"{{{', '.join(members)}}}"
 

@@ -1,4 +1,8 @@
-"""The processes that answer queries, and the server's way to them. A query whose time is over ends with its process."""
+"""The processes that answer queries, and the server's way to them: all are started before they are asked.
+
+free ──asked──> at work ──answered──> free
+                   └─ its time is over, it died, its client has gone ──> ended; a spare one takes its place
+"""
 
 from __future__ import annotations
 
@@ -53,13 +57,15 @@ class _Process:
             StrandlineError: the query failed.
             EOFError, OSError: the process has ended.
         """
+        if not self._warm:
+            if not self._pipe.poll(_START_SECONDS):
+                return None
+            self._pipe.recv()
+            self._warm = True
         seconds = asked.terms.limits.seconds
         self._pipe.send(asked)
-        if not self._pipe.poll(
-            None if seconds is None else seconds + (_GRACE_SECONDS if self._warm else _START_SECONDS)
-        ):
+        if not self._pipe.poll(None if seconds is None else seconds + _GRACE_SECONDS):
             return None
-        self._warm = True
         found = self._pipe.recv()
         if isinstance(found, Failed):
             raise found.error()
@@ -76,15 +82,22 @@ class _Process:
 
 
 class Queries:
-    """A fixed number of processes. Any thread may ask; each asks one process at a time."""
+    """A fixed number of processes. Any thread may ask; each asks one process at a time.
 
-    def __init__(self, settings: Settings, limits: Limits, processes: int) -> None:
+    Args:
+        spares: processes that have imported their libraries and take the place of one that was ended: without, the
+            next query waits for as long as that takes.
+    """
+
+    def __init__(self, settings: Settings, limits: Limits, processes: int, spares: int = 0) -> None:
         self._settings = settings
         self._limits = limits
         self._processes = processes
         self._free: SimpleQueue[_Process] = SimpleQueue()
-        for _ in range(processes):
-            self._free.put(_Process(settings, limits))
+        self._spare: SimpleQueue[_Process] = SimpleQueue()
+        for kept, count in ((self._free, processes), (self._spare, spares)):
+            for _ in range(count):
+                kept.put(_Process(settings, limits))
 
     def ask(self, text: str, token: Token, *, form: Form, at_least: Mapping[str, Least] | None = None) -> Answered:
         """The answer to a SELECT.
@@ -131,7 +144,8 @@ class Queries:
         finally:
             if lost:
                 process.end()
-                process = _Process(self._settings, self._limits)
+                self._spare.put(_Process(self._settings, self._limits))
+                process = self._spare.get()
             self._free.put(process)
         if found is None:
             seconds = question.terms.limits.seconds
@@ -142,3 +156,5 @@ class Queries:
         """End all processes, also those at work."""
         for _ in range(self._processes):
             self._free.get().end()
+        while not self._spare.empty():
+            self._spare.get().end()

@@ -22,14 +22,16 @@ from jobs.model.errors import SqlError
 from jobs.model.serving_errors import RequestRefused
 from jobs.partial.pull import answer
 from jobs.serve.cut import Cut
-from jobs.serve.format import json_line, to_json
+from jobs.serve.format import to_json
 from jobs.serve.pull import Answer, columns_of
 from jobs.serve.readable import names_read
+from jobs.serve.row_text import RowText
 from jobs.serve.values import python_rows
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Explain, Select
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
+from state_store.python_values import python_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,13 +121,14 @@ class Answered:
 
 
 def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> None:
-    """Answer questions until the other end is closed; what is sent back is the answer, or `Failed`."""
+    """Say once that it is ready, then answer questions, by the answer or `Failed`, until the other end is closed."""
     # Ctrl-C in a terminal goes to all its processes: the server ends this one when it is done.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if memory_bytes is not None:
         most = memory_bytes * 2 + _BESIDE_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     load()
+    pipe.send(None)
     while True:
         try:
             asked: Question[object] = pipe.recv()
@@ -210,8 +213,9 @@ def _check_allowed(statement: Select | Explain, token: Token, catalog: Catalog) 
 
 
 def _objects(found: Answer) -> bytes:
-    rows = python_rows(found.table, found.types)
-    return ", ".join(json_line(found.names, row) for row in rows).encode()
+    columns = [python_values(found.table.column(place), None) for place in range(len(found.types))]
+    text = RowText(enumerate(found.types), found.names)
+    return ", ".join(map(text.of, zip(*columns, strict=True))).encode()
 
 
 def _arrays(found: Answer) -> bytes:

@@ -62,7 +62,7 @@ class Server:
         self._versions = VersionProcess(settings, options.limits)
         self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
-        self.queries = Queries(settings, options.limits, options.queries)
+        self.queries = Queries(settings, options.limits, options.queries, spares=1)
         self.by_key = KeyedQueries(self.catalogued, self.replicas, self.may_answer, self.metrics)
         self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
         self.push_queries: dict[str, asyncio.Event] = {}

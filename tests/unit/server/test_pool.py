@@ -1,0 +1,48 @@
+"""The processes that answer queries: one that was ended has a successor that is ready."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jobs.model.serving_errors import TimeLimit
+from jobs.model.settings import Settings, load_settings
+from jobs.serve.limits import Limits
+from jobs.serve.terms import Terms
+from jobs.server.queries.pool import Queries
+from tests.support.waiting import PATIENCE_SECONDS
+
+
+@dataclass(frozen=True)
+class Number:
+    """A question whose answer is the number of the process."""
+
+    seconds: float = 0.0
+    limit: float = PATIENCE_SECONDS
+
+    @property
+    def terms(self) -> Terms:
+        return Terms(Limits(seconds=self.limit))
+
+    def answered(self, _settings: Settings) -> int:
+        time.sleep(self.seconds)
+        return os.getpid()
+
+
+def test_a_process_that_was_ended_has_a_spare_one_in_its_place(tmp_path: Path) -> None:
+    queries = Queries(load_settings(lake=tmp_path), Limits(), 1, spares=1)
+    try:
+        first = queries.answer(Number())
+        assert queries.answer(Number()) == first
+        spare = queries._spare.get()
+        queries._spare.put(spare)
+        with pytest.raises(TimeLimit):
+            queries.answer(Number(seconds=PATIENCE_SECONDS, limit=0.1))
+        assert queries.answer(Number()) == spare._process.pid != first
+        assert not queries._spare.empty()
+    finally:
+        queries.close()
