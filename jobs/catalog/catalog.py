@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace as replaced
+from typing import Any
 
-from jobs.catalog import drops, files
+from jobs.catalog import drops, files, manifest
 from jobs.catalog.as_json import to_json
 from jobs.catalog.broken import Broken
 from jobs.catalog.columns_seen import narrowed, noted, registered
@@ -27,7 +28,7 @@ from jobs.model.types import SqlType
 from state_store.files import make_folder, replace, sync_folder
 from state_store.folders import remove_file
 from state_store.layout import Lake, safe_name
-from state_store.paths import LakePath
+from state_store.paths import LakePath, is_folder
 from state_store.wording import Name, quoted, sentence
 
 
@@ -198,8 +199,10 @@ class Catalog(Definitions):
                 self._check_uncalled(function.name)
             path = self._function_path(function.name)
             make_folder(path.parent)
+            data = to_json(0, function).encode()
             check()
-            replace(path, to_json(0, function).encode())
+            with manifest.changing(self._lake, manifest.key_of(function.name, function=True), data, {}):
+                replace(path, data)
             self.reload()
 
     def remove_function(self, name: str) -> None:
@@ -215,8 +218,10 @@ class Catalog(Definitions):
             self._check_uncalled(name)
             path = self._function_path(name)
             check()
-            remove_file(path)
-            sync_folder(path.parent)
+            with manifest.changing(self._lake, manifest.key_of(name, function=True), None, {}):
+                remove_file(path)
+                if is_folder(path.parent):
+                    sync_folder(path.parent)
             self.reload()
 
     @property
@@ -256,6 +261,17 @@ class Catalog(Definitions):
 
     def _write(self, entry: Entry, check: Callable[[], None]) -> None:
         check()
-        text = to_json(entry.sequence, entry.definition, entry.called)
-        replace(self._path(entry.definition.name), text.encode())
+        data = to_json(entry.sequence, entry.definition, entry.called).encode()
+        with manifest.changing(self._lake, manifest.key_of(entry.definition.name), data, self._about(entry)):
+            replace(self._path(entry.definition.name), data)
         self._content = self._content.with_entry(entry)
+
+    def _about(self, entry: Entry) -> dict[str, Any]:
+        """What the manifest has of a definition: all that is asked of one whose file is lost."""
+        definition = entry.definition
+        about: dict[str, Any] = {"name": definition.name, "pipeline": definition.pipeline}
+        about |= {"called": entry.called} if entry.called else {}
+        if isinstance(definition, Source):
+            return about
+        called = [name for name in self._content.functions if calls(definition.query, name)]
+        return {**about, "inputs": list(definition.inputs), "functions": called, "fingerprint": definition.fingerprint}

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.catalog import replacements
+from jobs.catalog import manifest, replacements
 from jobs.model import tables
 from state_store.begun import forget, marked
 from state_store.checksum import of_members
@@ -69,6 +69,7 @@ def finish(drop: Drop, lake: Lake) -> None:
         remove_file(lake.catalog / f"{safe_name(name)}.json")
         failpoint("after-drop-definition")
     sync_folder(lake.catalog)
+    manifest.forget(lake, tuple(manifest.key_of(name) for name in drop.removed))
     if is_folder(lake.tables):
         for name in (drop.name, *drop.shared):
             _delete_tables(name, lake)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from jobs.catalog import drops, replacements
+from jobs.catalog import drops, manifest, replacements
 from jobs.catalog.as_json import Stored, from_json
 from jobs.catalog.broken import Broken
 from jobs.catalog.called import Called
@@ -68,8 +69,7 @@ def read(lake: Lake) -> Content:
 
     What is being dropped is left out. A view that is being replaced has the definition that its table has the rows of.
     """
-    entries, broken = _read_folder(lake.catalog)
-    functions, broken_functions = _read_folder(lake.catalog / "functions", functions=True)
+    (entries, broken), (functions, broken_functions) = _read_files(lake)
     gone = {name for drop in drops.begun(lake) for name in drop.removed}
     begun = {each.name: each for each in replacements.begun(lake)}
     after = {name: each.definition for name, each in begun.items() if each.done(lake)}
@@ -87,14 +87,69 @@ def read(lake: Lake) -> Content:
     )
 
 
-def _read_folder(folder: LakePath, *, functions: bool = False) -> tuple[list[Stored], dict[str, Broken]]:
-    """What the files of a folder hold, and the broken ones by name."""
+_Read = tuple[list[Stored], dict[str, Broken]]
+"""What files hold, and the broken ones by name."""
+_READS = 5
+"""A change of the catalog takes some milliseconds, so the files are seldom read more than twice."""
+
+
+def _read_files(lake: Lake) -> tuple[_Read, _Read]:
+    """The definitions and the functions, each file as the manifest knows it."""
+    known = manifest.read(lake)
+    for _ in range(_READS):
+        data: dict[str, bytes] = {}
+        definitions = _read_folder(lake.catalog, data)
+        functions = _read_folder(lake.catalog / "functions", data, functions=True)
+        if known is None or not _odd(known, data):
+            return definitions, functions
+        now = manifest.read(lake)
+        if now == known:  # nobody changed a file meanwhile
+            break
+        known = now
+    assert known is not None
+    return _told(known, data, definitions, lake), _told(known, data, functions, lake, functions=True)
+
+
+def _odd(known: manifest.Manifest, data: Mapping[str, bytes]) -> bool:
+    wrong = any(manifest.fault(known, key, each) for key, each in data.items())
+    return wrong or any(True for _ in manifest.lost(known, data))
+
+
+def _told(
+    known: manifest.Manifest, data: Mapping[str, bytes], found: _Read, lake: Lake, *, functions: bool = False
+) -> _Read:
+    """The same, where files that are lost, or not those that were registered, are broken ones."""
+    whole, broken = found
+    hint = sentence(
+        "put the file back, or register it again: strandline apply FILE.sql; if all files are right as they are, "
+        "remove '{}', which is made anew",
+        lake.definitions,
+    )
+    kept: list[Stored] = []
+    for each in whole:
+        name = each.definition.name
+        key = manifest.key_of(name, function=functions)
+        why = manifest.fault(known, key, data[key])
+        if why is None:
+            kept.append(each)
+        else:
+            broken[name] = Broken(name, manifest.path_of(key, lake), data[key], why, hint, function=functions)
+    for name, function, was in manifest.lost(known, data):
+        if function == functions:
+            path = manifest.path_of(manifest.key_of(name, function=function), lake)
+            remains = json.dumps(was.about, ensure_ascii=False).encode() if was.about else b""
+            broken[name] = Broken(name, path, remains, "its catalog file is gone", hint, function=functions)
+    return kept, broken
+
+
+def _read_folder(folder: LakePath, contents: dict[str, bytes], *, functions: bool = False) -> _Read:
+    """What the files of a folder hold; their bytes by their keys go to `contents`."""
     whole: list[Stored] = []
     broken: dict[str, Broken] = {}
     for path in files_in(folder, ".json"):
         name, data = name_of(path.stem), b""
         try:
-            data = path.read_bytes()
+            data = contents[manifest.key_of(name, function=functions)] = path.read_bytes()
             stored = from_json(data, where=str(path))
             found = stored.definition
             if found.name != name or isinstance(found, Function) != functions:
@@ -105,6 +160,7 @@ def _read_folder(folder: LakePath, *, functions: bool = False) -> tuple[list[Sto
         except CorruptState as error:
             broken[name] = Broken(name, path, data, error.message, error.hint, function=functions)
         except OSError as error:
+            contents[manifest.key_of(name, function=functions)] = data
             broken[name] = Broken(name, path, data, f"the catalog file cannot be read: {error}", function=functions)
     return whole, broken
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -161,6 +161,8 @@ def _rehearse(
     with TemporaryDirectory(prefix="strandline-") as scratch:
         copy = Lake(Path(scratch))
         copy_to_disk(interpreter.lake.catalog, Path(scratch) / "catalog")
+        with suppress(FileNotFoundError):
+            (Path(scratch) / copy.definitions.name).write_bytes(interpreter.lake.definitions.read_bytes())
         catalog = Catalog(copy)
         for each in catalog.begun.values():
             if each.name in catalog.names() and each.done(interpreter.lake):  # the copy has no tables that say so

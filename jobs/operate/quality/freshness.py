@@ -82,7 +82,7 @@ class Waiting:
         for each, table, seen, until in self._read(definition.name):
             first = self._first_change(*self._after(table, seen, until))
             yield from () if first is None else (first,)
-            above = self._catalog.find(each)
+            above = self._whole(each)
             if above is not None and not isinstance(above, InsertQuery):
                 since = self.since(each)
                 yield from () if since is None else (since,)
@@ -114,7 +114,7 @@ class Waiting:
         beat = read_beat(self._lake, definition.pipeline)
         if beat is None or beat.refreshed is None or definition.name in beat.failures:
             return 0
-        above = self._catalog.find(tables.definition_of(read))
+        above = self._whole(tables.definition_of(read))
         if above is None or above.pipeline != definition.pipeline or beat.settled is None:
             return beat.refreshed
         held = isinstance(above, View | Source) and Stewardship.read(above.options).blocking
@@ -127,9 +127,14 @@ class Waiting:
         for entry, version in (head.record.versions if head is not None else {}).items():
             name = entry.rpartition("/")[2]
             found[name] = max(version, found.get(name, 0))
-            if self._catalog.find(tables.definition_of(name)) is None:
+            owner = tables.definition_of(name)
+            if owner not in self._catalog.broken and self._catalog.find(owner) is None:
                 found |= self._reflected(name)
         return found
+
+    def _whole(self, name: str) -> Definition | None:
+        """A definition whose file is whole; a broken one is said elsewhere."""
+        return None if name in self._catalog.broken else self._catalog.find(name)
 
     def _after(self, table: str, version: int, moment: int) -> tuple[str, range]:
         """The table, and its versions after one that were committed after a moment."""

@@ -1,0 +1,140 @@
+"""The manifest of a catalog: which definitions there are, beside their files.
+
+    <lake>/definitions.json     {"files": {"by_shop": {"states": ["1f2e3d4c"], "about": {…}}, "functions/F": {…}}}
+
+A folder of files does not tell that one of them is gone, nor that one came from another lake. So the manifest has of
+each file its checksum, and what is needed to say whose it was. It is written before a file changes, with the
+state before and after (empty: there is no file), and after it with that alone: at any moment the file is in one of its
+states. Whoever changes it holds the catalog's lock; a reader looks at it before and after the files.
+
+A lake of an older version has none until its first change. One that does not read back is as none, and made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from state_store.checksum import members_in, of_members, sealed_members
+from state_store.files import replace
+from state_store.layout import Lake, name_of, safe_name
+from state_store.paths import LakePath, files_in
+
+_FUNCTIONS: Final = "functions"
+_NO_FILE: Final = ""
+"""The state of a file that is not there."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the manifest has of one file.
+
+    Attributes:
+        states: that it may be in.
+        about: the pipeline, inputs, functions, fingerprint and other name of its definition.
+    """
+
+    states: tuple[str, ...]
+    about: Mapping[str, Any]
+
+
+Manifest = Mapping[str, Known]
+"""What is known of each file, by the key of its definition."""
+
+
+def key_of(name: str, *, function: bool = False) -> str:
+    """The key of a definition, or of a function that a user wrote."""
+    return f"{_FUNCTIONS}/{safe_name(name)}" if function else safe_name(name)
+
+
+def read(lake: Lake) -> Manifest | None:
+    """The manifest of a lake; None where there is none that reads back."""
+    try:
+        files = members_in(lake.definitions.read_bytes())["files"]
+        return {key: Known(tuple(each["states"]), each.get("about", {})) for key, each in files.items()}
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def path_of(key: str, lake: Lake) -> LakePath:
+    """The file of a key."""
+    return lake.catalog / f"{key}.json"
+
+
+def lost(manifest: Manifest, found: Mapping[str, bytes]) -> Iterator[tuple[str, bool, Known]]:
+    """The names whose files must be there and are not, with whether they are functions'.
+
+    Args:
+        found: {key: the bytes of its file}.
+    """
+    for key, known in manifest.items():
+        if key not in found and _NO_FILE not in known.states:
+            folder, _, name = key.rpartition("/")
+            yield name_of(name), folder == _FUNCTIONS, known
+
+
+def fault(manifest: Manifest, key: str, data: bytes) -> str | None:
+    """Why a file is not the one that was registered; None: it is."""
+    known = manifest.get(key)
+    if known is None:
+        return "its catalog file was not registered in this lake"
+    if _state(data) not in known.states:
+        return "its catalog file is not the one that was registered: it is an older one, or another lake's"
+    return None
+
+
+@contextmanager
+def changing(lake: Lake, key: str, data: bytes | None, about: Mapping[str, Any]) -> Iterator[None]:
+    """Note a change of one file around the body, which makes it; the catalog's lock must be held.
+
+    Args:
+        data: what the file is going to hold; None: it is removed.
+        about: as of `Known`.
+    """
+    before = read(lake)
+    files = dict(before) if before is not None else _as_they_are(lake)
+    after = _NO_FILE if data is None else _state(data)
+    former = files[key].states if key in files else (_NO_FILE,)
+    files[key] = Known(tuple(dict.fromkeys((*former, after))), about)
+    _write(files, lake)
+    yield
+    if data is None:
+        del files[key]
+    else:
+        files[key] = Known((after,), about)
+    _write(files, lake)
+
+
+def forget(lake: Lake, keys: tuple[str, ...]) -> None:
+    """Forget files that are removed; the catalog's lock must be held."""
+    files = read(lake)
+    if files is not None and not files.keys().isdisjoint(keys):
+        _write({key: known for key, known in files.items() if key not in keys}, lake)
+
+
+def _as_they_are(lake: Lake) -> dict[str, Known]:
+    """The files of a lake that has no manifest yet."""
+    found: dict[str, Known] = {}
+    for folder, prefix in ((lake.catalog, ""), (lake.catalog / _FUNCTIONS, f"{_FUNCTIONS}/")):
+        for path in files_in(folder, ".json"):
+            found[f"{prefix}{path.stem}"] = Known((_state(path.read_bytes()),), {})
+    return found
+
+
+def _state(data: bytes) -> str:
+    """The checksum of a file's members: blanks, line ends and the format do not count."""
+    try:
+        members = json.loads(data)
+        content = {name: each for name, each in members.items() if name not in ("format", "crc")}
+        return f"{of_members(content, ascii_only=False):08x}"
+    except (ValueError, AttributeError, RecursionError):
+        return f"{zlib.crc32(data):08x}"
+
+
+def _write(files: Manifest, lake: Lake) -> None:
+    plain = {key: {"states": list(each.states), "about": dict(each.about)} for key, each in sorted(files.items())}
+    replace(lake.definitions, sealed_members({"files": plain}))
