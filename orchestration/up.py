@@ -20,10 +20,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from jobs.model.settings import load_settings
 from orchestration.processes import signals_held_back
 from orchestration.served import link_assets, server_command, token_file
 from orchestration.services import Service
 from state_store.errors import SettingsError, StrandlineError
+from state_store.files import make_folder
+from state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +67,9 @@ def main(arguments: list[str] | None = None) -> int:
         token = token_file(home)
         link_assets(os.environ, options.serve_port)
         create_storage(home)
+        make_folder(
+            Lake(load_settings().lake).catalog
+        )  # a first lake may be made from Dagster: the server waits for it
         return _serve(home, options.port, options.serve_port, token)
     except StrandlineError as error:
         print(error, file=sys.stderr)

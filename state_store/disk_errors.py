@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StoreError
+from state_store.errors import DiskFailed, KeyRefused, ObjectMissing, StorageDenied, StorageUnavailable, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +52,9 @@ def of_system(error: OSError) -> StoreError:
 
     The file is the one that the error names.
     """
+    if isinstance(error, ConnectionError | TimeoutError):
+        what = f"another process does not answer: {error.strerror or type(error).__name__}"
+        return StorageUnavailable(what, hint="see that it runs, and try again")
     if not isinstance(error.filename, str | bytes):  # at a file that is open already, such as standard output
         full = error.errno in _FULL
         what = "the disk is full" if full else f"the system failed: {error.strerror or error}"

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from jobs.cli.output import say
+from jobs.model.errors import PipelineMissing, UnknownName
 from jobs.model.settings import load_settings
 from state_store.errors import StrandlineError
-from state_store.wording import Text
+from state_store.layout import Lake, check_lake
+from state_store.wording import Text, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +28,6 @@ def called_in(settings: Settings) -> Called:
         ObjectMissing: there is no lake.
     """
     from jobs.catalog.catalog import Catalog
-    from state_store.layout import Lake, check_lake
 
     lake = Lake(settings.lake)
     check_lake(lake)
@@ -34,9 +35,14 @@ def called_in(settings: Settings) -> Called:
 
 
 def told(error: StrandlineError) -> StrandlineError:
-    """The same error, about definitions as people call them, where the lake says how that is."""
+    """The same error, about definitions as people call them, where the lake says how that is; and of a name that is not
+    there, which lake that is."""
     try:
-        return called_in(load_settings()).told(error)
+        settings = load_settings()
+        if isinstance(error, PipelineMissing) or (isinstance(error, UnknownName) and error.of_lake):
+            looked = f"the lake is {Lake(settings.lake).root}, by STRANDLINE_LAKE"
+            error.hint = looked if error.hint is None else sentence("{}; {}", error.hint, looked)
+        return called_in(settings).told(error)
     except (StrandlineError, OSError):
         return error
 

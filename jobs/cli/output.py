@@ -45,12 +45,18 @@ class Output:
                 for row in result.rows:
                     print(json_line(result.names, row))
                 sys.stdout.flush()
+                self._note(result)
             case Rows():
                 self._table(result)
+                self._note(result)
             case LiveRows() if self.json:
                 self._live_json(result)
             case LiveRows():
                 self._live_table(result)
+
+    def _note(self, result: Rows) -> None:
+        if result.note:
+            say(result.note)
 
     def _table(self, result: Rows) -> None:
         rows = [[cell(value) for value in row] for row in result.rows]

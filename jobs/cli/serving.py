@@ -10,6 +10,7 @@ import typer
 from jobs.cli.exits import exit_codes
 from jobs.cli.output import say
 from jobs.model.settings import load_settings
+from state_store.layout import Lake, check_lake
 
 
 def add_serving(app: typer.Typer) -> None:
@@ -40,17 +41,20 @@ def serve(
     if not host or not port.isdecimal():
         raise typer.BadParameter("--listen is HOST:PORT")
     with exit_codes():
+        settings = load_settings()
+        check_lake(Lake(settings.lake))
         options = ServerOptions(
             *(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port),
             allowed_hosts=tuple(allowed_host or ()),
         )
 
         def ready(bound: int) -> None:
+            say(f"serving the lake {settings.lake}")
             say(f"listening on http{'s' if certificate else ''}://{host}:{bound}")
             if postgres_port is not None:
                 say(f"listening on postgresql://{host}:{postgres_port}")
 
-        answer(load_settings(), options, log_requests=log_requests, ready=ready)
+        answer(settings, options, log_requests=log_requests, ready=ready)
 
 
 def token(

@@ -30,6 +30,7 @@ StrandlineError
     ├── RowFailed                 pipeline.row_failed         stop
     ├── EngineRefused             pipeline.engine_refused     stop
     ├── FunctionFailed            pipeline.function_failed    stop
+    ├── JvmLost                   pipeline.jvm_lost           retry
     └── ViewsStopped              pipeline.views_stopped      as the first view's error
 """
 
@@ -80,9 +81,14 @@ class SqlSyntaxError(SqlError):
 
 
 class UnknownName(SqlError):
-    """A stream, table, column, function or type that is not there."""
+    """A stream, table, column, function or type that is not there.
+
+    Attributes:
+        of_lake: a lake has what was looked for, so which lake that was may be what is wrong.
+    """
 
     code = "sql.unknown_name"
+    of_lake = False
 
     @classmethod
     def among(
@@ -97,7 +103,15 @@ class UnknownName(SqlError):
             hint = f"did you mean {' or '.join(repr(n) for n in close)}?"
         elif shown:
             hint = f"known: {', '.join(shown)}{', …' if len(known) > len(shown) else ''}"
-        return cls(f"unknown {what} '{name}'", line=line, column=column, hint=hint)
+        made = cls(f"unknown {what} '{name}'", line=line, column=column, hint=hint)
+        made.of_lake = what in _OF_A_LAKE
+        return made
+
+
+_OF_A_LAKE = {
+    *("stream, table or view", "stream or table", "stream", "table or view", "view or keyed table"),
+    *("pipeline", "topic"),
+}
 
 
 class NameTaken(SqlError):
@@ -271,6 +285,22 @@ class FunctionFailed(PipelineError):
     """The Python of a function raised, or gave a value not of its type. Stop: the view is at its last commit."""
 
     code = "pipeline.function_failed"
+
+
+class JvmLost(PipelineError):
+    """The JVM of a run ended while it was at work. Retry: a run goes on from what is committed."""
+
+    code = "pipeline.jvm_lost"
+    action = Action.RETRY
+
+    @classmethod
+    def of(cls, how: str) -> JvmLost:
+        """The error for a JVM that ended so."""
+        return cls(
+            f"Spark's JVM {how} while the run was at work",
+            hint="run again: it goes on from what is committed; where the system ends it for want of memory (dmesg "
+            "says so), give it less with STRANDLINE_SPARK__DRIVER_MEMORY, or the machine more",
+        )
 
 
 class ViewsStopped(PipelineError):

@@ -15,7 +15,7 @@ from jobs.ivm.refresh.early import early_events
 from jobs.ivm.refresh.late import late_in
 from jobs.model import tables
 from jobs.model.definitions import Definition, View
-from jobs.model.errors import PipelineMissing, UnknownName, ViewsStopped
+from jobs.model.errors import JvmLost, PipelineMissing, UnknownName, ViewsStopped
 from jobs.model.report import EarlyEvents, MicroBatch, RunReport
 from jobs.run.heartbeat import heartbeat
 from jobs.run.orphans import sole_writer
@@ -127,8 +127,25 @@ def opened(
             context = RunContext(SparkSessions(session), lake, writer, functions, kernel, settings.engine)
             stream = PipelineStream(session, context, settings, name, definitions, levels, lock)
             # First of all: no epoch of a former definition comes after the swap that a killed process has planned.
-            stream.take_replacements()
-            yield stream, began
+            with _lost_jvm(session):
+                stream.take_replacements()
+                yield stream, began
+
+
+@contextmanager
+def _lost_jvm(session: Session) -> Iterator[None]:
+    """An error of the body is that of its JVM, if that has ended: every call fails then, each in words of its own.
+
+    Raises:
+        JvmLost: it has.
+    """
+    try:
+        yield
+    except Exception as error:
+        how = session.ended()
+        if how is None:
+            raise
+        raise JvmLost.of(how) from error
 
 
 def loaded(pipeline: str, lake: Lake) -> tuple[Catalog, list[Definition]]:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jobs.run.orphans import noted_jvm
 from state_store.folders import discard_folder
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from jobs.run.orphans import HeldLock
     from state_store.layout import Lake
+
+
+_SEEN_WITHIN_SECONDS: Final = 1.0
+"""After an error of a run, which a JVM that was killed causes a moment before it is seen to have ended."""
 
 
 class Session:
@@ -58,6 +62,12 @@ class Session:
                 if self._over:  # the run has not waited for it
                     self._stack.close()
             return self._found
+
+    def ended(self) -> str | None:
+        """How its JVM ended while it was at work, in words; None: it goes on, or none was started."""
+        from jobs.run.spark import ended
+
+        return ended(self._found, _SEEN_WITHIN_SECONDS) if self._found is not None and not self._over else None
 
     def checkpoint(self, pipeline: str) -> Path:
         """An empty folder for the checkpoint of the pipeline's query; both end with the run.

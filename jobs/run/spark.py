@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _DELTA_JARS = home("delta")
+
+_KINDS_OF_MASTERS = ("local", "spark://", "yarn", "k8s://")
+_MASTERS = "write local[*], local[4], spark://HOST:PORT, yarn or k8s://… into STRANDLINE_SPARK__MASTER"
+_JAVA_VERSIONS = ("17", "21")
+_JAVA_SECONDS = 30.0
+"""A JVM says its version within a tenth of a second; a busy machine takes longer."""
 
 _PAGES = {
     "spark.ui.enabled": "false",
@@ -124,23 +132,26 @@ def spark_session(
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     from pyspark.sql import SparkSession
 
+    if not settings.master.startswith(_KINDS_OF_MASTERS):
+        raise SettingsError(f"'{settings.master}' is no master of Spark", hint=_MASTERS)
     builder = SparkSession.builder.master(settings.master).appName(name)
     for key, value in session_conf(settings, jvm, jars).items():
         builder = builder.config(key, value)
-    session = _without_handler(builder.getOrCreate)
+    session = _without_handler(builder.getOrCreate, settings.master)
     try:
         yield session
     finally:
-        session.stop()
+        _stop(session)
 
 
-def _without_handler(start: Callable[[], SparkSession]) -> SparkSession:
+def _without_handler(start: Callable[[], SparkSession], master: str) -> SparkSession:
     """Start a session and keep the process's own handler of SIGINT: Spark's raises in the middle of a call to the JVM,
     after which that connection answers the next call with the last one's answer.
 
     Raises:
-        SettingsError: the JVM does not start.
+        SettingsError: the JVM or Spark in it does not start.
     """
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkRuntimeError
 
     before = signal.getsignal(signal.SIGINT)
@@ -149,11 +160,71 @@ def _without_handler(start: Callable[[], SparkSession]) -> SparkSession:
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        hint = "Spark needs Java 17 or 21: install one, and set JAVA_HOME to it; what Java said of it stands above"
-        raise SettingsError("the JVM does not start", where=_java(), hint=hint) from error
+        raise _not_started(master) from error
+    except Py4JJavaError as error:
+        said = str(error.java_exception.getMessage() or error.java_exception.getClass().getName()).partition("\n")[0]
+        raise SettingsError(f"Spark does not start with the master '{master}': {said}", hint=_MASTERS) from error
     if current_thread() is main_thread():
         signal.signal(signal.SIGINT, before)
     return session
+
+
+def _not_started(master: str) -> SettingsError:
+    """The error for a JVM that ended before Spark in it was there; what it said stands on standard error."""
+    java = _java()
+    version = _version_of(java)
+    if version not in _JAVA_VERSIONS:
+        found = "there is none that runs" if version is None else f"this one is {version}"
+        hint = "install one of them, and set JAVA_HOME to it (Debian: apt install openjdk-17-jre-headless)"
+        return SettingsError(f"Spark needs Java {' or '.join(_JAVA_VERSIONS)}, and {found}", where=java, hint=hint)
+    return SettingsError(
+        f"Spark's JVM ended while it started, with the master '{master}'",
+        where=java,
+        hint="what it said stands above; STRANDLINE_SPARK__MASTER or STRANDLINE_SPARK__DRIVER_MEMORY may be wrong; or "
+        "somebody ended it, as the kernel does when memory is short (dmesg): then run again",
+    )
+
+
+def _version_of(java: str) -> str | None:
+    """The version of the language that a Java is of, as it says itself; None: it does not run."""
+    try:
+        asked = [java, "-XshowSettings:properties", "-version"]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    named = (line.partition("=") for line in done.stderr.splitlines())
+    said = next((value.strip() for name, _, value in named if name.strip() == "java.specification.version"), None)
+    return said if done.returncode == 0 else None
+
+
+def ended(session: SparkSession, patience_seconds: float = 0.0) -> str | None:
+    """How the JVM of a session ended, in words; None: it goes on.
+
+    Args:
+        patience_seconds: a connection breaks a moment before the process is seen to end.
+    """
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - the only way to the JVM's process
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return None  # another process started it
+    deadline = time.monotonic() + patience_seconds
+    while (code := process.poll()) is None:
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(0.02)
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop a session with its JVM; of one whose JVM has ended, what is left in this process."""
+    from pyspark import SparkContext
+
+    if ended(session) is None:
+        session.stop()
+        return
+    with suppress(Exception):  # each step of it asks the JVM
+        session.stop()
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
 
 
 def _java() -> str:

@@ -31,10 +31,12 @@ class Rows:
     Attributes:
         names: one name for each value of a row.
         rows: values as Arrow's `to_pylist(maps_as_pydicts="lossy")` returns them, and `datetime.time` for TIME.
+        note: a sentence for people beside them.
     """
 
     names: tuple[str, ...]
     rows: Iterable[Sequence[object]]
+    note: str = ""
 
 
 @dataclass(frozen=True)

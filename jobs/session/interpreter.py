@@ -8,7 +8,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.catalog.stored_names import stored_statement
 from jobs.ivm.binding.binding import Binding
 from jobs.model.definitions import Source, View
-from jobs.model.errors import SqlError
+from jobs.model.errors import SqlError, UnknownName
 from jobs.serve.results import Document, Message, Result
 from jobs.session import catalog_changes, drops, type_names
 from jobs.session.properties import Session
@@ -39,7 +39,7 @@ from jobs.sql.syntax import (
     Update,
 )
 from state_store.errors import StrandlineError
-from state_store.layout import Lake
+from state_store.layout import Lake, check_lake
 from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class Interpreter:
         try:
             result = self._execute(self.stored(statement))
         except SqlError as error:
+            if isinstance(error, UnknownName) and error.of_lake:
+                check_lake(self.lake)
             raise called.told(error.placed(statement.line, statement.column))  # noqa: B904 - the same error
         except StrandlineError as error:
             raise called.told(error)  # noqa: B904 - the same error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.catalog.renamed_text import shown_text
@@ -12,6 +13,7 @@ from jobs.serve.results import Document, Rows
 from jobs.session.catalog_changes import described
 from jobs.session.define.view_options import TOPIC_OPTIONS
 from state_store.delta import reader
+from state_store.layout import check_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +27,13 @@ if TYPE_CHECKING:
 
 
 def listing(statement: Show, catalog: Catalog, session: Session, settings: Settings, lake: Lake) -> Rows:
-    """`SHOW …`: one row for each thing listed."""
+    """`SHOW …`: one row for each thing listed.
+
+    Raises:
+        ObjectMissing: there is no lake.
+    """
+    if statement.what not in ("FUNCTIONS", "PROPERTIES"):
+        check_lake(lake)
     rows: dict[str, Callable[[], Rows]] = {
         "STREAMS": lambda: _relations(catalog, lambda d: d.kind == "stream"),
         "TABLES": lambda: _relations(catalog, lambda d: d.kind == "table"),
@@ -36,7 +44,8 @@ def listing(statement: Show, catalog: Catalog, session: Session, settings: Setti
         "TYPES": lambda: Rows(("name", "type"), [(name, str(kind)) for name, kind in sorted(catalog.types.items())]),
         "PROPERTIES": lambda: Rows(("property", "value"), sorted(session.properties.items())),
     }
-    return rows[statement.what]()
+    found = rows[statement.what]()
+    return replace(found, note="" if found.rows else f"there are none in the lake {lake.root}")
 
 
 def description(name: str, catalog: Catalog, lake: Lake, *, extended: bool) -> Document:
