@@ -1,4 +1,4 @@
-"""A JVM that does not start, or is killed under its driver: the command says which of both, and why, as Spark says it."""
+"""A JVM that does not start, or is killed under its driver: the command says which of both, and why."""
 
 from __future__ import annotations
 
@@ -89,4 +89,4 @@ def test_a_jvm_that_is_killed_is_not_a_broken_disk(lake: Path) -> None:
     assert run.returncode == 2
     assert "[pipeline.jvm_lost] Spark's JVM was ended by SIGKILL while the run was at work" in said
     assert "store.disk" not in said
-    assert "Traceback" not in said
+    assert said.rstrip().endswith("or the machine more")  # what PySpark's own threads print of it stands above
