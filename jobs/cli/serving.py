@@ -10,7 +10,6 @@ import typer
 from jobs.cli.exits import exit_codes
 from jobs.cli.output import say
 from jobs.model.settings import load_settings
-from state_store.layout import Lake, check_lake
 
 
 def add_serving(app: typer.Typer) -> None:
@@ -42,7 +41,6 @@ def serve(
         raise typer.BadParameter("--listen is HOST:PORT")
     with exit_codes():
         settings = load_settings()
-        check_lake(Lake(settings.lake))
         options = ServerOptions(
             *(folder.absolute(), host.strip("[]"), int(port), tokens, certificate, key, postgres_port),
             allowed_hosts=tuple(allowed_host or ()),

@@ -15,6 +15,7 @@ import uvicorn
 from jobs.server.access.bound import bound
 from jobs.server.app import application
 from jobs.server.http.patience import PatientProtocol
+from state_store.layout import Lake, check_lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,11 +59,13 @@ def listen(
 
     Raises:
         SettingsError: it may not listen there, or cannot.
+        ObjectMissing: there is no lake.
         CorruptState: the file of tokens does not read back.
         WriterBusy: another server works in the folder.
     """
     options.check()
     sockets = bound(options.host, options.port, "--listen")
+    check_lake(Lake(settings.lake))
     sys.setswitchinterval(_SWITCH_SECONDS)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
