@@ -39,6 +39,7 @@ def refused(lake: Path, **more: str) -> str:
     done = subprocess.run(
         [*COMMAND, "run", "shop"],
         env=environment(lake, **more),
+        cwd=lake.parent,  # where a JVM without memory leaves its report
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
