@@ -62,6 +62,9 @@ async function look() {
     drawLineage(graph, choose);
     drawn = text;
   }
+  const { status: health, live, replicas } = found.health;
+  at("health").textContent = replicas ? `${health}: ${live} of ${replicas} replicas live` : health;
+  at("health").className = health === "ready" ? "" : "bad";
   const count = found.views.length;
   const status = `${count} ${count === 1 ? "view" : "views"}`;
   // Said once, and not every two seconds.

@@ -61,6 +61,14 @@ export class Server {
     return this.#json(path, { method: "POST", body: JSON.stringify(body) });
   }
 
+  /** Append one event, whose members are JSON texts; sent again by the browser it is still one. */
+  insert(stream, members) {
+    const row = members.map(([name, text]) => `${JSON.stringify(name)}: ${text}`).join(", ");
+    const headers = { "Content-Type": "application/json", "Idempotency-Key": crypto.randomUUID() };
+    const path = `v1/streams/${encodeURIComponent(stream)}`;
+    return this.#json(path, { method: "POST", headers, body: `{"rows": [{${row}}]}` });
+  }
+
   /** The events of a subscription as {kind, id, data}, until it ends. */
   async *events(path, lastId, signal) {
     const headers = lastId === null ? {} : { "Last-Event-ID": lastId };

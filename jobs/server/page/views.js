@@ -23,9 +23,9 @@ export class Views {
     for (const view of views) {
       if (!this.#rows.has(view.name)) this.#add(view.name);
       const texts = [
-        view.kind, view.pipeline, view.version, view.rows?.toLocaleString("en"),
+        view.state === "partial" ? "partial view" : view.kind, view.pipeline, view.version, view.rows?.toLocaleString("en"),
         view.rows_per_second?.toLocaleString("en"), view.event_time,
-        view.freshness_ms === null ? null : ago(view.freshness_ms),
+        view.freshness_ms == null ? null : ago(Number(view.freshness_ms)), replica(view),
       ];
       const cells = [...this.#rows.get(view.name).cells].slice(1);
       cells.forEach((each, place) => { each.textContent = texts[place] ?? "–"; });
@@ -43,9 +43,16 @@ export class Views {
     const number = () => element("td", { class: "number" });
     const row = element(
       "tr", {}, element("td", {}, button), element("td"), element("td"), number(), number(), number(), element("td"),
-      number(),
+      number(), element("td"),
     );
     this.#rows.set(name, row);
     at("views-rows").append(row);
   }
+}
+
+/** What a view's replica does, and how many versions it is behind. */
+function replica({ version, replica: found }) {
+  if (found == null) return null;
+  const behind = found.version == null ? 0 : Number(version) - Number(found.version);
+  return behind > 0 ? `${found.phase}, ${behind} behind` : found.phase;
 }

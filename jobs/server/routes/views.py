@@ -14,6 +14,7 @@ from jobs.serve.format import to_json
 from jobs.serve.pace import pace
 from jobs.server.http.answers import age_ms, instant
 from jobs.server.http.requests import named, reader_of, server_of
+from jobs.server.routes.operating import readiness
 from jobs.server.state.server import Server
 from state_store.delta import log
 
@@ -40,7 +41,7 @@ async def view(request: Request, view: str) -> Response:
 
 
 def _listed(server: Server, found: list[Source | View]) -> Response:
-    body = {"views": [_standing(server, each) for each in found]}
+    body = {"views": [_standing(server, each) for each in found], "health": readiness(server)}
     return Response(to_json(body), media_type="application/json")
 
 
@@ -55,8 +56,10 @@ def _described(server: Server, found: Source | View) -> Response:
 def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
     name = server.catalogued.catalog.called.of(definition.name)
     if isinstance(definition, View) and definition.partial:
-        return {"name": name, "kind": "view", "pipeline": definition.pipeline, "state": "partial"}
+        about = dict.fromkeys(("version", "event_time", "freshness_ms", "rows", "rows_per_second", "replica"))
+        return {"name": name, "kind": "view", "pipeline": definition.pipeline, "state": "partial", **about}
     standing = server.standing(server.catalogued.relation(definition.name))
+    replica = server.replicas.find(definition.name)
     moving = pace(server.lake.table(definition.name), log.now_ms())
     return {
         "name": name,
@@ -67,4 +70,5 @@ def _standing(server: Server, definition: Source | View) -> dict[str, Any]:
         "freshness_ms": age_ms(standing.committed) if standing else None,
         "rows": moving.rows if moving else None,
         "rows_per_second": moving.rows_per_second if moving else None,
+        "replica": {"phase": replica.phase, "version": replica.version} if replica else None,
     }

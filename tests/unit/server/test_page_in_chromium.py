@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from jobs.ingest.logs.local_log import LocalLog
 from jobs.model.settings import load_settings
 from jobs.server.access.options import ServerOptions
 from jobs.server.access.tokens import make_token
@@ -87,7 +89,7 @@ def ask(page: Page, sql: str) -> None:
 def test_views_stand_with_version_rows_and_freshness(opened: Page) -> None:
     rows = opened.value("[...document.querySelectorAll('#views-rows tr')].map(row => row.innerText)")
     row = next(each for each in rows if each.startswith("by_town"))
-    name, kind, pipeline, version, count, rate, event_time, ago = row.split("\t")
+    name, kind, pipeline, version, count, rate, event_time, ago, _ = row.split("\t")
     assert (name, kind, pipeline, count) == ("by_town", "view", "default", "2")
     assert int(version) >= 1
     assert float(rate) >= 0
@@ -170,6 +172,51 @@ def test_the_lineage_is_drawn_and_opens_a_view(opened: Page) -> None:
     opened.value("[...document.querySelectorAll('.node')].find(n => /by_id/.test(n.textContent)).focus()")
     opened.press("Enter")
     opened.until("document.activeElement.textContent === 'Rows and changes of by_id'")
+
+
+def test_rows_without_a_key_dead_letters_and_health(opened: Page, lake: ServedLake) -> None:
+    choose(opened, "by_town")
+    opened.value("document.querySelector('#show-rows').click()")
+    opened.until("document.querySelector('#rows-found table')")
+    assert opened.text("#rows-about").endswith("rows of by_town")
+    opened.until("/^ready|^restoring/.test(document.querySelector('#health').textContent)")
+    choose(opened, "visits")
+    opened.value("document.querySelector('#show-dead').click()")
+    opened.until("document.querySelector('#rows-about').textContent === '0 rows of visits__dead_letters'")
+
+
+def test_an_event_is_inserted_as_it_was_typed(opened: Page, lake: ServedLake) -> None:
+    choose(opened, "by_town")
+    assert opened.value("document.querySelector('#insert').checkVisibility()") is False
+    choose(opened, "visits")
+    opened.value("document.querySelector('#insert-0').focus()")
+    opened.type(str(LARGE + 2))
+    opened.press("Tab")
+    opened.type(EVIL)
+    opened.press("Enter")
+    opened.until("/^Inserted at visits@0:/.test(document.querySelector('#insert-about').textContent)")
+    (events,) = (run.values for run in LocalLog(lake.lake).read("visits", 0, 0, 1))
+    assert json.loads(events[0] or b"") == {"town": EVIL}
+
+
+def test_a_partial_view_says_what_it_is(page: Page, tmp_path: Path) -> None:
+    partial = "CREATE TABLE kept WITH (STATE = 'partial') AS SELECT town, COUNT(*) AS n FROM visits GROUP BY town;"
+    made = ServedLake(load_settings(lake=tmp_path / "lake"), DEFINITIONS.split("CREATE TABLE")[0] + partial)
+    made.append("visits", [{"id": 1, "town": "Rome"}])
+    with listening(application(made.settings, ServerOptions(tmp_path / "server", limits=LIMITS, queries=1))) as address:
+        page.open(address)
+        page.until("document.querySelectorAll('#views-rows tr').length === 2")
+        choose(page, "kept")
+        row = page.value(
+            "[...document.querySelectorAll('#views-rows tr')].map(r => r.innerText).find(t => /kept/.test(t))"
+        )
+        assert row.split("\t")[1:] == ["partial view", "default", *"––––––"]
+        assert page.value("document.querySelector('#show-rows').checkVisibility()") is False
+        page.value("document.querySelector('#key-0').focus()")
+        page.type("Rome")
+        page.press("Enter")
+        page.until("document.querySelector('#search-found table')")
+        assert page.text("#search-found p").startswith("1 row computed from visits@")
 
 
 def test_the_token_is_asked_for_once_kept_in_the_tab_and_sent(page: Page, lake: ServedLake, tmp_path: Path) -> None:
