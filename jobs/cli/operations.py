@@ -14,7 +14,11 @@ from jobs.cli.steps import shown_steps
 from jobs.model.settings import load_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from jobs.catalog.called import Called
     from jobs.model.settings import Settings
+    from jobs.operate.rebuild import Rebuilt
     from state_store.paths import LakePath
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="definitions or tables")]
@@ -184,53 +188,87 @@ def drill(
 
 
 def rebuild(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="a stream, table or view")],
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="streams, tables or views")] = None,
+    all_broken: Annotated[
+        bool, typer.Option("--all-broken", help="all for which `strandline verify` says so, which is run first")
+    ] = False,
     from_topic: Annotated[
         bool, typer.Option("--from-topic", help="of a view: take its rows from its changelog topic, as they are there")
     ] = False,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Compute the rows of a definition anew, whatever is stored: after a foreign write, a lost file or a restore."""
+    """Compute the rows of definitions anew, whatever is stored: after a foreign write, a lost file or a restore."""
     from jobs.cli.stopping import stopped_by_signal
 
     # Nothing in it looks at the stop: Ctrl-C lets it end within seconds, or abandons it.
     with exit_codes(), stopped_by_signal():
+        if all_broken == bool(names):
+            raise typer.BadParameter("name what is to be rebuilt, or type --all-broken")
+        if from_topic and len(names or ()) != 1:
+            raise typer.BadParameter("--from-topic is for one view: name it")
         settings = load_settings()
         called = called_in(settings)
-        stored = called.stored(name)
         if from_topic:
-            from jobs.operate.from_topic import execute_from_topic, plan_from_topic
-
-            proved = plan_from_topic(settings, stored)
-            if dry_run:
-                note_stored(called, (stored,))
-                show_json([proved.as_json()]) if json else print(proved)
-                return
-            found = execute_from_topic(settings, proved)
-            if json:
-                show_json([found.as_json()])
-            say(f"{name}: {found.rows} rows of version {found.of_version} from the topic '{found.topic}'")
-            say(f"they can be read; before a run can go on from its inputs, type: strandline rebuild {name}")
+            _from_topic(settings, called, *called.all_stored(names or ()), dry_run=dry_run, json=json)
             return
-        from jobs.operate.rebuild import execute_rebuild
-        from jobs.operate.rebuild_plan import plan_rebuild
+        from jobs.operate.rebuild import broken_definitions, execute_rebuild
+        from jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
 
-        plan = plan_rebuild(settings, stored)
+        if all_broken:
+            with shown_steps(called, begins=False) as steps:
+                stored = broken_definitions(settings, steps)
+            if not stored:
+                say("nothing is broken that a rebuild mends")
+        else:
+            stored = list(called.all_stored(names or ()))
+        plans = plan_rebuilds(settings, stored)
         if dry_run:
-            note_stored(called, (stored, *(each.table for each in plan.computed), *plan.follow, *plan.elsewhere))
-            show_json([plan.as_json()]) if json else print(plan)
+            for plan in plans:
+                computed = (each.table for each in plan.computed)
+                note_stored(called, (*plan.names, *computed, *plan.follow, *plan.waiting, *plan.elsewhere))
+                show_json([plan.as_json()]) if json else print(plan)
             return
-        with shown_steps(called) as steps:
-            done = execute_rebuild(settings, plan, steps=steps)
-        if json:
-            show_json([done.as_json()])
-        for stage in done.stages:
-            say(f"{called.of(stage.table)}: rebuilt (+{stage.inserted} −{stage.deleted})")
-        for table in done.aside:
-            say(f"{called.of(table)}: begun anew")
-        for other in map(called.of, done.elsewhere):
-            say(f"'{other}' of another pipeline reads what was begun anew; type: strandline rebuild {other}")
+        waiting = False
+        for number, plan in enumerate(plans):
+            with shown_steps(called) as steps:
+                # What one pipeline reads of another may have been mended since all were planned.
+                again = plan_rebuild(settings, *plan.names) if number else plan
+                done = execute_rebuild(settings, again, steps=steps)
+            _show_rebuilt(done, called, {name for plan in plans for name in plan.names}, json=json)
+            waiting |= bool(done.waiting)
+        if waiting:
+            raise typer.Exit(BROKEN)
+
+
+def _show_rebuilt(done: Rebuilt, called: Called, named: Set[str], *, json: bool) -> None:
+    from jobs.operate.rebuild_plan import waits
+
+    if json:
+        show_json([done.as_json()])
+    for stage in done.stages:
+        say(f"{called.of(stage.table)}: rebuilt (+{stage.inserted} −{stage.deleted})")
+    for table in done.aside:
+        say(f"{called.of(table)}: begun anew")
+    for name, inputs in done.waiting.items():
+        say(waits(called.of(name), [called.of(each) for each in inputs]))
+    for other in map(called.of, sorted(set(done.elsewhere) - named)):
+        say(f"'{other}' of another pipeline reads what was begun anew; type: strandline rebuild {other}")
+
+
+def _from_topic(settings: Settings, called: Called, stored: str, *, dry_run: bool, json: bool) -> None:
+    from jobs.operate.from_topic import execute_from_topic, plan_from_topic
+
+    plan, name = plan_from_topic(settings, stored), called.of(stored)
+    if dry_run:
+        note_stored(called, (stored,))
+        show_json([plan.as_json()]) if json else print(plan)
+        return
+    found = execute_from_topic(settings, plan)
+    if json:
+        show_json([found.as_json()])
+    say(f"{name}: {found.rows} rows of version {found.of_version} from the topic '{found.topic}'")
+    say(f"they can be read; before a run can go on from its inputs, type: strandline rebuild {name}")
 
 
 def _path(settings: Settings, root: str) -> LakePath:

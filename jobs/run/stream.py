@@ -133,6 +133,23 @@ class PipelineStream:
             if not clock.tick():
                 raise RefreshFailed("more events wait than the driver takes in", hint="set ingest.driver_rows higher")
 
+    def read_again(self, sources: Sequence[Source]) -> None:
+        """Take in all that the topics of some sources hold, and no others: of those the event logs may be broken.
+
+        A session is started for it only if that is more than the driver may take in.
+        """
+        everything, self.definitions = self.definitions, tuple(sources)
+        try:
+            self.refresh()
+            small = small_batches(self._reading(), self.session.checkpoint(self.pipeline), self.context.kernel)
+            clock = None if small is None else DriverClock(small, self._micro_batch, 0, Event())
+            waiting = open_log(self.settings, self.lake)
+            while behind(self.sources, self.lake, waiting):
+                if self.session.started or clock is None or not clock.tick():
+                    self._start(available_now=True).awaitTermination()
+        finally:
+            self.definitions = everything
+
     def follow(self, stop: Event) -> None:
         """Go on until `stop` is set. Inputs of other pipelines wake the views by their new versions."""
         # Before the refresh: what is committed while it runs is news.

@@ -20,8 +20,9 @@ from state_store.delta import log
 from state_store.delta.deletion_vectors import deleted_rows, write_vectors
 from state_store.delta.entry import rebuild_hint
 from state_store.delta.log_upkeep import flush_log, make_checkpoint
-from state_store.delta.snapshot import read_snapshot
+from state_store.delta.snapshot import moved_on, read_snapshot
 from state_store.delta.statistics import loosened, row_count
+from state_store.delta.sums import ROWS_TAG, rows_tag, tagged_digest
 from state_store.errors import CommitConflict, CorruptState, DiskFailed
 from state_store.failpoints import failpoint
 from state_store.files import sync_folder
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from state_store.delta.snapshot import Snapshot
     from state_store.delta.snapshots import Snapshots
     from state_store.delta.staging import Staged
+    from state_store.hashing.digest import Digest
     from state_store.paths import LakePath
 
 
@@ -50,11 +52,13 @@ class Rows:
     Attributes:
         staged: files of new rows below the table, which no commit names yet.
         retracted: {data file, relative to the table: positions of rows that go}.
+        taken: {data file: the digest of these rows}; of a file that is not named it is not known any more.
         instead: all rows before go, and the table has other columns; nothing is `retracted` then.
     """
 
     staged: Staged | None = None
     retracted: Mapping[str, BitMap64] = field(default_factory=dict)
+    taken: Mapping[str, Digest] = field(default_factory=dict)
     instead: Instead | None = None
 
 
@@ -95,7 +99,7 @@ def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows, snapsho
 
     Raises:
         CommitConflict: another writer made that version. Nothing of this one is left.
-        CorruptState: a row that goes is not there, or the log is broken.
+        CorruptState: a row that goes is not there, the log is broken, or the rows are not those of `record.digest`.
         DiskFailed: the disk is full or broken. If it failed at the very last flush, the version stands.
     """
     version = head.version + 1
@@ -109,12 +113,14 @@ def commit(path: LakePath, head: Head, record: CommitRecord, rows: Rows, snapsho
             actions += rows.staged.flushed()
             failpoint("after-data-flush")
         if before is not None and rows.retracted:
-            actions += _retracted(path, before, rows.retracted, files)
+            actions += _retracted(path, before, rows, files)
             failpoint("after-vectors")
         if before is not None and rows.instead is not None:
             actions += _replaced(before, rows.instead)
         if rows.staged is not None or files.vectors is not None:
             sync_folder(path)
+        if before is not None:
+            moved_on(path, before, [actions])  # by the log it would have the rows that its record states
         flush_log(path)
         failpoint("before-log-entry")
     enter(path, head, actions, files)
@@ -188,12 +194,12 @@ def transaction(path: LakePath, record: CommitRecord) -> Action:
     return {"txn": {"appId": f"strandline/{path.name}", "version": record.epoch, "lastUpdated": log.now_ms()}}
 
 
-def _retracted(path: LakePath, before: Snapshot, retracted: Mapping[str, BitMap64], files: Files) -> list[Action]:
+def _retracted(path: LakePath, before: Snapshot, rows: Rows, files: Files) -> list[Action]:
     """The actions that take rows away; a file that is left without rows goes whole."""
     live = {unquote(name): body for name, body in before.files.items()}
     vectors: dict[str, BitMap64] = {}
     actions: list[Action] = []
-    for name, positions in retracted.items():
+    for name, positions in rows.retracted.items():
         body = live.get(name)
         if body is None and (path / name).exists():
             # Its rows stand in another file since they were read: compaction, or an epoch that is not in the plan.
@@ -210,8 +216,18 @@ def _retracted(path: LakePath, before: Snapshot, retracted: Mapping[str, BitMap6
     files.vectors = written.path
     for name, descriptor in written.descriptors.items():
         kept = {**live[name], "dataChange": True, "modificationTime": log.now_ms(), "deletionVector": descriptor}
-        actions.append({"add": {**kept, "stats": loosened(live[name]["stats"])}})
+        tags = _tags_without(live[name], rows.taken.get(name), before.schema_json)
+        actions.append({"add": {**kept, "stats": loosened(live[name]["stats"]), "tags": tags}})
     return actions
+
+
+def _tags_without(body: Mapping[str, Any], taken: Digest | None, schema_json: str) -> dict[str, str]:
+    """The tags of a file without the rows that go. What is not known of its rows any more is not said."""
+    others = {name: text for name, text in (body.get("tags") or {}).items() if name != ROWS_TAG}
+    known = tagged_digest(body, schema_json)
+    if known is None or taken is None:
+        return others
+    return {**others, ROWS_TAG: rows_tag(known - taken, schema_json)}
 
 
 def _replaced(before: Snapshot, instead: Instead) -> list[Action]:

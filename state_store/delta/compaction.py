@@ -23,8 +23,10 @@ from state_store.delta.rows import without
 from state_store.delta.schema import arrow_schema
 from state_store.delta.staging import stage_files, stated_checksum
 from state_store.delta.statistics import row_count
+from state_store.delta.sums import tagged_digest
 from state_store.errors import CorruptState
 from state_store.failpoints import failpoint
+from state_store.hashing.digest import Digest
 from state_store.layout import table_at
 from state_store.wording import sentence
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from state_store.commits import Head
     from state_store.delta.compaction_plan import CompactionPlan, Merge
     from state_store.delta.snapshot import Snapshot
+    from state_store.delta.staging import Staged
     from state_store.paths import LakePath
     from state_store.tablespec import TableSpec
 
@@ -67,10 +70,20 @@ def compact(path: LakePath, spec: TableSpec, head: Head, snapshot: Snapshot, pla
         head.record.epoch,
         spec.indexed,
     )
+    staged = _tagged(staged, snapshot, plan)
     failpoint("after-compaction-staged")
     record = replace(head.record, mode="compact", reason=plan.reason, inserted=0, deleted=0)
     replaced = [name for merge in plan.merges for name in merge.files]
     return commit_merged(path, head, snapshot, record, Merged(staged, replaced))
+
+
+def _tagged(staged: Staged, snapshot: Snapshot, plan: CompactionPlan) -> Staged:
+    """The new files with what their rows come to, where the log says it of all files that they are made of."""
+    digests: list[Digest] = []
+    for merge in plan.merges:
+        parts = [tagged_digest(snapshot.files[name], snapshot.schema_json) for name in merge.files]
+        digests += [sum((part for part in parts if part is not None), Digest())] if None not in parts else []
+    return staged.tagged(digests, snapshot.schema_json) if len(digests) == len(plan.merges) else staged
 
 
 def _rows(path: LakePath, spec: TableSpec, snapshot: Snapshot, merge: Merge, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -56,12 +56,18 @@ def version_at(path: LakePath, version: int) -> TableVersion:
 def standing(path: LakePath) -> Head | None:
     """The head of a table whoever made its newest commits: our last record, with the digest of the rows as they are.
 
-    What a rebuild starts from; None when there is no table. Raises CorruptState, VersionGone: the rows cannot be read.
+    What a rebuild starts from; None when there is no table.
+
+    Raises:
+        CorruptState, VersionGone: the rows cannot be read, or are not those that the log says of their files.
     """
     newest = log.newest_version(path)
     if newest is None:
         return None
-    digest = digest_of_rows(path, _open(path, newest))
+    snapshot = _open(path, newest)
+    digest = digest_of_rows(path, snapshot)
+    if snapshot.sums.digest(snapshot.schema_json) not in (None, digest):
+        raise CorruptState(f"files of '{path.name}' have not the rows that were written to them", where=str(path))
     return Head(newest, replace(record_at(path, newest, ours=False), digest=str(digest)))
 
 
@@ -109,7 +115,12 @@ def schema(path: LakePath, version: int | None = None) -> pa.Schema:
     Raises:
         TableMissing, VersionGone, CorruptState.
     """
-    return _visible(_stored(_open(path, version)))
+    return schema_of(_open(path, version))
+
+
+def schema_of(snapshot: Snapshot) -> pa.Schema:
+    """The visible columns in Arrow form, of a snapshot that is at hand."""
+    return _visible(_stored(snapshot))
 
 
 def scan(

@@ -3,23 +3,33 @@
     checkpoint(v)  ──>  files, table, protocol  ──commit v+1──> … ──commit n──>  snapshot of n
 
 A commit that removes a file and adds it again has given it another deletion vector.
+
+A snapshot is proven when it is made: its files have the rows that its record states, by what the log says of each (see
+`sums`). A checkpoint from which they do not add up is passed over as one that does not read: an older one, or the
+commits alone, may still lead there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from state_store.commits import CommitRecord, is_record
 from state_store.delta import log
-from state_store.errors import CorruptState
-from state_store.layout import table_at
+from state_store.delta.entry import rebuild_hint
+from state_store.delta.sums import RowSums
+from state_store.errors import CorruptState, VersionGone
+from state_store.layout import name_of, table_at
 from state_store.wording import sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from state_store.delta.entry import Action
     from state_store.paths import LakePath
+
+_log = logging.getLogger("strandline.store")
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,8 @@ class Snapshot:
     Attributes:
         files: {path as the log has it: the file's `add` action}.
         transactions: {application: the `txn` action}.
+        sums: what the log says of the rows of the files.
+        record: our newest one since the checkpoint; None: there is none, or another tool has changed rows since.
     """
 
     version: int
@@ -36,6 +48,10 @@ class Snapshot:
     protocol: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     transactions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sums: RowSums = field(default_factory=RowSums)
+    record: CommitRecord | None = None
+    changed_since: bool = False
+    """Another tool has changed rows since our newest record: nobody states what rows there are."""
 
     @property
     def table_id(self) -> str:
@@ -50,30 +66,88 @@ class Snapshot:
         # In a checkpoint no file is news.
         return live + [{"add": {**body, "dataChange": False}} for body in self.files.values()]
 
+    @property
+    def schema_json(self) -> str:
+        """The stored columns, as Delta's `schemaString`."""
+        return str(self.metadata["schemaString"])
+
+    @property
+    def difference(self) -> str:
+        """What the log says of the rows, where it is not what the record says; empty: it is, or nobody can tell."""
+        return "" if self.record is None else self.sums.difference(self.record, self.schema_json)
+
 
 def read_snapshot(path: LakePath, version: int) -> Snapshot:
-    """The table at `version`.
+    """The table at `version`, proven.
 
     Raises:
         TableMissing: there is no table.
         VersionGone: the log no longer holds the version, or does not hold it yet.
-        CorruptState: a commit since the last checkpoint is broken.
+        CorruptState: a commit since the last checkpoint is broken, or the files have not the rows that were committed.
     """
-    first, state = _from_checkpoint(path, version)
-    return _after(path, version, state, log.read_entries(path, first, version))
+    wrong: CorruptState | None = None
+    for first, state in _starts(path, version):
+        try:
+            found = _after(path, version, state, log.read_entries(path, first, version))
+        except VersionGone:
+            if wrong is None:
+                raise
+            break  # without that checkpoint the log does not lead there
+        try:
+            return _proven(path, found)
+        except CorruptState as error:
+            if first >= 0:
+                _log.warning("the checkpoint of version %d of '%s' is passed over: %s", first, path.name, error.message)
+            wrong = wrong or error
+    assert wrong is not None, "the log itself is the last of the starts"
+    raise wrong
+
+
+def unproven_snapshot(path: LakePath, version: int) -> Snapshot:
+    """The table at `version` as the newest checkpoint and the commits since say, for who looks for what is wrong.
+
+    Raises:
+        TableMissing, VersionGone, CorruptState: as of `read_snapshot`, but for the last.
+    """
+    first, state = next(_starts(path, version))
+    return _with_record(path, _after(path, version, state, log.read_entries(path, first, version)))
 
 
 def moved_on(path: LakePath, before: Snapshot, commits: Sequence[Sequence[Action]]) -> Snapshot:
-    """The table after some more commits.
+    """The table after some more commits, proven.
 
     Args:
         commits: the actions of each version after `before`.
 
     Raises:
-        CorruptState: one of the commits is broken.
+        CorruptState: one of the commits is broken, or the files have not the rows that were committed.
     """
-    state = _State(before.metadata, before.protocol, dict(before.files), dict(before.transactions))
-    return _after(path, before.version + len(commits), state, commits)
+    state = _State(
+        before.metadata, before.protocol, dict(before.files), dict(before.transactions), before.sums, before.record
+    )
+    return _proven(path, _after(path, before.version + len(commits), state, commits))
+
+
+def _proven(path: LakePath, snapshot: Snapshot) -> Snapshot:
+    """The snapshot with its record. Raises CorruptState: its files have other rows."""
+    found = _with_record(path, snapshot)
+    if found.difference:
+        raise CorruptState(
+            sentence("the rows of '{}' are not those that were committed: {}", table_at(path), found.difference),
+            where=f"{path}, version {found.version}",
+            hint=rebuild_hint(name_of(path.name)),
+        )
+    return found
+
+
+def _with_record(path: LakePath, snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the record of its own commit, where it came from a checkpoint alone."""
+    if snapshot.record is not None or snapshot.changed_since:
+        return snapshot
+    try:
+        return replace(snapshot, record=log.read_record(path, snapshot.version))
+    except (VersionGone, CorruptState):  # nobody can tell then; who reads that commit is told
+        return snapshot
 
 
 def _after(path: LakePath, version: int, state: _State, commits: Iterable[Sequence[Action]]) -> Snapshot:
@@ -84,7 +158,16 @@ def _after(path: LakePath, version: int, state: _State, commits: Iterable[Sequen
         raise CorruptState(sentence("a commit of '{}' does not read back", table_at(path)), where=str(path)) from error
     if "id" not in state.metadata:
         raise CorruptState(sentence("the log of '{}' says nothing about the table", table_at(path)), where=str(path))
-    return Snapshot(version, state.metadata, state.protocol, state.files, state.transactions)
+    return Snapshot(
+        version,
+        state.metadata,
+        state.protocol,
+        state.files,
+        state.transactions,
+        state.sums,
+        state.newest,
+        state.changed_since,
+    )
 
 
 @dataclass
@@ -95,30 +178,59 @@ class _State:
     protocol: Mapping[str, Any] = field(default_factory=dict)
     files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     transactions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    sums: RowSums = field(default_factory=RowSums)
+    record: CommitRecord | None = None
+    changed_since: bool = False
+    _said: str | None = None
+    """The newest record as text: of the many commits since a checkpoint only the last one's is needed."""
+
+    @property
+    def newest(self) -> CommitRecord | None:
+        """Our newest record; None after a commit of another tool that changes rows."""
+        return self.record if self._said is None else CommitRecord.from_json(self._said)
 
     def take(self, actions: Sequence[Action]) -> None:
         """The actions of the next commit."""
         for action in actions:
             if "remove" in action:
-                self.files.pop(action["remove"]["path"], None)
+                self._without(action["remove"]["path"])
         for action in actions:
             if "add" in action:
+                self._without(action["add"]["path"])
                 self.files[action["add"]["path"]] = action["add"]
+                self.sums = self.sums.plus(action["add"])
             self.metadata = action.get("metaData", self.metadata)
             self.protocol = action.get("protocol", self.protocol)
             if "txn" in action:
                 self.transactions[action["txn"]["appId"]] = action["txn"]
+        self._note(actions)
+
+    def _without(self, name: str) -> None:
+        before = self.files.pop(name, None)
+        if before is not None:
+            self.sums = self.sums.plus(before, -1)
+
+    def _note(self, actions: Sequence[Action]) -> None:
+        """Note what the commit states of the rows; after one of another tool that changes some, nobody knows."""
+        info: Action = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        said = info.get("userMetadata")
+        if is_record(said):
+            self._said, self.changed_since = said, False
+        elif any(action.get(name, {}).get("dataChange") for action in actions for name in ("add", "remove")):
+            self.record, self._said, self.changed_since = None, None, True
 
 
-def _from_checkpoint(path: LakePath, version: int) -> tuple[int, _State]:
-    """The newest checkpoint that reads back, and its version; −1 and nothing without one."""
+def _starts(path: LakePath, version: int) -> Iterator[tuple[int, _State]]:
+    """Where the log may be read from: each checkpoint that reads back, with its version, the newest first; at last −1
+    and nothing."""
     # Arrow is loaded for it: what reads only heads, or plans, does without.
     from state_store.delta.checkpoint import live_actions
 
-    state = _State()
-    for number in log.checkpoints_before(path, version):
+    for number in dict.fromkeys(log.checkpoints_before(path, version)):
         actions = live_actions(log.checkpoint_file(path, number))
         if actions is not None:
+            state = _State()
             state.take(actions)
-            return number, state
-    return -1, state
+            state.changed_since = False
+            yield number, state
+    yield -1, _State()

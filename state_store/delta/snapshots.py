@@ -111,7 +111,10 @@ class Snapshots:
             if record is not None and record.table not in ("", kept.snapshot.table_id):
                 return None
             commits.append(actions)
-        found = moved_on(path, kept.snapshot, commits)
+        try:
+            found = moved_on(path, kept.snapshot, commits)
+        except CorruptState:
+            return None  # the log read from its beginning says what is wrong with it
         # Once more: the table may have been replaced while its entries were read.
         if not _stands(path, kept):
             return None

@@ -13,12 +13,13 @@ import io
 import time
 import uuid
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from state_store.delta.statistics import statistics
+from state_store.delta.sums import ROWS_TAG, rows_tag
 from state_store.disk_errors import disk_errors
 from state_store.errors import CorruptState
 from state_store.failpoints import failpoint
@@ -38,10 +39,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from state_store.delta.entry import Action
+    from state_store.hashing.digest import Digest
     from state_store.paths import LakePath
 
 CHECKSUM_TAG: Final = "strandline.crc32"
 """The tag of an `add` action that holds the CRC-32 of the whole file, eight hex digits."""
+
+_ANY: Final = ""
+"""In the place of a file's name: the only one."""
 
 _PIECE: Final = 1 << 20
 """Bytes that are read at once for a checksum: a file need not fit into memory."""
@@ -55,12 +60,31 @@ class Staged:
         folder: the folder of these files, below the table's.
         indexed: the columns of which the log gets the smallest and largest value.
         totals: what was added up while the rows were written.
+        tags: {name of a file: the tag that says what rows it has, see `sums`}; of all, or of none.
     """
 
     table: LakePath
     folder: LakePath
     indexed: tuple[str, ...] = ()
     totals: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def tagged(self, digests: Sequence[Digest], schema_json: str) -> Staged:
+        """The same, with what each file's rows come to.
+
+        Args:
+            digests: of the visible rows of each file, in the order in which they were written; of one file, of whoever
+                wrote it.
+        """
+        if len(digests) == 1:
+            return replace(self, tags={_ANY: rows_tag(digests[0], schema_json)})
+        tags = {part_name(number): rows_tag(digest, schema_json) for number, digest in enumerate(digests)}
+        return replace(self, tags=tags)
+
+    @property
+    def files(self) -> list[LakePath]:
+        """The data files, by looking."""
+        return files_in(self.folder, ".parquet")
 
     def flushed(self, *, also_empty: bool = False) -> list[Action]:
         """Flush the files and their folder to disk; the actions that add them.
@@ -71,7 +95,7 @@ class Staged:
             also_empty: a file without rows says something too; otherwise it is left out.
         """
         actions: list[Action] = []
-        for file in files_in(self.folder, ".parquet"):
+        for file in self.files:
             written = _written(file)
             if written.footer.num_rows or also_empty:
                 sync_file(file)
@@ -91,8 +115,12 @@ class Staged:
             "modificationTime": written.modified,
             "dataChange": True,
             "stats": statistics(written.footer, self.indexed),
-            "tags": {CHECKSUM_TAG: written.checksum},
+            "tags": {CHECKSUM_TAG: written.checksum, **self._rows_tag(file)},
         }
+
+    def _rows_tag(self, file: LakePath) -> dict[str, str]:
+        tag = self.tags.get(file.name, self.tags.get(_ANY))
+        return {} if tag is None else {ROWS_TAG: tag}
 
 
 @dataclass(frozen=True)
@@ -144,12 +172,17 @@ def stage_files(
             folder.mkdir()
         try:
             for number, row_groups in enumerate(files):
-                _write(folder / f"part-{number}.parquet", row_groups, schema)
+                _write(folder / part_name(number), row_groups, schema)
             failpoint("after-staging")
         except BaseException:
             discard_folder(folder)
             raise
     return Staged(table, folder, tuple(indexed))
+
+
+def part_name(number: int) -> str:
+    """The name of one of the files that `stage_files` writes."""
+    return f"part-{number}.parquet"
 
 
 def data_file(table: LakePath, url: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import date, datetime, timedelta
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # A bound must be the value itself, so a long one is left out: it would make every log entry as long.
 _LONGEST_TEXT: Final = 128
 _MILLISECOND: Final = timedelta(milliseconds=1)
+
+_ROWS_FIRST: Final = re.compile(r'\{"numRecords":(\d+),"minValues":\{.*\}\Z', re.DOTALL)
 
 Predicate = Mapping[str, Collection[int] | Collection[str]]
 """{column: the values it may have}, all of one type; joined with AND."""
@@ -58,7 +61,9 @@ def row_count(action: Mapping[str, Any]) -> int:
         CorruptState: the action does not say.
     """
     try:
-        return int(json.loads(action["stats"])["numRecords"])
+        # Ours have it first: a table may have ten thousand files, and bounds take long to read.
+        first = _ROWS_FIRST.match(action["stats"])
+        return int(first[1] if first is not None else json.loads(action["stats"])["numRecords"])
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptState(f"the log does not say how many rows '{action.get('path')}' has") from error
 

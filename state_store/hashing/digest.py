@@ -28,7 +28,9 @@ from state_store.errors import CorruptState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 _PIECE_ROWS: Final = 32_768
 """Rows that are hashed at a time: their columns of 64 bits stay in the processor's cache."""
@@ -83,6 +85,25 @@ def digest_of_table(batches: Iterable[pa.RecordBatch]) -> Digest:
         first, second = row_lanes(record_batch).sum(axis=1, dtype="uint64").tolist()
         total += Digest(first, second, record_batch.num_rows)
     return total
+
+
+def digests_by(batch: pa.RecordBatch, groups: NDArray[np.int64]) -> dict[int, Digest]:
+    """The digest of the rows of each group; columns and errors as of `digest_of_table`.
+
+    Args:
+        groups: the group of each row, small numbers.
+    """
+    import numpy as np
+
+    from state_store.hashing.row_lanes import row_lanes
+
+    found: dict[int, Digest] = {}
+    if batch.num_rows:
+        lanes, counts = row_lanes(batch), np.bincount(groups)
+        for group in np.flatnonzero(counts).tolist():
+            first, second = lanes[:, groups == group].sum(axis=1, dtype="uint64").tolist()
+            found[group] = Digest(first, second, int(counts[group]))
+    return found
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

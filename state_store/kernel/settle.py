@@ -68,7 +68,7 @@ class Settled:
         for batch in streamed(self._connection, f"SELECT {listed}, {same} FROM {_SETTLED} WHERE {gone}"):
             for name, positions in stored.positions(batch[FILE], batch[POSITION]).items():
                 tally.retracted.setdefault(name, BitMap64()).update(positions)
-            tally.retract(pa.Table.from_batches([conformed(batch, self._schema)]), self._spec.visible)
+            tally.retract(conformed(batch, self._schema), self._spec.visible, stored.files, batch[FILE])
             unseen += pc.sum(batch[_SAME].cast(pa.int64())).as_py() or 0
         if sum(map(len, tally.retracted.values())) != tally.deleted:
             raise CorruptState(

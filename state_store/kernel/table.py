@@ -164,7 +164,7 @@ class KernelTable(StoredTable):
             raise
         instead = Instead(schema_json(self.spec.stored), differing)
         counted = replace(record, inserted=listed.inserted, deleted=listed.deleted, digest=str(tally.digest))
-        return self.commit(head, counted, Rows(staged, instead=instead))
+        return self.commit(head, counted, Rows(self._tagged(staged, tally), instead=instead))
 
     def _given(self, text: str, tally: Tally) -> Iterator[pa.Table]:
         return self._counted(streamed(self._connection, text), tally)
@@ -185,6 +185,9 @@ class KernelTable(StoredTable):
     def _staged(self, rows: Iterator[pa.Table], record: CommitRecord) -> Staged:
         return stage_files(_by_file(rows), self._schema, self.path, record.epoch, self.spec.indexed)
 
+    def _tagged(self, staged: Staged, tally: Tally) -> Staged:
+        return staged.tagged(tally.by_file(_GROUPS_PER_FILE), schema_json(self.spec.stored))
+
     def _add(self, head: Head, record: CommitRecord, staged: Staged | None, tally: Tally) -> Head:
         try:
             digest = Digest.parse(head.record.digest) + tally.digest
@@ -197,7 +200,8 @@ class KernelTable(StoredTable):
                 staged.discard()
             raise
         counted = replace(record, inserted=tally.inserted, deleted=tally.deleted, digest=str(digest))
-        made = self.commit(head, counted, Rows(staged, tally.retracted))
+        staged = None if staged is None else self._tagged(staged, tally)
+        made = self.commit(head, counted, Rows(staged, tally.retracted, tally.taken))
         # After a compaction the head is another commit than the epoch's, whose nonce is then not known here.
         if made.version == head.version + 1:
             changes = tally.changes()

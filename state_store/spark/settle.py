@@ -43,6 +43,8 @@ class Changes:
         rows: the rows to store. Valid inside `measured`.
         written: their number.
         retracted: {data file as a URL: positions of the stored rows that go}.
+        taken: {data file as a URL: the digest of these rows}.
+        came: the digest of the rows to store.
         inserted, deleted: visible rows inserted and deleted.
         digest: what to add to the table's digest.
     """
@@ -50,6 +52,8 @@ class Changes:
     rows: DataFrame
     written: int
     retracted: Mapping[str, BitMap64]
+    taken: Mapping[str, Digest]
+    came: Digest
     inserted: int
     deleted: int
     digest: Digest
@@ -90,12 +94,14 @@ def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
     sums = [F.count_if(condition).alias(name) for name, condition in totals.items()]
     sums += _lane_sums(_visible(new, types, spec), exists, "new")
     sums += _lane_sums(_visible(old, types, spec), had, "old")
+    sums += _lane_sums(_visible(new, types, spec), exists & changed, "came")
     # Spark's functions count the places of a bitmap from 1.
     place = F.when(replaced, F.col(OLD).getField(POSITION) + 1)
     file = F.when(replaced, F.col(OLD).getField(FILE)).alias("file")
     grouped = kept.groupBy(file, F.bitmap_bucket_number(place).alias("run"))
     parts = grouped.agg(F.bitmap_construct_agg(F.bitmap_bit_position(place)).alias("places"), *sums).collect()
-    row = {name: sum(part[name] or 0 for part in parts) for name in [*totals, *_lane_names("new"), *_lane_names("old")]}
+    names = [*totals, *(name for prefix in ("new", "old", "came") for name in _lane_names(prefix))]
+    row = {name: sum(part[name] or 0 for part in parts) for name in names}
     retracted = _positions(parts)
     if sum(map(len, retracted.values())) != row["replaced"]:
         raise CorruptState(
@@ -106,6 +112,8 @@ def _measure(kept: DataFrame, spec: TableSpec, schema: StructType) -> Changes:
         rows=kept.where(changed & exists).select(*_stored(schema)),
         written=row["written"],
         retracted=retracted,
+        taken=_taken(parts),
+        came=lane_digest(row, "came", row["written"]),
         inserted=row["inserted"],
         deleted=row["deleted"],
         digest=lane_digest(row, "new", row["inserted"]) - deleted,
@@ -122,6 +130,16 @@ def _positions(parts: Sequence[Row]) -> dict[str, BitMap64]:
             found.setdefault(part["file"], BitMap64()).update(
                 BitMap64((np.flatnonzero(bits) + first).astype(np.uint64))
             )
+    return found
+
+
+def _taken(parts: Sequence[Row]) -> dict[str, Digest]:
+    """{file: the digest of its rows that go}."""
+    found: dict[str, Digest] = {}
+    for part in parts:
+        if part["file"] is not None:
+            digest = lane_digest(part.asDict(), "old", part["replaced"])
+            found[part["file"]] = found.get(part["file"], Digest()) + digest
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from state_store.columns import FILE, POSITION, VERSION, WEIGHT
 from state_store.commits import CommitRecord, Head
+from state_store.ddl import schema_json
 from state_store.delta.commit import Rows
 from state_store.delta.entry import rebuild_hint
 from state_store.delta.staging import Staged, data_file, stage
@@ -109,12 +110,19 @@ class Table(StoredTable):
             if digest.count < 0:
                 raise NegativeWeight(f"'{self.spec.name}' would have {digest.count} rows", where=str(self.path))
             retracted = {data_file(self.path, url): places for url, places in changes.retracted.items()}
+            taken = {data_file(self.path, url): each for url, each in changes.taken.items()}
             staged = None
             if changes.written:
-                rows = changes.rows.coalesce(-(-changes.written // _ROWS_PER_FILE))
+                files = -(-changes.written // _ROWS_PER_FILE)
+                rows = changes.rows.coalesce(files)
                 staged = stage(rows, self.path, record.epoch, self.spec.indexed)
+                staged = self._tagged(staged, changes.came)
         record = replace(record, inserted=changes.inserted, deleted=changes.deleted, digest=str(digest))
-        return self.commit(head, record, Rows(staged, retracted))
+        return self.commit(head, record, Rows(staged, retracted, taken))
+
+    def _tagged(self, staged: Staged, digest: Digest) -> Staged:
+        """With what the rows come to, if one file holds all of them: of several, Spark does not say it of each."""
+        return staged.tagged([digest], schema_json(self.spec.stored)) if len(staged.files) == 1 else staged
 
     def _staged(self, rows: DataFrame, record: CommitRecord) -> Staged:
         from state_store.spark.settle import conformed, row_totals
@@ -126,8 +134,10 @@ class Table(StoredTable):
         from state_store.spark.settle import lane_digest
 
         count = int(staged.totals["rows"])
-        digest = Digest.parse(head.record.digest) + lane_digest(staged.totals, "new", count)
-        return self.commit(head, replace(record, inserted=count, deleted=0, digest=str(digest)), Rows(staged))
+        came = lane_digest(staged.totals, "new", count)
+        digest = Digest.parse(head.record.digest) + came
+        record = replace(record, inserted=count, deleted=0, digest=str(digest))
+        return self.commit(head, record, Rows(self._tagged(staged, came)))
 
     @cached_property
     def _files(self) -> TableFiles:

@@ -89,7 +89,7 @@ def test_a_damaged_view_is_rebuilt(
         drain(shops.settings, "shops", spark)
     assert code in str(stopped.value.failures["by_shop"])
     assert "strandline rebuild by_shop" in str(stopped.value.failures["by_shop"])
-    done = rebuild(shops.settings, "by_shop", spark)
+    done = rebuild(shops.settings, "by_shop", spark=spark)
     assert done.stages[0].mode == mended[0]
     assert modes(shops.lake) == mended
     sell(shops, [("a", 1)])
@@ -108,7 +108,7 @@ def test_an_event_log_that_lost_commits_is_read_again_from_its_topic(shops: Inte
     with pytest.raises(ViewsStopped, match="another commit now"):
         drain(shops.settings, "shops", spark)
     steps = ToldSteps()
-    done = rebuild(shops.settings, "sales", spark, steps=steps)
+    done = rebuild(shops.settings, "sales", spark=spark, steps=steps)
     assert done.aside == ("sales",)
     events = head_rows(shops.lake)
     assert steps.told[0].startswith(f"begin: reading the topic 'sales' from its beginning, {events} rows")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobs.expect.approvals import approved_head
 from state_store.delta import heads, reader
+from state_store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -78,11 +79,21 @@ class Heads:
         self._gated = frozenset(gated)
         self._known: dict[str, Head | None] = {}
         self._approved: dict[str, Head | None] = {}
+        self._broken: dict[str, StoreError] = {}
         for name in sorted(names):
-            self.input(name)
+            try:
+                self.input(name)
+            except StoreError as error:  # it stops who reads the table, and nobody else
+                self._broken[name] = error
 
     def find(self, name: str) -> Head | None:
-        """The head of a table; None when it has not been made yet. Raises TableLost."""
+        """The head of a table; None when it has not been made yet.
+
+        Raises:
+            TableLost, CorruptState, ForeignWrite: it cannot be read.
+        """
+        if name in self._broken:
+            raise self._broken[name]
         if name not in self._known:
             self._known[name] = heads.head(self._lake, name)
         return self._known[name]
@@ -112,8 +123,8 @@ class Heads:
 
     def forget(self, name: str) -> None:
         """The table was set aside: its head is to be read again."""
-        self._known.pop(name, None)
-        self._approved.pop(name, None)
+        for found in (self._known, self._approved, self._broken):
+            found.pop(name, None)
 
     def moved(self, name: str, head: Head) -> None:
         """Note a commit of this refresh."""

@@ -18,7 +18,7 @@ from state_store.columns import WEIGHT
 from state_store.commits import COLUMNS, REBUILD, TRIM
 from state_store.delta import log, reader
 from state_store.delta.feed import changes_of
-from state_store.delta.snapshot import read_snapshot
+from state_store.delta.snapshot import unproven_snapshot
 from state_store.hashing.digest import Digest
 from state_store.hashing.row_lanes import row_lanes
 from state_store.trims.trim import what_went
@@ -40,7 +40,7 @@ def check_feed(table: Opened, rows: Digest) -> Outcome:
     start = reach(table)
     if start.fault is not None:
         return start.fault
-    visible = reader.schema(table.path, table.version)
+    visible = reader.schema_of(table.snapshot)
     fold = _Fold()
     if start.version >= 0:
         fold.take(start.version, changes_of(table.path, _whole(table, start.version), visible))
@@ -112,6 +112,6 @@ def _comparable(table: Opened) -> int:
 
 def _whole(table: Opened, version: int) -> log.Commit:
     """All rows of a version, as one commit that adds them."""
-    files = read_snapshot(table.path, version).files
+    files = unproven_snapshot(table.path, version).files
     added = tuple(log.DataFile(log.inside(table.path, name), b.get("deletionVector")) for name, b in files.items())
     return log.Commit(version, 0, "", None, added, removed=(), change_files=())

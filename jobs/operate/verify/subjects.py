@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
     from state_store.paths import LakePath
 
+REBUILD_HINT = "type: strandline rebuild "
+"""What the way out of a broken table begins with, where a rebuild is one."""
+
 Role = Literal["event log", "dead letters", "rows", "stage", "unknown"]
 """`dead letters` are those of a source; rows that a view keeps aside are a `stage` of it."""
 
@@ -158,7 +161,7 @@ def _planned(
 
 
 def _rebuild(name: str) -> str:
-    return sentence("type: strandline rebuild {}", Name(name, shlex.quote))
+    return sentence(REBUILD_HINT + "{}", Name(name, shlex.quote))
 
 
 def _from_topic(source: Source) -> str:

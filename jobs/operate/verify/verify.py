@@ -22,7 +22,7 @@ from jobs.model.steps import UNWATCHED
 from jobs.operate.verify.events import check_offsets, check_topic
 from jobs.operate.verify.feed import check_feed
 from jobs.operate.verify.files import check_files, check_vectors
-from jobs.operate.verify.history import check_checkpoint, check_log
+from jobs.operate.verify.history import check_checkpoint, check_log, check_sums
 from jobs.operate.verify.kept_aside import check_dead_letters
 from jobs.operate.verify.lineage import check_definition, check_known, check_vector
 from jobs.operate.verify.opened import opened
@@ -91,6 +91,7 @@ class _Verifier:
             return report.checks
         table = opened(subject)
         report.run("checkpoint", partial(check_checkpoint, table))
+        report.run("sums", partial(check_sums, table))
         report.run("definition", partial(check_definition, table))
         if table.record.vector or subject.role in ("rows", "stage"):
             report.run("vector", partial(check_vector, table, self._lake))

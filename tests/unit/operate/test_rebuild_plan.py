@@ -27,7 +27,7 @@ def test_a_view_is_computed_anew_and_stored_as_the_difference(made: MadeLake) ->
     plan = plan_rebuild(made.settings, "totals")
     events = rows_of(made, "visits")
     assert plan.computed == (PlannedTable("totals", {"visits": events}, begun_anew=False),)
-    assert (plan.topic, plan.aside, plan.follow, plan.elsewhere) == (None, (), ("owned",), ())
+    assert (plan.topics, plan.aside, plan.follow, plan.elsewhere) == ({}, (), ("owned",), ())
     assert str(plan).splitlines() == [
         "totals: rebuild it in pipeline 'shop', which must not be running",
         f"  compute 'totals' from 'visits' ({events} rows); store the difference in one commit",
@@ -78,10 +78,11 @@ def test_a_source_is_read_again_and_its_readers_computed(
 ) -> None:
     plan = plan_rebuild(made.settings, name)
     assert plan.aside == aside
-    assert plan.topic == {"visits": "clicks", "pages": "pages"}[name]
-    assert plan.records == sum(made.log.end_offsets(plan.topic).values())
+    topic = {"visits": "clicks", "pages": "pages"}[name]
+    records = sum(made.log.end_offsets(topic).values())
+    assert plan.topics == {name: (topic, records)}
     assert sorted(each.table for each in plan.computed) == sorted(computed)
-    assert f"read the topic '{plan.topic}' from its beginning: {plan.records:,} records" in str(plan)
+    assert f"read the topic '{topic}' from its beginning: {records:,} records" in str(plan)
 
 
 def test_what_cannot_be_rebuilt_is_refused_by_the_plan(made: MadeLake) -> None:

@@ -20,7 +20,7 @@ from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.damage import data_file, flip, head_of, record_of, rewritten, said
 from tests.unit.operate.verify.lakes import TABLES, MadeLake
 
-COMMON = {"log", "checkpoint", "definition", "files", "deletion_vectors", "digest", "row_count", "feed"}
+COMMON = {"log", "checkpoint", "sums", "definition", "files", "deletion_vectors", "digest", "row_count", "feed"}
 
 
 def failures(checks: Sequence[Check]) -> dict[str, set[str]]:

@@ -195,7 +195,7 @@ def test_a_commit_takes_rows_away_by_the_snapshots_that_its_process_keeps(
     (name,) = cache.at(table.path, 1).files
     monkeypatch.setattr(commits, "read_snapshot", None)
     for number in range(3):
-        record = replace(head.record, epoch=head.record.epoch + 1)
+        record = replace(head.record, epoch=head.record.epoch + 1, digest="")
         head = commits.commit(table.path, head, record, Rows(None, {name: BitMap64([number])}), cache)
     assert cache.at(table.path, head.version).files == {}
 

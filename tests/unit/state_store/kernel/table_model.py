@@ -11,6 +11,7 @@ from state_store.columns import EXISTS, FILE, OLD, POSITION, STATE
 from state_store.commits import CommitRecord, Head
 from state_store.ddl import schema_json
 from state_store.delta.schema import arrow_schema
+from state_store.delta.snapshot import read_snapshot
 from state_store.kernel.kept import Kept
 from state_store.kernel.table import KernelTable
 from tests.support.lakes import delta_rs
@@ -57,6 +58,8 @@ class Model(TableModel):
         super().check()
         by_delta_rs = QueryBuilder().register("t", delta_rs(self.path)).execute("SELECT count(*) AS n FROM t")
         assert by_delta_rs.read_all()["n"][0].as_py() == len(self.rows)
+        found = read_snapshot(self.path, self.head.version)
+        assert str(found.sums.digest(found.schema_json)) == self.head.record.digest, "what the log says of each file"
 
     def settled(self, changes: Changes, before: str) -> str:
         """A settled relation; the stored rows are found by their keys."""

@@ -21,10 +21,13 @@ def test_many_rows_hashed_beside_and_few_hashed_at_once_have_one_digest() -> Non
     tally = Tally()
     for rows in (MANY, FEW, MANY):
         tally.insert(rows, ["k", "v"])
-    tally.retract(MANY, ["k", "v"])
+    tally.retract(MANY.to_batches()[0], ["k", "v"], ["a", "b"], pa.array([0, 1] * 10_000))
     expected = digest_of_table(MANY.to_batches()) + digest_of_table(FEW.to_batches())
     assert tally.digest == expected
     assert tally.digest == expected, "to be asked for again"
+    assert tally.by_file(2) == [expected, digest_of_table(MANY.to_batches())], "a file of two batches, and one of one"
+    assert tally.taken["a"] == digest_of_table(MANY.take(list(range(0, 20_000, 2))).to_batches())
+    assert tally.taken["a"] + tally.taken["b"] == digest_of_table(MANY.to_batches())
     assert (tally.inserted, tally.deleted) == (40_002, 20_000)
 
 
@@ -67,7 +70,7 @@ def test_a_column_without_a_digest_is_an_error_of_the_digest() -> None:
 
 def test_changes_are_kept_with_their_weights_until_they_are_many() -> None:
     tally = Tally()
-    tally.retract(FEW, ["k"])
+    tally.retract(FEW.to_batches()[0], ["k"], ["a"], pa.array([0, 0]))
     tally.insert(FEW, ["k"])
     kept = tally.changes()
     assert kept is not None
