@@ -4,7 +4,8 @@
                                                         └─ what it leaves to Spark ──> refresh_all in the session
 
 Spark schedules the tasks, starts them again and shows them. A task that runs twice, one after the other or side by
-side, commits nothing twice: an epoch follows the one before it, and of two writers of a version the first one wins.
+side, commits nothing twice: an epoch follows the one before it, and of two writers of a version the first one wins; the
+other goes on from there (see `refresh_views`).
 """
 
 from __future__ import annotations

@@ -4,13 +4,17 @@
 
 A view that fails stops there, with what depends on it; the others go on. One that breaks a blocking expectation is
 fresh, and what depends on it goes on from the version before.
+
+Several attempts of one refresh may be at work at once: Spark starts a slow task a second time, and again the task of a
+worker that it has lost and that is not dead yet. Each epoch is committed by one of them. The others are not done then,
+and nothing is wrong: they go on from where that one came to, and whichever ends first has the result of all.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from jobs.ivm.refresh.context import Heads
 from jobs.ivm.refresh.error_policy import decide
@@ -18,7 +22,7 @@ from jobs.ivm.refresh.refresh import refresh_decided
 from jobs.model.errors import RefreshFailed
 from jobs.run.approve import approve
 from jobs.run.schedule import gated_in, read_from_outside
-from state_store.errors import StrandlineError
+from state_store.errors import CommitConflict, InputReplaced, StrandlineError, VectorMismatch
 from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 # Beside each other, small refreshes overlap their planning and job starts; more than four only queue on few cores
 # (measured: four views at once 2.7 s, eight 5.5 s).
 _SIDE_BY_SIDE = 4
+_AGAIN: Final = 4
+"""How often an attempt that lost a race goes on: each time another one has come further, and there are two or three."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +51,42 @@ class Refreshed:
     """By table: what is wrong with its head, from which nothing is computed."""
 
 
+_RACES: Final = (CommitConflict, VectorMismatch)
+"""The errors of an attempt that met the commits of another one."""
+_LOST: Final = (*_RACES, InputReplaced)
+"""And one that may be so, or come of inputs that were compacted since this attempt saw them: a second look tells."""
+
+
 def refresh_all(
     context: RunContext,
     levels: Sequence[Sequence[Maintained]],
     stopped: frozenset[str],
     upto: Mapping[str, int] | None = None,
 ) -> Refreshed:
-    """Bring every view to the present heads of its inputs.
+    """Bring every view to the present heads of its inputs. What another attempt has committed meanwhile is not made
+    again.
+
+    Args: as of `_refreshed`.
+    """
+    done = _refreshed(context, levels, stopped, upto)
+    for number in range(_AGAIN):
+        errors = _LOST if number == 0 else _RACES
+        lost = {table for table, error in done.failures.items() if isinstance(error, errors)}
+        if not lost:
+            break
+        others = {table: error for table, error in done.failures.items() if table not in lost}
+        again = _refreshed(context, levels, stopped | others.keys(), upto)
+        done = Refreshed((*done.stages, *again.stages), others | again.failures, again.held)
+    return done
+
+
+def _refreshed(
+    context: RunContext,
+    levels: Sequence[Sequence[Maintained]],
+    stopped: frozenset[str],
+    upto: Mapping[str, int] | None,
+) -> Refreshed:
+    """One pass over all levels.
 
     What comes from outside (event logs, tables of other pipelines) is read at one version throughout, so that the
     stages of a view agree on it.
