@@ -4,6 +4,8 @@
     ├── SettingsError                 settings.*                  stop
     ├── StoreError
     │   ├── TableMissing              store.table_missing         stop
+    │   ├── TableLost                 store.table_lost            restore
+    │   ├── CommitsLost               store.commits_lost          restore
     │   ├── VersionGone               store.version_gone          restore
     │   ├── ForeignWrite              store.foreign_write         stop
     │   ├── InputReplaced             store.input_replaced        restore
@@ -108,6 +110,14 @@ class TableLost(StoreError):
     """A table that had commits is not there any more. Restore: put its folder back, or rebuild it from its inputs."""
 
     code = "store.table_lost"
+    action = Action.RESTORE
+
+
+class CommitsLost(StoreError):
+    """A table has lost its newest commits: others were computed from later ones. Restore: put its folder back, or
+    rebuild it."""
+
+    code = "store.commits_lost"
     action = Action.RESTORE
 
 

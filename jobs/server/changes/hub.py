@@ -14,6 +14,7 @@ from jobs.server.changes.events import Event, Form, failed, progress
 from jobs.server.changes.feed import Feed, Member
 from jobs.server.changes.place import Place
 from state_store.delta import log
+from state_store.delta.heads import newest_version
 from state_store.errors import StrandlineError
 from state_store.wording import Name, sentence
 
@@ -109,6 +110,7 @@ class Hub:
             SqlError: the query is refused, or does more than filter and project.
             RequestRefused: rows may go that the form cannot name.
             ChangesGone: the place is no longer among the changes that are kept.
+            TableLost, CommitsLost: its table, or its newest commits, are not there any more.
             Busy: there are as many subscribers as there may be.
         """
         if self.subscribers >= self._most:
@@ -116,6 +118,7 @@ class Hub:
         # A client that is gone before its first event has joined no feed, and left none.
         self._forget_unused()
         made = self._subscription(wish, catalog)
+        newest_version(self._lake, made.relation.name)
         if wish.form == "arrays" and not made.shows_deletions:
             raise RequestRefused(
                 sentence("an array of columns cannot say which row of '{}' is gone", Name(made.relation.name)),

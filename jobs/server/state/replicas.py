@@ -23,6 +23,7 @@ from jobs.serve.keyed import NotByKey
 from jobs.serve.looking import Looking
 from jobs.serve.reflected import Reflected, reflected
 from state_store.delta import reader
+from state_store.delta.heads import newest_version
 from state_store.errors import (
     CommitConflict,
     CorruptState,
@@ -197,6 +198,7 @@ class Followed(Looking):
         if self._store is not None:
             self._store.failure = None
         try:
+            newest_version(self._lake, self.relation.name)  # raises where the table has lost its newest commits
             self._follower = self._follower or self._opened()
             at = self._follower.catch_up()
             self.standing(at.version)
