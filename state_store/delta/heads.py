@@ -7,6 +7,7 @@ refresh does not, since it finds the same where it reads that vector, and its ne
 
 from __future__ import annotations
 
+import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from state_store.errors import CommitsLost, StoreError
 from state_store.layout import name_of
 from state_store.paths import files_in, folders_in, side_by_side
 from state_store.unchanged import Unchanged
+from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,10 +68,18 @@ def check_whole(lake: Lake, table: str, newest: int) -> None:
             newest = log.newest_version(lake.table(table)) or 0  # it may have moved on meanwhile
             if at.version > newest and at.table in ("", reader.record_at(lake.table(table), newest, ours=False).table):
                 raise CommitsLost(
-                    f"the newest commits of '{table}' are lost: it is at version {newest}, and "
-                    f"'{name_of(reader_of_it)}' was computed from its version {at.version}",
+                    sentence(
+                        "the newest commits of '{}' are lost: it is at {}, and '{}' was computed from its version {}",
+                        Name(table),
+                        f"version {newest}",
+                        Name(name_of(reader_of_it)),
+                        at.version,
+                    ),
                     where=str(lake.table(table)),
-                    hint=f"put its folder back from a backup, or compute its rows again: strandline rebuild {table}",
+                    hint=sentence(
+                        "put its folder back from a backup, or compute its rows again: strandline rebuild {}",
+                        Name(table, shlex.quote),
+                    ),
                 )
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 
 from jobs.catalog.catalog import Catalog
-from jobs.ivm.refresh.context import RunContext
+from jobs.ivm.refresh.context import Heads, RunContext
 from jobs.ivm.rules.stored import spec_of
 from jobs.model.settings import Settings
 from jobs.run import refresh_views
@@ -25,6 +25,7 @@ from state_store.delta import commit as commits
 from state_store.delta import log, reader
 from state_store.delta.compaction import compact
 from state_store.delta.compaction_plan import CompactionPlan, Merge
+from state_store.delta.log_upkeep import flush_log
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import CommitConflict, InputReplaced
 from state_store.kernel.kernel import Kernel
@@ -96,10 +97,10 @@ def attempts(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[At
 
 def before_the_entry(monkeypatch: pytest.MonkeyPatch, table: str, once: Callable[[], object]) -> None:
     """Do something when a commit of a table is all but made."""
-    waiting, flush = [once], commits.flush_log
+    waiting = [once]
 
     def flushed(path: LakePath) -> None:
-        flush(path)
+        flush_log(path)
         if path.name == table and waiting:
             waiting.pop()()
 
@@ -154,9 +155,9 @@ def test_an_input_that_the_other_attempt_compacted_is_no_other_input(
     """The other one merges the files of a view after its commit, and computes the next one from that version."""
 
     assert not attempts.only("by_shop", monkeypatch).failures
-    seen, waiting = refresh_views.Heads.find, [True]
+    seen, waiting = Heads.find, [True]
 
-    def found(heads: refresh_views.Heads, name: str) -> object:
+    def found(heads: Heads, name: str) -> object:
         head = seen(heads, name)
         if name == "by_shop" and waiting:
             waiting.pop()
@@ -164,7 +165,7 @@ def test_an_input_that_the_other_attempt_compacted_is_no_other_input(
             assert not attempts.attempt().failures
         return head
 
-    monkeypatch.setattr(refresh_views.Heads, "find", found)
+    monkeypatch.setattr(Heads, "find", found)
     assert not attempts.attempt().failures
     assert not waiting
     attempts.check(epochs=2)

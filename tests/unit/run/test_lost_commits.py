@@ -59,7 +59,7 @@ def rows(settings: Settings, text: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in found.rows]
 
 
-ASKED = {
+ASKED: dict[str, Callable[[Settings], Any]] = {
     "select": lambda s: rows(s, "SELECT * FROM by_shop;"),
     "by key": lambda s: rows(s, "SELECT * FROM by_shop WHERE shop = 'a';"),
     "partial": lambda s: rows(s, "SELECT * FROM wide WHERE n = 1;"),
