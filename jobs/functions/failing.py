@@ -32,14 +32,16 @@ _ADDITIVE: dict[type[exp.Expr], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRA
 _DIVISIONS = (exp.Div, exp.Mod)
 _WHOLE_DIVISION = "DIV"
 # Functions whose result is cast to a type that may be too narrow for it: ROUND(1e308) is no BIGINT.
-_NARROWED = frozenset({"ROUND", "ROUND_OF_DECIMAL", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"})
+_NARROWED = frozenset(
+    {"ROUND", "ROUND_OF_DECIMAL", "ROUND_OF_DOUBLE", "TRUNC", "TRUNC_OF_DOUBLE", "FLOOR", "CEIL"},
+)
 _ITEM_BY_ITEM = frozenset({"TRANSFORM", "FILTER"})
 # Conversions that are a function: NULL of a value is a text that they cannot read.
 _READING = frozenset({"TEXT_TIME"})
 _FIRST_OF = frozenset({"COALESCE", "IFNULL"})
 _CHOICE = "IF"
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
-_ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
+_ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "CUT_OF_DOUBLE", "DIGITS", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
 
 FAILS = "fails"

@@ -16,6 +16,7 @@ from jobs.engines.engine import FAILS_ON_A_ROW
 from jobs.model.errors import InvalidQuery
 from jobs.model.serving_errors import TooLarge
 from jobs.serve.limits import NO_LIMITS, Spent
+from state_store.kernel import elementary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,6 +54,7 @@ class Duck:
         self._functions = functions
         self._spent = spent if spent is not None else Spent(NO_LIMITS)
         self._connection = duckdb.connect(":memory:")
+        self._knows_elementary = False
         memory = self._spent.limits.memory_bytes
         # What does not fit is not put aside on disk either: files are closed to a query.
         bounded = () if memory is None else (f"SET memory_limit = '{memory}B'",)
@@ -75,7 +77,7 @@ class Duck:
         """
         import pyarrow as pa
 
-        self._functions.register_duckdb(self._connection, sql)
+        self._know(sql)
         for name, rows in relations.items():
             self._connection.register(name, rows)
         with self._typed_errors(), self._interrupted():
@@ -86,7 +88,15 @@ class Duck:
         """Run statements of ours, which make what a query then names; `rows` is the table `rows` in them."""
         if rows is not None:
             self._connection.register("rows", rows)
+        self._know(statements)
         self._connection.execute(statements)
+
+    def _know(self, text: str) -> None:
+        """Register the functions that a text calls and DuckDB does not have."""
+        self._functions.register_duckdb(self._connection, text)
+        if elementary.PREFIX in text and not self._knows_elementary:
+            elementary.register(self._connection)
+            self._knows_elementary = True
 
     @contextmanager
     def _interrupted(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from state_store.folders import remove_left_behind
+from state_store.kernel import elementary
 from state_store.kernel.kept import Kept
 from state_store.kernel.rows import literal
 
@@ -58,6 +59,7 @@ class Kernel:
         for setting in _ALL:
             self._database.execute(setting)
         self._database.execute(f"SET temp_directory = {literal(str(self._folder))}")
+        elementary.register(self._database)
         self._registering = Lock()
         self.kept = Kept.nothing(self._folder / "copies")
 

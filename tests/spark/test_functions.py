@@ -10,7 +10,9 @@ import duckdb
 import pytest
 from sqlglot import exp
 
+from jobs.functions.python.register import register_elementary
 from jobs.functions.render import lower
+from state_store.kernel import elementary
 from tests.campaigns.engine_equality import campaign
 from tests.support.examples import AT_LENGTH, seed_of
 from tests.support.function_cases import COLUMNS, EXPECTED, elaborated, table
@@ -39,9 +41,11 @@ def test_both_engines_agree_on_every_row(spark: SparkSession) -> None:
         f"CAST({lower(each.expression, 'spark')} AS {each.type.spark()}) AS c{n}"
         for n, each in enumerate(typed.values())
     ]
+    register_elementary(spark, "".join(columns))
     by_spark = spark.sql(f"SELECT {', '.join(columns)} FROM function_cases ORDER BY nr").collect()
     with duckdb.connect() as duck:
         duck.execute("SET TimeZone = 'UTC'")
+        elementary.register(duck)
         duck.register("function_cases", table())
         values = ", ".join(
             f"CAST({lower(each.expression, 'duckdb')} AS {each.type.duckdb()})" for each in typed.values()

@@ -22,6 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from jobs.functions.failing import failing, lenient, strict
+from jobs.functions.python.register import register_elementary
 from jobs.functions.render import lower
 from jobs.model import types as t
 from jobs.query.expressions.scope import Typed
@@ -114,6 +115,7 @@ def by_spark(spark: SparkSession, rows: pa.Table, found: Mapping[str, Typed]) ->
 def _by_spark(spark: SparkSession, frame: DataFrame, found: Mapping[str, Typed]) -> dict[str, Forms]:
     made: dict[str, Forms] = {}
     names = list(found)
+    register_elementary(spark, "".join(text for typed in found.values() for text in texts(typed, "spark").values()))
     for start in range(0, len(names), _AT_ONCE):
         part = names[start : start + _AT_ONCE]
         columns: list[Column] = []

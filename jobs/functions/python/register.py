@@ -10,6 +10,7 @@ from jobs.functions.python.batches import ColumnFunction, Finish, Fold, Merge, S
 from jobs.functions.python.code import Code, check_allowed
 from jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
 from jobs.model.errors import RefreshFailed
+from state_store.kernel import elementary
 
 if TYPE_CHECKING:
     import duckdb
@@ -72,6 +73,18 @@ class Library:
         return (function for name, function in self._functions.items() if name in lowered)
 
 
+def register_elementary(session: SparkSession, text: str) -> None:
+    """Register with Spark what `text` calls of `state_store.kernel.elementary`, which every kernel has."""
+    if elementary.PREFIX not in text:
+        return
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    for name in elementary.FUNCTIONS:
+        if f"{name}(" in text:
+            made = arrow_udf(_annotated(elementary.OfColumns(name)), "DOUBLE")  # type: ignore[call-overload]
+            session.udf.register(name, made)
+
+
 def _code(function: Function, allowed: Collection[str]) -> Code:
     check_allowed(function.module, allowed)
     code = Code(function.module, function.attribute, tuple(sys.path))
@@ -94,7 +107,7 @@ def _column_functions(function: Function, code: Code) -> Iterator[tuple[str, Col
     yield part_of(name, FINISH), Finish(function.name, code, function.returns)
 
 
-def _annotated(function: ColumnFunction) -> Any:
+def _annotated(function: ColumnFunction | elementary.OfColumns) -> Any:
     """A plain function whose annotations tell Spark that it takes and gives Arrow columns."""
     import pyarrow as pa
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from jobs.functions.scalars.contract import Scalar, Signature, Types, Written, common, count, numeric, takes
@@ -12,6 +12,16 @@ from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType
 
 _DOUBLE = takes(t.DOUBLE, t.DOUBLE)
+
+_WHOLE_FROM: Final = repr(2.0**52)
+"""From here on a DOUBLE has no fraction."""
+_GREATEST: Final = "1.7976931348623157e308"
+_MOST_STEPS: Final = 308
+"""Powers of ten that are a DOUBLE."""
+_BEYOND: Final = "nullif({}, 9223372036854775808e0)"
+"""Spark takes 2^63 for the greatest BIGINT, which is one less."""
+_WHOLE_DOUBLE: Final = {"spark": "CAST({} AS DOUBLE)", "duckdb": "{}"}
+"""A whole number as FLOOR gives it, as a DOUBLE: Spark's FLOOR gives a BIGINT."""
 
 
 def _same(name: str, types: Types) -> tuple[Types, SqlType]:
@@ -55,15 +65,57 @@ def _round(name: str, types: Types) -> tuple[Types, SqlType]:
     return types, types[0]
 
 
-def _rounded(arguments: Sequence[str]) -> str:
-    """Half goes up, so -1.5 becomes -1; the engines' own ROUND takes it away from zero."""
-    value, *rest = arguments
-    digits = rest[0] if rest else "0"
-    away = f"round({value}, {digits})"
-    step = _power_of_ten(-_whole_literal(digits))
-    # The share of a step that rounding cut off, in DOUBLE: one half, within the errors of DOUBLE.
-    half = f"abs(CAST({value} - {away} AS DOUBLE) / {step} - 0.5) < 1e-9"
-    return f"CASE WHEN {value} < 0 AND {half} THEN round({away} + {step}, {digits}) ELSE {away} END"
+def _rounded(value: str, digits: str, back: str) -> str:
+    """A DOUBLE rounded to a step, half upwards, by operations that both engines round in the one way of IEEE 754.
+
+    A number that is the DOUBLE nearest to a half of a step counts as that half: 0.285 is less than 0.285, and written
+    so nevertheless. `back` is the engine's text of a whole number as a DOUBLE.
+    """
+    steps, size = _steps(value, digits)
+    whole = back.format(f"floor({steps} + 5e-1)")
+    up, down = size.format(f"{whole} + 5e-1"), size.format(f"{whole} - 5e-1")
+    moved = f"{whole} + CASE WHEN {up} <= {value} THEN 1e0 WHEN {down} > {value} THEN -1e0 ELSE 0e0 END"
+    return _where_fractions_are(value, steps, size.format(moved))
+
+
+def _cut(value: str, digits: str, back: str) -> str:
+    """A DOUBLE cut towards zero to a step: one that is the DOUBLE nearest to a step is that step, as 0.29 is."""
+    size_of_value = f"abs({value})"
+    steps, size = _steps(size_of_value, digits)
+    whole = back.format(f"floor({steps})")
+    up, down = size.format(f"{whole} + 1e0"), size.format(f"{whole}")
+    moved = f"{whole} + CASE WHEN {up} <= {size_of_value} THEN 1e0 WHEN {down} > {size_of_value} THEN -1e0 ELSE 0e0 END"
+    cut = size.format(moved)
+    return _where_fractions_are(value, steps, f"CASE WHEN {value} < 0 THEN 0e0 - ({cut}) ELSE {cut} END")
+
+
+def _steps(value: str, digits: str) -> tuple[str, str]:
+    """The text of the steps in a DOUBLE, and the template of the DOUBLE that so many steps are."""
+    place = _whole_literal(digits)
+    if place == 0:
+        return f"({value})", "({})"
+    ten = f"1e{abs(place)}"
+    return (f"(({value}) / {ten})", f"(({{}}) * {ten})") if place < 0 else (f"(({value}) * {ten})", f"(({{}}) / {ten})")
+
+
+def _where_fractions_are(value: str, steps: str, rounded: str) -> str:
+    """`rounded` where a DOUBLE can have a fraction of a step: beyond, and of NaN and the infinities, the value."""
+    return f"CASE WHEN abs{steps} < {_WHOLE_FROM} THEN {rounded} ELSE {value} END"
+
+
+def _to_step(rounded: Callable[[str, str, str], str], back: str) -> Written:
+    """ROUND(x, n) and TRUNC(x, n) of a DOUBLE."""
+
+    def write(arguments: Sequence[str]) -> str:
+        value, digits = arguments
+        place = _whole_literal(digits)
+        if place > _MOST_STEPS:
+            return f"({value})"
+        if place < -_MOST_STEPS:
+            return f"CASE WHEN abs({value}) <= {_GREATEST} THEN 0e0 ELSE {value} END"
+        return rounded(value, digits, back)
+
+    return write
 
 
 def _rounded_decimal(cut: str) -> Written:
@@ -102,17 +154,29 @@ def _cut_spark(arguments: Sequence[str]) -> str:
     return f"CASE WHEN {arguments[0]} < 0 THEN ceil({arguments[0]}{digits}) ELSE floor({arguments[0]}{digits}) END"
 
 
-def _cut_double(arguments: Sequence[str], cut: str) -> str:
-    """Cut as a decimal number, since 0.29 * 100 is less than 29; from 10^15 on nothing stands behind the point."""
-    if len(arguments) == 1:
-        return cut
-    return f"CASE WHEN abs({arguments[0]}) < 1e15 THEN CAST({cut} AS DOUBLE) ELSE {arguments[0]} END"
+def _rounding(dialect: str) -> Written:
+    back = _WHOLE_DOUBLE[dialect]
+    of_digits = _to_step(_rounded, back)
+
+    def write(arguments: Sequence[str]) -> str:
+        if len(arguments) > 1:
+            return of_digits(arguments)
+        whole = _rounded(arguments[0], "0", back)
+        return _BEYOND.format(whole) if dialect == "spark" else whole
+
+    return write
 
 
-def _cut_double_duckdb(arguments: Sequence[str]) -> str:
-    if len(arguments) == 1:
-        return f"trunc({arguments[0]})"
-    return _cut_double(arguments, f"trunc(CAST(CAST({arguments[0]} AS VARCHAR) AS DECIMAL(38, 15)), {arguments[1]})")
+def _cutting(dialect: str) -> Written:
+    of_digits = _to_step(_cut, _WHOLE_DOUBLE[dialect])
+
+    def write(arguments: Sequence[str]) -> str:
+        if len(arguments) > 1:
+            return of_digits(arguments)
+        # Spark's CAST to BIGINT, which comes next, cuts.
+        return _BEYOND.format(arguments[0]) if dialect == "spark" else f"trunc({arguments[0]})"
+
+    return write
 
 
 def _logarithm(name: str, types: Types) -> tuple[Types, SqlType]:
@@ -120,30 +184,12 @@ def _logarithm(name: str, types: Types) -> tuple[Types, SqlType]:
     return takes(t.DOUBLE, *([t.DOUBLE] * min(max(len(types), 1), 2)))(name, types)
 
 
-_LN = (
-    "CASE WHEN {0} > 0 THEN ln({0}) WHEN {0} = 0 THEN CAST('-Infinity' AS DOUBLE)"
-    " WHEN {0} IS NOT NULL THEN CAST('NaN' AS DOUBLE) END"
-)
-
-
 def _logarithm_text(arguments: Sequence[str]) -> str:
-    if len(arguments) == 1:
-        return _LN.format(*arguments)
-    base, value = arguments
-    there = f"{value} IS NOT NULL AND {base} IS NOT NULL"
-    return (
-        f"CASE WHEN {base} > 0 AND {base} <> 1 THEN ({_LN.format(value)}) / ln({base})"
-        f" WHEN {there} THEN CAST('NaN' AS DOUBLE) END"
-    )
+    return f"nearest_{'ln' if len(arguments) == 1 else 'log'}({', '.join(arguments)})"
 
 
-def _bounded(function: str) -> str:
-    """ACOS, ASIN: outside of -1 … 1 there is no angle."""
-    return (
-        f"CASE WHEN {{0}} BETWEEN -1 AND 1 THEN {function}({{0}}) WHEN {{0}} IS NOT NULL THEN CAST('NaN' AS DOUBLE) END"
-    )
-
-
+_RADIAN, _DEGREE = "1.7453292519943295e-2", "5.729577951308232e1"
+"""One degree in radians, one radian in degrees."""
 _EARTH = {"km": 6371, "miles": 3959}
 """Radius of the earth, as in ksqlDB."""
 
@@ -156,11 +202,13 @@ def _distance_text(arguments: Sequence[str]) -> str:
     """Haversine."""
     lat1, lon1, lat2, lon2, *unit = arguments
     radius = _radius(unit[0].strip("'") if unit else "km")
+    half = f"{_RADIAN} / 2"
     squares = (
-        f"power(sin(radians({lat2} - ({lat1})) / 2), 2)"
-        f" + power(sin(radians({lon2} - ({lon1})) / 2), 2) * cos(radians({lat1})) * cos(radians({lat2}))"
+        f"nearest_power(nearest_sin(({lat2} - ({lat1})) * {half}), 2e0)"
+        f" + nearest_power(nearest_sin(({lon2} - ({lon1})) * {half}), 2e0)"
+        f" * nearest_cos(({lat1}) * {_RADIAN}) * nearest_cos(({lat2}) * {_RADIAN})"
     )
-    return f"2 * asin(sqrt({squares})) * {radius}"
+    return f"(2 * nearest_asin(sqrt({squares})) * {radius})"
 
 
 def _radius(unit: str) -> int:
@@ -202,9 +250,45 @@ NUMBERS = (
         "CASE WHEN isnan({0}) THEN 0 ELSE CAST(sign({0}) AS INT) END",
         "CAST(sign({0}) AS INT)",
     ),
-    Scalar("FLOOR", _whole(1), "floor", exact=True),
-    Scalar("CEIL", _whole(1), "ceil", aliases=("CEILING",), exact=True),
-    Scalar("ROUND", _round, _rounded, exact=True, constant=(1,), instead=((BaseType.DECIMAL, "ROUND_OF_DECIMAL"),)),
+    *(
+        made
+        for name, aliases in (("FLOOR", ()), ("CEIL", ("CEILING",)))
+        for made in (
+            Scalar(
+                name,
+                _whole(1),
+                name.lower(),
+                aliases=aliases,
+                exact=True,
+                instead=((BaseType.DOUBLE, f"{name}_OF_DOUBLE"),),
+            ),
+            # 0e0: zero has no sign.
+            Scalar(
+                f"{name}_OF_DOUBLE",
+                _DOUBLE,
+                f"CASE WHEN abs({{0}}) < {_WHOLE_FROM} THEN CAST({name.lower()}({{0}}) AS DOUBLE) ELSE {{0}} END",
+                f"({name.lower()}({{0}}) + 0e0)",
+                hidden=True,
+            ),
+        )
+    ),
+    Scalar(
+        "ROUND",
+        _round,
+        "round",
+        exact=True,
+        constant=(1,),
+        instead=((BaseType.DECIMAL, "ROUND_OF_DECIMAL"), (BaseType.DOUBLE, "ROUND_OF_DOUBLE")),
+    ),
+    Scalar(
+        "ROUND_OF_DOUBLE",
+        _round,
+        _rounding("spark"),
+        _rounding("duckdb"),
+        exact=True,
+        constant=(1,),
+        hidden=True,
+    ),
     Scalar(
         "ROUND_OF_DECIMAL",
         _round,
@@ -227,27 +311,29 @@ NUMBERS = (
     Scalar(
         "TRUNC_OF_DOUBLE",
         _round,
-        lambda arguments: _cut_double(arguments, _cut_spark(arguments)),
-        _cut_double_duckdb,
+        _cutting("spark"),
+        _cutting("duckdb"),
         exact=True,
         constant=(1,),
         hidden=True,
     ),
     Scalar("SQRT", _DOUBLE, "CASE WHEN {0} >= 0 THEN sqrt({0}) WHEN {0} IS NOT NULL THEN CAST('NaN' AS DOUBLE) END"),
-    Scalar("CBRT", _DOUBLE, "cbrt"),
-    Scalar("POWER", takes(t.DOUBLE, t.DOUBLE, t.DOUBLE), "power"),
-    Scalar("EXP", _DOUBLE, "exp"),
-    Scalar("LN", _DOUBLE, _LN),
+    # Computed by ourselves, on both engines (`state_store.kernel.elementary`): their own differ in last digits.
+    *(
+        Scalar(name, _DOUBLE, f"nearest_{name.lower()}")
+        for name in (
+            *("EXP", "LN", "CBRT", "SIN", "COS", "TAN", "COT", "ASIN", "ACOS", "ATAN", "SINH", "COSH", "TANH"),
+        )
+    ),
+    *(Scalar(name, takes(t.DOUBLE, t.DOUBLE, t.DOUBLE), f"nearest_{name.lower()}") for name in ("POWER", "ATAN2")),
     Scalar("LOG", _logarithm, _logarithm_text),
-    *(Scalar(name, _DOUBLE, name.lower()) for name in ("SIN", "COS", "TAN", "ATAN", "SINH", "COSH", "TANH")),
-    *(Scalar(name, _DOUBLE, name.lower()) for name in ("DEGREES", "RADIANS")),
-    *(Scalar(name, _DOUBLE, _bounded(name.lower())) for name in ("ACOS", "ASIN")),
-    Scalar("COT", _DOUBLE, "CASE WHEN {0} = 0 THEN CAST('Infinity' AS DOUBLE) ELSE 1 / tan({0}) END"),
-    Scalar("ATAN2", takes(t.DOUBLE, t.DOUBLE, t.DOUBLE), "atan2"),
+    Scalar("DEGREES", _DOUBLE, f"(({{0}}) * {_DEGREE})"),
+    Scalar("RADIANS", _DOUBLE, f"(({{0}}) * {_RADIAN})"),
     Scalar("PI", _nothing, "pi"),
     Scalar("GEO_DISTANCE", _distance, _distance_text, constant=(4,), check=_check_unit),
     # Division of integers, towards zero; by zero it is NULL.
     Scalar("DIV", _integers, "(({0}) div nullif({1}, 0))", "(({0}) // nullif({1}, 0))", exact=True, hidden=True),
     # Before a CAST to a whole number: Spark's CAST cuts the fraction, DuckDB's rounds it.
     Scalar("CUT", _same, "({0})", "trunc({0})", hidden=True),
+    Scalar("CUT_OF_DOUBLE", _DOUBLE, _BEYOND.format("{0}"), "trunc({0})", hidden=True),
 )

@@ -65,6 +65,8 @@ _DOUBLE_TEXT = (
     " ELSE regexp_replace(ltrim(__x, '0.') || CASE WHEN length(ltrim(__x, '0.')) = 1 THEN '0' ELSE '' END,"
     " '^([0-9])', '\\1.') || 'E-4' END)[1] END"
 )
+# Zero has no sign. Of the two smallest numbers Java writes two digits where one tells them from others.
+_DOUBLE_TEXT_SPARK = "replace(replace(CAST(({0}) + 0e0 AS STRING), '4.9E-324', '5.0E-324'), '9.9E-324', '1.0E-323')"
 _CLOCK = "date_format(timestamp_millis(CAST({{0}} AS BIGINT)), '{}')"
 _CLOCK_DUCKDB = "strftime(make_timestamp(CAST({{0}} AS BIGINT) * 1000), '{}')"
 
@@ -92,7 +94,9 @@ CONVERSIONS = (
         f"CASE WHEN lower({{0}}) IN {_TRUE} THEN 'true' WHEN {{0}} IS NOT NULL THEN 'false' END",
         hidden=True,
     ),
-    Scalar("DOUBLE_TEXT", takes(t.VARCHAR, t.DOUBLE), "CAST({0} AS STRING)", _DOUBLE_TEXT, hidden=True),
+    Scalar("DOUBLE_TEXT", takes(t.VARCHAR, t.DOUBLE), _DOUBLE_TEXT_SPARK, _DOUBLE_TEXT, hidden=True),
+    # Before a CAST of a DOUBLE to DECIMAL: the number as it is written, not times a power of ten.
+    Scalar("DIGITS", takes(t.VARCHAR, t.DOUBLE), "CAST({0} AS STRING)", "CAST({0} AS VARCHAR)", hidden=True),
     Scalar(
         "TIMESTAMP_TEXT",
         takes(t.VARCHAR, t.TIMESTAMP),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobs.engines.engine import Dialect, engine_of
 from jobs.engines.listed import listed
+from jobs.functions.python.register import register_elementary
 from jobs.ivm.refresh.runtime import Runtime
 from jobs.ivm.rules.consolidate import consolidated
 from jobs.ivm.rules.delta_join import relations
@@ -53,6 +54,7 @@ class SparkRuntime(Runtime["DataFrame"]):
     def run(self, text: str, *, stored: bool = True) -> DataFrame:
         for name, side, each in relations(self._stage, text, self._engine):
             self._name(name, self._side(side, each))
+        register_elementary(self._session, text)
         if self._functions is not None:
             self._functions.register_spark(self._session, text)
         if self._table.spec.storage == "keyed":

@@ -18,9 +18,11 @@ _WHOLE = (BaseType.INT, BaseType.BIGINT)
 _FRACTIONS = (BaseType.DECIMAL, BaseType.DOUBLE)
 # (from, to) -> the function to apply before the CAST, where the engines' own CASTs differ; None where they agree.
 _PAIRS: dict[tuple[BaseType, BaseType], str | None] = {
-    **{(source, target): "CUT" for source in _FRACTIONS for target in _WHOLE},
+    **{(BaseType.DECIMAL, target): "CUT" for target in _WHOLE},
+    **{(BaseType.DOUBLE, target): "CUT_OF_DOUBLE" for target in _WHOLE},
     **{(source, target): None for source in t.NUMERIC for target in t.NUMERIC if source not in _FRACTIONS},
     **{(source, target): None for source in t.NUMERIC for target in _FRACTIONS},
+    (BaseType.DOUBLE, BaseType.DECIMAL): "DIGITS",
     **{(source, BaseType.VARCHAR): None for source in (BaseType.BOOLEAN, *_WHOLE, BaseType.DECIMAL, BaseType.DATE)},
     **{(BaseType.VARCHAR, target): None for target in _FRACTIONS},
     **{(BaseType.VARCHAR, target): "WHOLE_TEXT" for target in _WHOLE},

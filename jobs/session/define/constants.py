@@ -17,6 +17,7 @@ from jobs.model.relation import Relation
 from jobs.query.expressions.infer import infer
 from jobs.query.expressions.scope import Scope
 from jobs.sql.dialect import position_of, sql_of
+from state_store.kernel import elementary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +82,10 @@ def _fails(node: exp.Expression) -> bool:
         return False
     import duckdb
 
+    text = lower(condition, "duckdb")
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        row = connection.execute(f"SELECT {lower(condition, 'duckdb')}").fetchone()
+        if elementary.PREFIX in text:
+            elementary.register(connection)
+        row = connection.execute(f"SELECT {text}").fetchone()
     return row is not None and row[0] is True

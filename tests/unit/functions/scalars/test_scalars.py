@@ -15,6 +15,7 @@ from jobs.query.expressions.infer import infer
 from jobs.query.expressions.rewrites import REWRITES
 from jobs.query.expressions.scope import Scope
 from jobs.sql.dialect import sql_of
+from state_store.kernel import elementary
 from tests.support.function_cases import EXPECTED, elaborated, table
 from tests.support.parsed import parse_expression, parse_select
 
@@ -23,6 +24,7 @@ from tests.support.parsed import parse_expression, parse_select
 def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        elementary.register(connection)
         connection.register("cases", table())
         yield connection
 
