@@ -17,6 +17,7 @@ from typing import Final
 
 import dagster as dg
 from dagster import DagsterInstance
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from jobs.model.settings import Settings
 from jobs.operate.watch import Alert, alerts
@@ -25,6 +26,7 @@ from state_store.delta.log import now_ms
 log = logging.getLogger("strandline.alerts")
 
 _INTERVAL_SECONDS: Final = 30
+_EVALUATED: Final = frozenset({AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED})
 _WEBHOOK_SECONDS: Final = 10.0
 """A webhook that does not answer must not keep the tick from the log, nor the daemon from other sensors."""
 
@@ -80,20 +82,28 @@ def news_of(known: Sequence[str], found: Sequence[Alert]) -> News:
 
 
 def failed_checks(instance: DagsterInstance, keys: Sequence[dg.AssetCheckKey]) -> list[Alert]:
-    """The checks whose last execution failed; one that only warns is an alert as well."""
+    """The checks whose last evaluation failed; one that only warns is an alert as well.
+
+    A check that is planned again, or whose run died, keeps the verdict of its last evaluation.
+    """
     if not keys:
         return []
-    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
     made = []
-    for key, record in found.items():
-        event = record.event.dagster_event if record.event is not None else None
-        if event is None or event.event_type is not dg.DagsterEventType.ASSET_CHECK_EVALUATION:
-            continue  # it is planned, and not made yet
-        evaluation = event.asset_check_evaluation_data
-        if not evaluation.passed:
+    for key in instance.event_log_storage.get_latest_asset_check_execution_by_key(keys):
+        evaluation = _last_evaluation(instance, key)
+        if evaluation is not None and not evaluation.passed:
             said = evaluation.description or "it failed"
             made.append(Alert("check", f"{key.name} of {key.asset_key.to_user_string()}", said))
     return made
+
+
+def _last_evaluation(instance: DagsterInstance, key: dg.AssetCheckKey) -> dg.AssetCheckEvaluation | None:
+    """The last evaluation of a check; None if it was never made."""
+    found = instance.event_log_storage.get_asset_check_execution_history(key, limit=1, status=_EVALUATED)
+    event = found[0].event if found else None
+    if event is None or event.dagster_event is None:
+        return None
+    return event.dagster_event.asset_check_evaluation_data
 
 
 def send(url: str, news: News) -> None:

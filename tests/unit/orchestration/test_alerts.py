@@ -92,3 +92,30 @@ def test_a_check_that_failed_last_is_an_alert_and_one_that_passed_since_is_not()
         assert failed_checks(instance, [key]) == [Alert("check", "no_nulls of rows", "3 rows are unexpected")]
         dg.materialize([rows, checked(True)], instance=instance)
         assert failed_checks(instance, [key]) == []
+
+
+def test_a_check_that_is_planned_again_is_still_the_alert_of_its_last_evaluation() -> None:
+    """Also if the run that was to make it dies: nothing is over before it is evaluated."""
+
+    @dg.asset
+    def rows() -> None: ...
+
+    def checked(*, dies: bool) -> dg.AssetChecksDefinition:
+        @dg.asset_check(asset=rows, name="no_nulls")
+        def no_nulls() -> dg.AssetCheckResult:
+            if dies:
+                raise dg.Failure("killed")
+            return dg.AssetCheckResult(passed=False, description="3 rows are unexpected")
+
+        return no_nulls
+
+    key = dg.AssetCheckKey(dg.AssetKey("rows"), "no_nulls")
+    alert = Alert("check", "no_nulls of rows", "3 rows are unexpected")
+    with dg.DagsterInstance.ephemeral() as instance:
+        dg.materialize([rows, checked(dies=False)], instance=instance)
+        job = dg.Definitions([rows], asset_checks=[checked(dies=False)]).resolve_implicit_global_asset_job_def()
+        planned = instance.create_run_for_job(job_def=job)
+        assert instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key].run_id == planned.run_id
+        assert failed_checks(instance, [key]) == [alert]
+        dg.materialize([rows, checked(dies=True)], instance=instance, raise_on_error=False)
+        assert failed_checks(instance, [key]) == [alert]
