@@ -1,13 +1,15 @@
 """The assets of pipelines: for each, one subsettable multi-asset that drains it in a child process."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from graphlib import TopologicalSorter
 from typing import Any
 
 import dagster as dg
 
 from jobs.model.definitions import Definition
+from jobs.operate.quality.hindrances import Hindrance, Hindrances
+from orchestration.commits import last_told
 from orchestration.launch import DrainClient, drain_command
 from orchestration.metadata import with_definition
 from orchestration.roles import Role, identifier, role_of, table_of
@@ -31,18 +33,27 @@ def topics(translator: Translator, definitions: Iterable[Definition]) -> list[dg
 
 
 def pipeline_assets(
-    pipeline: str, definitions: Sequence[Definition], translator: Translator, client: DrainClient
+    pipeline: str,
+    definitions: Sequence[Definition],
+    translator: Translator,
+    client: DrainClient,
+    hindrances: Callable[[], Hindrances],
+    evaluations: Callable[[], Iterable[dg.AssetCheckEvaluation]],
 ) -> dg.AssetsDefinition | None:
     """The tables of one pipeline as one multi-asset; None when it has none.
 
     The whole pipeline is one streaming query, so the whole pipeline is drained; a subset only limits the assets that
     are reported. Two drains of one pipeline never run at once: they share a pool of one slot.
+
+    Args:
+        hindrances: what keeps tables of the lake from going on, now. Such a table is not materialized, since its rows
+            are not up to what its topics hold: the run says why, and fails.
+        evaluations: the pipeline's cheap checks, made when a table is not materialized.
     """
     found = [s for definition in definitions for s in translator.specs(definition) if role_of(s) is not Role.TOPIC]
     if not found:
         return None
     specs = _inputs_first(found)
-    tables = {s.key.to_escaped_user_string(): {"table": table_of(s), "role": str(role_of(s))} for s in specs}
 
     @dg.multi_asset(
         name=f"{identifier(pipeline)}__drain",
@@ -51,16 +62,34 @@ def pipeline_assets(
         pool=f"pipeline:{identifier(pipeline)}",
         description=f"Drains the pipeline `{pipeline}`: takes in what its topics hold and refreshes its views.",
     )
-    def drained(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+    def drained(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        tables = {spec.key.to_escaped_user_string(): _asked(spec, context.instance) for spec in specs}
         done = _run(client, context, drain_command(pipeline), {"tables": tables})
         results = {r.asset_key: r for r in done.get_results(implicit_materializations=False)}
+        found = hindrances()
+        hindered = {spec.key: one for spec in specs if (one := found.of(table_of(spec))) is not None}
         # Dagster derives data versions on the way, so an asset must come after its inputs.
         for spec in specs:
             result = results.get(spec.key)
-            if isinstance(result, dg.MaterializeResult):
+            if isinstance(result, dg.MaterializeResult) and spec.key not in hindered:
                 yield with_definition(result, spec)
+        left = {key: one for key, one in hindered.items() if key in context.selected_asset_keys}
+        if left:
+            yield from (_observed(key, one) for key, one in left.items())
+            yield from evaluations()
+            told = "\n".join(f"{key.to_user_string()} is {one.state}: {one.why}" for key, one in left.items())
+            raise dg.Failure(told, allow_retries=False)
 
     return drained
+
+
+def _observed(key: dg.AssetKey, found: Hindrance) -> dg.AssetObservation:
+    return dg.AssetObservation(key, metadata={"state": found.state, "why": found.why, "what to do": found.hint})
+
+
+def _asked(spec: dg.AssetSpec, instance: dg.DagsterInstance) -> dict[str, Any]:
+    """What the drain is asked to report of an asset: see `jobs.run.dagster_child`."""
+    return {"table": table_of(spec), "role": str(role_of(spec)), "told": last_told(instance, spec.key)}
 
 
 def _run(

@@ -2,7 +2,7 @@
 
 | op | checks | when |
 | --- | --- | --- |
-| `PIPELINE__vital_signs` | freshness, dead letters, late rows: from commits | after each drain, every hour |
+| `PIPELINE__vital_signs` | state, freshness, dead letters, late rows: from commits | after each drain, every hour |
 | `PIPELINE__expectations` | what EXPECT says, by Great Expectations | after each drain |
 | `PIPELINE__proofs` | equal to recomputation, changelog folds, digest, counts: all rows are read | every night |
 
@@ -32,6 +32,7 @@ from orchestration.changelog_topics import ChangelogTopics
 from orchestration.metadata import data_docs
 from orchestration.roles import identifier
 from orchestration.translator import Translator
+from orchestration.verdicts import evaluation_of, result_of
 from state_store.delta.log import now_ms
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
@@ -78,13 +79,11 @@ def _vital_signs(
 ) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(
         name=f"{identifier(pipeline)}__vital_signs",
-        specs=[dg.AssetCheckSpec(name, asset=translator.key_of(v.name)) for v in views for name in VITAL_SIGNS],
+        specs=[_spec(v, *each, translator) for v in views for each in VITAL_SIGNS.items()],
         can_subset=True,
     )
     def vital_signs(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        lake = Lake(settings.lake)
-        catalog = Catalog(lake)
-        signs = VitalSigns(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms())
+        signs = _signs(settings)
         for view in views:
             key = translator.key_of(view.name)
             for name in _selected(context, key):
@@ -110,16 +109,50 @@ def _expectations(
             wanted = [one for one in Stewardship.read(each.options).expectations if identifier(one.name) in selected]
             if not wanted:
                 continue
-            version, verdicts = _validated(Lake(settings.lake), each.name, wanted)
-            about = {"delta version": version, **data_docs(each.name, settings)}
+            about, verdicts = _validated(settings, each.name, wanted)
             for verdict in verdicts:
                 yield result_of(verdict, key, about)
 
     return expectations
 
 
-def _validated(lake: Lake, table: str, wanted: Sequence[Expectation]) -> tuple[int, list[Verdict]]:
-    """The version that was validated and what it came to, which is also written for people; 0 when it does not read."""
+def cheap_evaluations(
+    definitions: Sequence[Definition], translator: Translator, settings: Settings
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """The evaluations of a pipeline's cheap checks, made at once.
+
+    For a step that does not materialize all of its assets: Dagster leaves out the checks' own steps after it.
+    """
+    signs = _signs(settings)
+    for each in definitions:
+        if isinstance(each, InsertQuery):
+            continue
+        key = translator.key_of(each.name)
+        if isinstance(each, View):
+            for name in VITAL_SIGNS:
+                yield evaluation_of(signs.check(each, name), key)
+        wanted = Stewardship.read(each.options).expectations
+        if wanted:
+            about, verdicts = _validated(settings, each.name, wanted)
+            for one, verdict in zip(wanted, verdicts, strict=True):
+                yield evaluation_of(verdict, key, about, blocking=one.blocking)
+
+
+def _signs(settings: Settings) -> VitalSigns:
+    lake = Lake(settings.lake)
+    catalog = Catalog(lake)
+    return VitalSigns(catalog, lake, Waiting(catalog, lake, open_log(settings, lake)), now_ms())
+
+
+def _validated(settings: Settings, table: str, wanted: Sequence[Expectation]) -> tuple[dict[str, Any], list[Verdict]]:
+    """What was validated, as metadata, and what it came to, which is also written for people. A table that does not
+    read has version 0."""
+    lake = Lake(settings.lake)
+    version, verdicts = _verdicts(lake, table, wanted)
+    return {"delta version": version, **data_docs(table, settings)}, verdicts
+
+
+def _verdicts(lake: Lake, table: str, wanted: Sequence[Expectation]) -> tuple[int, list[Verdict]]:
     try:
         version, validated = validate(lake.table(table), wanted)
         verdicts = [with_quarantine(verdict, lake, table, one) for one, verdict in zip(wanted, validated, strict=True)]
@@ -145,7 +178,7 @@ def _proofs(
 ) -> dg.AssetChecksDefinition:
     @dg.multi_asset_check(
         name=f"{identifier(pipeline)}__proofs",
-        specs=[dg.AssetCheckSpec(name, asset=translator.key_of(v.name)) for v in views for name in PROOFS],
+        specs=[_spec(v, *each, translator) for v in views for each in PROOFS.items()],
         can_subset=True,
     )
     def proofs(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
@@ -161,23 +194,11 @@ def _proofs(
     return proofs
 
 
+def _spec(view: View, name: str, description: str, translator: Translator) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(name, asset=translator.key_of(view.name), description=description)
+
+
 def _selected(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> list[str]:
     """The names of the asset's checks that this run makes."""
     keys: Iterable[dg.AssetCheckKey] = context.op_execution_context.selected_asset_check_keys
     return sorted(each.name for each in keys if each.asset_key == key)
-
-
-def result_of(verdict: Verdict, key: dg.AssetKey, metadata: dict[str, Any] | None = None) -> dg.AssetCheckResult:
-    """The verdict in Dagster's form. A check that could not be made is not green: it warns, and says why."""
-    shown: dict[str, Any] = {**(metadata or {}), **verdict.numbers}
-    if verdict.markdown:
-        shown["details"] = dg.MetadataValue.md(verdict.markdown)
-    error = verdict.ok is False and verdict.severity == "error"
-    return dg.AssetCheckResult(
-        passed=verdict.ok is True,
-        asset_key=key,
-        check_name=identifier(verdict.check),
-        severity=dg.AssetCheckSeverity.ERROR if error else dg.AssetCheckSeverity.WARN,
-        description=verdict.what,
-        metadata=shown,
-    )

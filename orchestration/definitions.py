@@ -16,11 +16,13 @@ from jobs.model.definitions import View
 from jobs.model.settings import load_settings
 from orchestration.alerts import alert_sensor
 from orchestration.assets import topics
+from orchestration.commits import commit_sensor
 from orchestration.launch import DrainClient
-from orchestration.operations import backup_job, compact_job
-from orchestration.pipelines import pipeline_of
+from orchestration.operations import compact_job, lake_jobs
+from orchestration.pipelines import pipeline_of, refresh_job
 from orchestration.schedules import check_job, schedules
 from orchestration.stewards import OWNERS
+from orchestration.streaming import keeper
 from orchestration.translator import Translator
 from state_store.errors import CorruptState
 from state_store.layout import Lake
@@ -54,15 +56,19 @@ def build(settings: Settings) -> dg.Definitions:
     )
     client = DrainClient()
     made = (pipeline_of(name, definitions, translator, settings, client) for name, definitions in whole.items())
-    pipelines = [pipeline for pipeline in made if pipeline is not None]
+    pipelines = {name: pipeline for name, pipeline in zip(whole, made, strict=True) if pipeline is not None}
     shown = [*topics(translator, everything), *map(_broken, catalog.broken.values())]
-    jobs = _jobs_of_the_lake(pipelines, settings)
+    jobs = _jobs_of_the_lake(list(pipelines.values()), settings)
     return dg.Definitions(
-        assets=[*(shown or [_nothing_yet(lake)]), *(pipeline.assets for pipeline in pipelines)],
-        asset_checks=[check for pipeline in pipelines for check in pipeline.all_checks],
-        jobs=[*(job for each in pipelines for job in (each.drain, each.streaming.job)), *jobs],
-        schedules=schedules(jobs),
-        sensors=[*(pipeline.streaming.keeper for pipeline in pipelines), alert_sensor(settings)],
+        assets=[*(shown or [_nothing_yet(lake)]), *(pipeline.assets for pipeline in pipelines.values())],
+        asset_checks=[check for pipeline in pipelines.values() for check in pipeline.all_checks],
+        jobs=[*(job for each in pipelines.values() for job in (each.drain, each.stream)), *jobs],
+        schedules=schedules(jobs, backed_up=settings.backup.destination is not None),
+        sensors=[
+            alert_sensor(settings),
+            commit_sensor(settings, [each.shown for each in pipelines.values()], catalog.definitions()),
+            *([kept] if (kept := keeper({name: each.stream for name, each in pipelines.items()}, settings)) else []),
+        ],
         # A step only waits for its child process: one more process for each step would isolate nothing, and takes
         # seconds to start.
         executor=dg.in_process_executor,
@@ -73,16 +79,22 @@ def _jobs_of_the_lake(
     pipelines: Sequence[Pipeline], settings: Settings
 ) -> list[dg.JobDefinition | UnresolvedAssetJobDefinition]:
     """The jobs over all pipelines."""
-    shown = {table: keys for pipeline in pipelines for table, keys in pipeline.shown().items()}
+    shown = {table: key for pipeline in pipelines for table, key in pipeline.tables().items()}
     signs = [each.checks.vital_signs for each in pipelines if each.checks.vital_signs is not None]
     proofs = [each.checks.proofs for each in pipelines if each.checks.proofs is not None]
     drills = [each.drills for each in pipelines if each.drills is not None]
     checking = [
-        check_job("vital_signs", signs, "How fresh every view is, and what was left out: from commits alone."),
+        check_job(
+            "vital_signs",
+            signs,
+            "Whether every view goes on, how fresh it is, and what was left out: from commits alone.",
+        ),
         check_job("proofs", proofs, "Every view against its SQL, its changelog and its digest: reads all rows."),
         check_job("drills", drills, "Every recovery of every view, rehearsed on copies and measured."),
     ]
-    return [*(each for each in checking if each is not None), compact_job(settings, shown), backup_job(settings)]
+    refreshing = [refresh_job(pipelines)] if pipelines else []
+    found = [*refreshing, *(each for each in checking if each is not None)]
+    return [*found, compact_job(settings, shown), *lake_jobs(settings)]
 
 
 def _materialized(definitions: Iterable[Definition]) -> list[Definition]:

@@ -11,6 +11,7 @@ import dagster as dg
 
 from jobs.model.definitions import View
 from jobs.model.settings import Settings
+from jobs.operate.backup.manifest import numbers
 from jobs.operate.drills.history import record
 from jobs.operate.drills.plan import plan_drills
 from jobs.operate.drills.run import DrillResult, run_drill
@@ -18,6 +19,8 @@ from jobs.operate.drills.scenarios import SCENARIOS
 from orchestration.roles import identifier
 from orchestration.translator import Translator
 from state_store.layout import Lake
+from state_store.paths import LakePath
+from state_store.storage.open import lake_path
 
 
 def pipeline_drills(
@@ -46,9 +49,10 @@ def pipeline_drills(
     )
     def drills(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         selected = sorted(context.op_execution_context.selected_asset_check_keys)
+        backup = _standing_backup(settings)
         for key in selected:
             (drill,) = plan_drills(settings, [keys[key.asset_key]], [names[key.name]])
-            done = run_drill(settings, drill)
+            done = run_drill(settings, drill, backup=backup)
             record(Lake(settings.lake), [done])
             if done.rto_seconds is not None:
                 observed = {f"recovery seconds: {done.drill}": done.rto_seconds}
@@ -56,6 +60,14 @@ def pipeline_drills(
             yield _result(done, key)
 
     return drills
+
+
+def _standing_backup(settings: Settings) -> LakePath | None:
+    """The backups that the schedule makes, for the drill that restores one; None where there are none yet."""
+    if settings.backup.destination is None:
+        return None
+    found = lake_path(settings.backup.destination, settings.storage.options())
+    return found if numbers(found) else None
 
 
 def check_of(scenario: str) -> str:

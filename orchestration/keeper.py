@@ -1,4 +1,6 @@
-"""The decision of a pipeline's keeper at one tick, as data: which runs are lost, what to end, whether to start one.
+"""The keeper's decision on one pipeline at one tick, as data: which runs are lost, what to end, whether to start one.
+
+To launch a pipeline's stream is to ask that it be kept, and to stop its run is to ask that it be not.
 
 Dagster does not notice that a run's process died: under its default launcher such a run stays "started" for ever. So
 each run notes its process in a tag, and this looks whether that lives.
@@ -131,7 +133,7 @@ def _then(found: Found, kept: Sequence[Run], lost: dict[str, str], now_ms: int) 
     if lost:
         return Start("the run that kept it is lost")
     if not found.runs:
-        return Start("no run keeps it")
+        return Wait("it was never launched")
     last = found.runs[0]
     if last.run.status is DagsterRunStatus.CANCELED:
         return Wait(f"run {last.run.run_id[:8]} was stopped by a person: launch {last.run.job_name} to go on")

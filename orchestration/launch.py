@@ -94,7 +94,7 @@ class DrainClient(dg.PipesClient):
         self, command: Sequence[str], bootstrap: Mapping[str, str], context: Context
     ) -> tuple[int | None, str]:
         """The exit code (None: ended by us at the time limit) and the end of standard error."""
-        with _lifeline() as descriptor:
+        with lifeline() as descriptor:
             environment = {
                 **os.environ,
                 **self.env,
@@ -104,7 +104,7 @@ class DrainClient(dg.PipesClient):
                 "PYTHONUNBUFFERED": "1",
             }
             child = ProcessGroup(command, env=environment, stderr=subprocess.PIPE, pass_fds=[descriptor])
-            echo = _Echo(child.stderr)
+            echo = Echo(child.stderr)
             code: int | None = None
             try:
                 context.log.info("started process %d: %s", child.pid, " ".join(command))
@@ -117,7 +117,7 @@ class DrainClient(dg.PipesClient):
         return code, tail
 
 
-class _Echo:
+class Echo:
     """Copies a child's standard error to ours, where Dagster's compute logs pick it up, and keeps its end."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -139,8 +139,8 @@ class _Echo:
 
 
 @contextmanager
-def _lifeline() -> Iterator[int]:
-    """The reading end of a pipe whose writing end only this process holds."""
+def lifeline() -> Iterator[int]:
+    """A child's lifeline: the reading end of a pipe whose writing end only this process holds."""
     reading, writing = os.pipe()
     try:
         yield reading

@@ -1,18 +1,22 @@
-"""Operations on the lake as jobs: compaction with retention, and backups. Each prints its plan before it works."""
+"""Operations on the lake as jobs: compaction with retention, and the commands for a lake's whole life.
+
+| job | runs |
+| --- | --- |
+| `compact` | merges, cleans up and folds, in the step itself |
+| `backup`, `restore`, `verify`, `rebuild`, `backfill` | the command of that name (`orchestration.commands`) |
+"""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from jobs.model.settings import Settings
-from jobs.operate.backup.execute import execute_backup
-from jobs.operate.backup.plan import plan_backup
 from jobs.operate.maintenance.execute import TableResult, execute_maintenance
 from jobs.operate.maintenance.plan import plan_maintenance
-from state_store.storage.open import lake_path
+from orchestration.commands import run_command, told
 
 
 class Compaction(dg.Config):
@@ -31,19 +35,76 @@ class Backup(dg.Config):
     """What the job `backup` does.
 
     Attributes:
-        destination: a path or URL: a new folder, or one with older backups.
+        destination: a path or URL: a new folder, or one with older backups; empty: that of the settings.
         dry_run: print the plan and copy nothing.
     """
 
-    destination: str
+    destination: str = ""
     dry_run: bool = False
 
 
-def compact_job(settings: Settings, shown: Mapping[str, Sequence[dg.AssetKey]]) -> dg.JobDefinition:
+class Restoration(dg.Config):
+    """What the job `restore` does.
+
+    Attributes:
+        lake: a path or URL with nothing in it.
+        source: where the backups are; empty: the destination of the settings.
+        number: of an older backup; None: the newest.
+        dry_run: print the plan and restore nothing.
+    """
+
+    lake: str
+    source: str = ""
+    number: int | None = None
+    dry_run: bool = False
+
+
+class Verification(dg.Config):
+    """What the job `verify` does.
+
+    Attributes:
+        names: definitions or tables; none: the whole lake.
+        deep: read all rows, and compute every view anew.
+    """
+
+    names: list[str] = Field(default_factory=list)
+    deep: bool = True
+
+
+class Rebuilding(dg.Config):
+    """What the job `rebuild` does.
+
+    Attributes:
+        name: a stream, table or view.
+        dry_run: print the plan and change nothing: the default, since what is stored is replaced.
+    """
+
+    name: str
+    dry_run: bool = True
+
+
+class Backfilling(dg.Config):
+    """What the job `backfill` does.
+
+    Attributes:
+        view: the view.
+        begin, end: the first moment, and the first after it, in UTC; empty: without bound.
+        by: the column with the time of a row; empty: the begin of its window.
+        dry_run: print the plan and change nothing: the default, since rows are replaced.
+    """
+
+    view: str
+    begin: str = ""
+    end: str = ""
+    by: str = ""
+    dry_run: bool = True
+
+
+def compact_job(settings: Settings, shown: Mapping[str, dg.AssetKey]) -> dg.JobDefinition:
     """The job that merges small files, removes what nobody needs, folds old changes, and proves that no row changed.
 
     Args:
-        shown: {table: the assets that show it}.
+        shown: {table: the asset that shows its rows}.
     """
 
     @dg.op(pool="compact", out=dg.Out(dg.Nothing), description="Merges, cleans up and folds; then proves the rows.")
@@ -53,8 +114,8 @@ def compact_job(settings: Settings, shown: Mapping[str, Sequence[dg.AssetKey]]) 
         if not config.dry_run:
             done = execute_maintenance(settings, plan)
             for table in done.tables:
-                for key in shown.get(table.table, ()):
-                    yield dg.AssetObservation(key, metadata=_maintained(table))
+                if table.table in shown and _worked_on(table):
+                    yield dg.AssetObservation(shown[table.table], metadata=_maintained(table))
             wrong = [table for table in done.tables if table.proved is False]
             if wrong:
                 named = ", ".join(f"'{table.table}' ({table.note})" for table in wrong)
@@ -72,36 +133,66 @@ def compact_job(settings: Settings, shown: Mapping[str, Sequence[dg.AssetKey]]) 
     return compact
 
 
-def backup_job(settings: Settings) -> dg.JobDefinition:
-    """The job that backs the lake up: only files that the destination has not yet are copied."""
+def lake_jobs(settings: Settings) -> list[dg.JobDefinition]:
+    """The jobs that run a command over the lake: backup, restore, verify, rebuild, backfill."""
 
-    @dg.op(pool="backup", description="Copies what the destination lacks, and verifies it.")
+    @dg.op(pool="backup", description="Copies what the destination lacks, and reads again some of what it has.")
     def back_up(context: dg.OpExecutionContext, config: Backup) -> None:
-        plan = plan_backup(settings, lake_path(config.destination, settings.storage.options()))
-        context.log.info("the plan:\n%s", plan)
-        if config.dry_run:
-            return
-        done = execute_backup(settings, plan)
-        context.add_output_metadata(
-            {
-                "backup": done.number,
-                "files": done.files,
-                "bytes": done.size,
-                "files written": done.written,
-                "bytes written": done.written_size,
-                "seconds": round(done.seconds, 3),
-            }
-        )
+        destination = [config.destination] if config.destination else []
+        _run(context, settings, "backup", *destination, *_dry(config.dry_run))
 
-    @dg.job(
-        name="backup",
-        description="An incremental, verified backup of the lake.",
-        executor_def=dg.in_process_executor,
-    )
-    def backup() -> None:
-        back_up()
+    @dg.op(pool="backup", description="Restores a backup into an empty lake, and proves every digest there.")
+    def restore_lake(context: dg.OpExecutionContext, config: Restoration) -> None:
+        source = config.source or settings.backup.destination
+        if source is None:
+            told = "no source is given, and the settings name no destination of backups"
+            raise dg.Failure(f"{told}: set STRANDLINE_BACKUP__DESTINATION", allow_retries=False)
+        number = [] if config.number is None else [f"--number={config.number}"]
+        _run(context, settings, "restore", source, config.lake, *number, *_dry(config.dry_run))
 
-    return backup
+    @dg.op(pool="verify", description="Proves tables: logs, files, digests, and with `deep` every row.")
+    def verify_tables(context: dg.OpExecutionContext, config: Verification) -> None:
+        _run(context, settings, "verify", *config.names, *(["--deep"] if config.deep else []))
+
+    @dg.op(pool="rebuild", description="Computes the rows of a definition anew, whatever is stored.")
+    def rebuild_rows(context: dg.OpExecutionContext, config: Rebuilding) -> None:
+        _run(context, settings, "rebuild", config.name, *_dry(config.dry_run))
+
+    @dg.op(pool="rebuild", description="Computes the rows of a range of time anew, and puts what differs in place.")
+    def backfill_rows(context: dg.OpExecutionContext, config: Backfilling) -> None:
+        said = {"--from": config.begin, "--to": config.end, "--by": config.by}
+        options = [f"{option}={value}" for option, value in said.items() if value]
+        _run(context, settings, "backfill", config.view, *options, *_dry(config.dry_run))
+
+    return [
+        _job("backup", back_up, "An incremental, verified backup of the lake."),
+        _job("restore", restore_lake, "A backup, restored into an empty lake and proved there."),
+        _job("verify", verify_tables, "Proves every table of the lake, or those that are named."),
+        _job("rebuild", rebuild_rows, "The rows of a definition, computed anew; a dry run unless told otherwise."),
+        _job("backfill", backfill_rows, "A range of a view, computed anew; a dry run unless told otherwise."),
+    ]
+
+
+def _job(name: str, op: dg.OpDefinition, description: str) -> dg.JobDefinition:
+    graph = dg.GraphDefinition(name=name, node_defs=[op])
+    return graph.to_job(name=name, description=description, executor_def=dg.in_process_executor)
+
+
+def _run(context: dg.OpExecutionContext, settings: Settings, *arguments: str) -> None:
+    printed = run_command(context, settings, arguments)
+    context.log.info("strandline %s:\n%s", " ".join(arguments), "\n".join(map(str, printed)))
+    context.add_output_metadata(told(printed))
+
+
+def _dry(dry_run: bool) -> list[str]:
+    return ["--dry-run"] if dry_run else []
+
+
+def _worked_on(table: TableResult) -> bool:
+    """False for a table with nothing to do: an hour in which nothing happened leaves no event."""
+    merged = table.files_before != table.files_after
+    folded = table.restore_rows_before != table.restore_rows_after
+    return bool(merged or folded or table.removed or table.freed or table.trimmed or table.note)
 
 
 def _maintained(table: TableResult) -> dict[str, Any]:

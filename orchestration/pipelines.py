@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from jobs.catalog.catalog import Catalog
 from jobs.model.definitions import Source, View
+from jobs.operate.quality.hindrances import Hindrances
 from orchestration.assets import pipeline_assets
-from orchestration.checks import pipeline_checks
+from orchestration.checks import cheap_evaluations, pipeline_checks
+from orchestration.commits import Shown, tables_of
 from orchestration.drills import pipeline_drills
-from orchestration.roles import Role, asset_key, identifier, role_of, table_of
+from orchestration.roles import Role, asset_key, identifier
 from orchestration.schedules import made_by
-from orchestration.streaming import streaming
+from orchestration.streaming import stream_job
+from state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +29,6 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from orchestration.checks import PipelineChecks
     from orchestration.launch import DrainClient
-    from orchestration.streaming import Streaming
     from orchestration.translator import Translator
 
 
@@ -32,32 +36,29 @@ if TYPE_CHECKING:
 class Pipeline:
     """What Dagster has of one pipeline."""
 
-    specs: tuple[dg.AssetSpec, ...]
+    shown: Shown
     assets: dg.AssetsDefinition
     checks: PipelineChecks
     drills: dg.AssetChecksDefinition | None
     drain: UnresolvedAssetJobDefinition
-    streaming: Streaming
+    stream: dg.JobDefinition
 
     @property
     def all_checks(self) -> list[dg.AssetChecksDefinition]:
         """Its checks and drills."""
         return [*self.checks.all, *([self.drills] if self.drills is not None else [])]
 
-    def shown(self) -> dict[str, list[dg.AssetKey]]:
-        """{table: the assets that show it, the table itself first}."""
-        found: dict[str, list[dg.AssetKey]] = {}
-        for spec in self.specs:
-            if role_of(spec) is not Role.TOPIC:
-                found.setdefault(table_of(spec), []).append(spec.key)
-        return found
+    def tables(self) -> dict[str, dg.AssetKey]:
+        """{table: the asset that shows its rows}."""
+        return {table: specs[0].key for table, specs in tables_of(self.shown.specs).items()}
 
 
 def pipeline_of(
     name: str, definitions: Sequence[Definition], translator: Translator, settings: Settings, client: DrainClient
 ) -> Pipeline | None:
     """The pipeline of that name; None when it has no tables."""
-    assets = pipeline_assets(name, definitions, translator, client)
+    evaluations = partial(cheap_evaluations, definitions, translator, settings)
+    assets = pipeline_assets(name, definitions, translator, client, partial(_hindrances, settings), evaluations)
     if assets is None:
         return None
     specs = tuple(spec for definition in definitions for spec in translator.specs(definition))
@@ -71,10 +72,31 @@ def pipeline_of(
     )
     views = [each for each in definitions if isinstance(each, View)]
     return Pipeline(
-        specs,
+        Shown(name, specs, {view.name: translator.key_of(view.name) for view in views}),
         assets,
         checks,
         pipeline_drills(name, views, translator, settings),
         drain,
-        streaming(name, specs, topics, definitions, settings),
+        stream_job(name, specs, topics, definitions, settings),
     )
+
+
+def refresh_job(pipelines: Sequence[Pipeline]) -> UnresolvedAssetJobDefinition:
+    """The job that the button *Materialize* launches: a refresh, with the checks that are cheap.
+
+    Dagster's page launches the first of the jobs that the selected assets have in common, by name, with the checks that
+    are part of it. Its own `__ASSET_JOB` has all of them, and would rehearse every recovery; capitals come before `_`.
+    """
+    assets = [key for each in pipelines for key in each.assets.keys]
+    checks = [check for each in pipelines for check in each.checks.cheap]
+    return dg.define_asset_job(
+        "Refresh",
+        selection=dg.AssetSelection.assets(*assets).without_checks() | made_by(checks),
+        description="Brings the selected tables, or all, up to what the topics hold now; proofs and drills do not run.",
+        tags={"strandline/mode": "drain"},
+    )
+
+
+def _hindrances(settings: Settings) -> Hindrances:
+    lake = Lake(settings.lake)
+    return Hindrances(Catalog(lake).definitions(), lake)

@@ -1,12 +1,15 @@
 """The progress of a stream, as Dagster's events: what each table and topic has done since the last report.
 
-Labels are those of a drain's report, so that Dagster plots both on one line.
+Labels are those of a drain's report, so that Dagster plots both on one line. Rows are counted by the commits since the
+version that was reported last, by whichever run: what a stream committed in the moment before it was killed is counted
+with what the next one does.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -15,6 +18,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.ingest.logs.open import open_log
 from jobs.model import tables
 from jobs.operate.quality.freshness import Waiting
+from jobs.run.committed import count
 from jobs.run.dagster_child import table_metadata
 from orchestration.changelog_topics import ChangelogTopics
 from orchestration.metadata import from_pipes, with_defined
@@ -41,6 +45,7 @@ class Progress:
         specs: the assets of the pipeline, and of its topics.
         topics: {topic that it reads: its asset}.
         definitions: those of the pipeline.
+        told: {table: the version that was reported last}, of those that were.
     """
 
     def __init__(
@@ -49,8 +54,10 @@ class Progress:
         specs: Sequence[dg.AssetSpec],
         topics: Mapping[str, dg.AssetKey],
         definitions: Sequence[Definition] = (),
+        told: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._settings, self._specs, self._topics = settings, specs, topics
+        self._told = dict(told)
         self._published = ChangelogTopics(settings, definitions)
         self._run: tuple[int, int] | None = None
         self._tables: dict[str, TableReport] = {}
@@ -75,7 +82,8 @@ class Progress:
             last = before.get(table.name)
             if _changed(table, last):
                 epochs = table.epoch - (last.epoch if last is not None else 0)
-                yield from self._materialized(_since(table, last), epochs, waiting)
+                yield from self._materialized(self._counted(_since(table, last)), epochs, waiting)
+                self._told[table.name] = table.version
         for topic, lag in beat.lag.items():
             # A topic that was added after Dagster has loaded its definitions has no asset yet.
             asset = self._topics.get(topic)
@@ -84,6 +92,17 @@ class Progress:
         yield from self._published.events()
         self._run = (beat.process.pid, beat.started)
         self._tables, self._lag = {each.name: each for each in beat.tables}, dict(beat.lag)
+
+    def _counted(self, table: TableReport) -> TableReport:
+        """The report with the rows by the commits since the version that was reported last."""
+        after = self._told.get(table.name)
+        if after is None or after > table.version:
+            return table
+        try:
+            found = count(Lake(self._settings.lake).table(table.name), after, table.version)
+        except StrandlineError:
+            return table  # what is broken is told by the run
+        return replace(table, inserted=found.inserted, deleted=found.deleted) if found.whole else table
 
     def _before(self, beat: Beat) -> dict[str, TableReport]:
         """What was reported last. A new process counts from nothing again, at the versions that are known."""

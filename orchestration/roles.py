@@ -48,11 +48,11 @@ _ENDINGS = {
 }
 # Words that Dagster draws an icon for, where it has one.
 KINDS = {
-    Role.LOG: {"deltalake", "spark", "dataset"},
-    Role.TABLE: {"deltalake", "spark", "table"},
-    Role.PROJECTION: {"deltalake", "spark", "view"},
+    Role.LOG: {"deltalake", "dataset"},
+    Role.TABLE: {"deltalake", "table"},
+    Role.PROJECTION: {"deltalake", "view"},
     Role.CHANGELOG: {"deltalake", "changelog"},
-    Role.DEAD_LETTERS: {"deltalake", "spark"},
+    Role.DEAD_LETTERS: {"deltalake"},
 }
 
 

@@ -2,8 +2,9 @@
 
 | job | when (UTC) | what |
 | --- | --- | --- |
-| `vital_signs` | every hour | freshness, dead letters, late rows of every view: cheap, and also made after each drain |
+| `vital_signs` | every hour | state, freshness, dead letters, late rows of every view; also after each drain |
 | `compact` | every hour, at half past | plans, then does what is due; nothing due costs one look at each log |
+| `backup` | 02:00 | an incremental backup, where the settings name a destination |
 | `proofs` | 03:00 | every view against its SQL, its changelog and its digest: reads all rows |
 | `drills` | 04:00 | every recovery of every view, on copies |
 """
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 _CRON = {"vital_signs": "0 * * * *", "compact": "30 * * * *", "proofs": "0 3 * * *", "drills": "0 4 * * *"}
+# Before the drills, which restore what it has made.
+_BACKUP = {"backup": "0 2 * * *"}
 
 
 def check_job(
@@ -37,16 +40,23 @@ def made_by(checks: Iterable[dg.AssetChecksDefinition]) -> dg.AssetSelection:
     return dg.AssetSelection.checks(*(key for each in checks for key in each.check_keys))
 
 
-def schedules(jobs: Sequence[dg.JobDefinition | UnresolvedAssetJobDefinition]) -> list[dg.ScheduleDefinition]:
-    """The schedules of those jobs that have one."""
+def schedules(
+    jobs: Sequence[dg.JobDefinition | UnresolvedAssetJobDefinition], *, backed_up: bool
+) -> list[dg.ScheduleDefinition]:
+    """The schedules of those jobs that have one.
+
+    Args:
+        backed_up: the settings say where backups go.
+    """
+    crons = {**_CRON, **(_BACKUP if backed_up else {})}
     return [
         dg.ScheduleDefinition(
             name=f"{job.name}_schedule",
             job=job,
-            cron_schedule=_CRON[job.name],
+            cron_schedule=crons[job.name],
             execution_timezone="UTC",
             default_status=dg.DefaultScheduleStatus.RUNNING,
         )
         for job in jobs
-        if job.name in _CRON
+        if job.name in crons
     ]

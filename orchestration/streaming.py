@@ -1,10 +1,9 @@
-"""The job and the sensor of a pipeline's continuous mode."""
+"""The jobs of the pipelines' continuous mode, and the sensor that keeps what they began."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import dagster as dg
 
 from jobs.model.definitions import Definition
 from jobs.model.settings import Settings
+from orchestration.commits import last_told, tables_of
 from orchestration.keeper import KEEPER_TAG, Found, Start, Wait, decide, free_slots
 from orchestration.processes import Group
 from orchestration.progress import Progress
@@ -21,47 +21,27 @@ from state_store.delta.log import now_ms
 from state_store.layout import Lake
 from state_store.process import process
 
-# A tick costs a query of the last runs and one small file. A stream whose run was killed with it waits for the next
-# tick, and then for the start of a run. Dagster looks every 5 s; an interval of 5 s would be over at every other look.
-_INTERVAL_SECONDS = 4
+_INTERVAL_SECONDS = 10
+"""Between two ticks, of which each costs a query of the last runs and one small file for each pipeline. A stream that
+dies is started again by its own run, at once; a run that dies with its process waits for a tick."""
 _PACE = Pace()
 
 
-@dataclass(frozen=True)
-class Streaming:
-    """The continuous mode of one pipeline in Dagster."""
-
-    job: dg.JobDefinition
-    keeper: dg.SensorDefinition
-
-
-def streaming(
+def stream_job(
     pipeline: str,
     specs: Sequence[dg.AssetSpec],
     topics: dict[str, dg.AssetKey],
     definitions: Sequence[Definition],
     settings: Settings,
     pace: Pace = _PACE,
-) -> Streaming:
-    """The job that keeps a pipeline's stream alive, and the sensor that starts the job when no run does.
+) -> dg.JobDefinition:
+    """The job that keeps a pipeline's stream alive.
 
     Args:
         specs: the assets that the stream's progress is reported of.
         topics: {topic that it reads: its asset}.
         definitions: those of the pipeline.
     """
-    job = _job(pipeline, specs, topics, definitions, settings, pace)
-    return Streaming(job, _keeper(pipeline, job, settings))
-
-
-def _job(
-    pipeline: str,
-    specs: Sequence[dg.AssetSpec],
-    topics: dict[str, dg.AssetKey],
-    definitions: Sequence[Definition],
-    settings: Settings,
-    pace: Pace,
-) -> dg.JobDefinition:
     name = identifier(pipeline)
     shown = [spec for spec in specs if role_of(spec) is not Role.TOPIC]
 
@@ -77,7 +57,9 @@ def _job(
         assert me is not None
         context.instance.add_run_tags(context.run_id, {KEEPER_TAG: f"{me.pid} {me.started} {me.boot} {me.host}"})
         output = Path(context.instance.storage_directory()) / "streams" / f"{name}.log"
-        progress = Progress(settings, shown, topics, definitions)
+        told = {table: last_told(context.instance, found[0].key) for table, found in tables_of(shown).items()}
+        known = {table: version for table, version in told.items() if version is not None}
+        progress = Progress(settings, shown, topics, definitions, known)
         watch = Watch(pipeline, Lake(settings.lake), output, progress, context, stream_command(pipeline), pace)
         context.resources.at_end.callback(watch.end)
         yield from watch.run()
@@ -89,10 +71,10 @@ def _job(
         executor_def=dg.in_process_executor,
         resource_defs={"at_end": dg.ResourceDefinition(_at_end)},
     )
-    def stream_job() -> None:
+    def keeps() -> None:
         stream()
 
-    return stream_job
+    return keeps
 
 
 @contextmanager
@@ -102,30 +84,43 @@ def _at_end(_context: dg.InitResourceContext) -> Iterator[ExitStack]:
         yield stack
 
 
-def _keeper(pipeline: str, job: dg.JobDefinition, settings: Settings) -> dg.SensorDefinition:
+def keeper(jobs: Mapping[str, dg.JobDefinition], settings: Settings) -> dg.SensorDefinition | None:
+    """The sensor that keeps what was launched, on from the start; None where there is nothing to keep.
+
+    Args:
+        jobs: {pipeline: the job that keeps its stream alive}.
+    """
+    if not jobs:
+        return None
+
     @dg.sensor(
-        name=f"keep_{identifier(pipeline)}",
-        job=job,
+        name="keep_streams",
+        jobs=list(jobs.values()),
         minimum_interval_seconds=_INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
         description=(
-            f"Keeps `{pipeline}` streaming: starts its job when no run does, and marks runs failed whose process is "
-            "gone or whose stream is silent. A run that a person stopped stays stopped until a person starts one."
+            "Keeps each stream that was launched: starts its job again when no run keeps it, and marks runs failed "
+            "whose process is gone or whose stream is silent. A run that a person stopped stays stopped until a "
+            "person launches one."
         ),
     )
     def keep(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest | dg.SkipReason]:
-        found = Found.of(context.instance, job.name, Lake(settings.lake), pipeline)
-        decision = decide(found, now_ms())
-        for run, reason in decision.lost:
-            context.instance.report_run_failed(run, reason)
-        if isinstance(decision.then, Start):
-            free_slots(context.instance, decision.free)
-        if decision.end is not None:
-            Group(decision.end).stop(0.0)
-        match decision.then:
-            case Start(reason):
-                context.log.info(reason)
-                yield dg.RunRequest()
-            case Wait(reason):
-                yield dg.SkipReason(reason)
+        waiting = []
+        for pipeline, job in jobs.items():
+            found = Found.of(context.instance, job.name, Lake(settings.lake), pipeline)
+            decision = decide(found, now_ms())
+            for run, reason in decision.lost:
+                context.instance.report_run_failed(run, reason)
+            if isinstance(decision.then, Start):
+                free_slots(context.instance, decision.free)
+            if decision.end is not None:
+                Group(decision.end).stop(0.0)
+            match decision.then:
+                case Start(reason):
+                    context.log.info(f"{pipeline}: {reason}")
+                    yield dg.RunRequest(job_name=job.name)
+                case Wait(reason):
+                    waiting.append(f"{pipeline}: {reason}")
+        yield dg.SkipReason("; ".join(waiting) or "every stream is started")
 
     return keep

@@ -3,17 +3,16 @@
     definition                       assets
     CREATE STREAM s (…)              topics/T.topic ──> logs/s__log, dead_letters/s__dead_letters
     CREATE TABLE t (… PRIMARY KEY)   topics/T.topic ──> logs/t__log ──> tables/t;  dead_letters/t__dead_letters
-    CREATE STREAM v AS SELECT        inputs ──> logs/v__log
+    CREATE STREAM v AS SELECT        inputs ──> projections/v
     CREATE TABLE v AS SELECT         inputs ──> projections/v ──> changelogs/v__changelog
     … WITH (KAFKA_TOPIC = 'T')       … ──> changelogs/v__changelog ──> topics/T.topic
-    INSERT INTO s SELECT             inputs ──> logs/s__log (adds to the asset of s)
+    INSERT INTO s SELECT             inputs ──> the asset of s
 
 Inputs are logs, tables and projections, also of other pipelines.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
     from jobs.model.stage import Plan
     from jobs.model.types import SqlType
     from state_store.layout import Lake
-
-# A projection that was not refreshed for a day fails the check; half a day is worth a warning. Wide on purpose: a
-# nightly drain must pass as well as a continuous job.
-FRESHNESS = dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=24), warn_window=timedelta(hours=12))
 
 _CHANGE_COLUMNS: tuple[tuple[str, SqlType], ...] = ((WEIGHT, t.BIGINT), (VERSION, t.BIGINT), (TIMESTAMP, t.TIMESTAMP))
 
@@ -101,7 +96,7 @@ class Translator:
         match self._relations.get(relation):
             case Source(kind="table"):
                 return asset_key(Role.TABLE, relation)
-            case View(kind="table"):
+            case View():
                 return asset_key(Role.PROJECTION, relation)
             case _:
                 return asset_key(Role.LOG, relation)
@@ -160,13 +155,12 @@ class Translator:
                 COLUMN_SCHEMA: schema_of(source, key=source.key),
                 **copied(source, asset_key(Role.LOG, source.name)),
             },
-            freshness_policy=FRESHNESS,
         )
 
     def _derived_stream(self, view: View) -> dg.AssetSpec:
         feeds, inputs = self._fed(view)
         return self._spec(
-            Role.LOG,
+            Role.PROJECTION,
             view,
             table=view.name,
             deps=list(dict.fromkeys((*(self.key_of(name) for name in view.inputs), *inputs))),
@@ -179,7 +173,6 @@ class Translator:
             if feeds
             else view.fingerprint,
             metadata={COLUMN_SCHEMA: schema_of(view, META_COLUMNS), **self._lineage(view)},
-            freshness_policy=FRESHNESS,
         )
 
     def _projection(self, view: View) -> dg.AssetSpec:
@@ -195,7 +188,6 @@ class Translator:
                 **self._lineage(view),
                 **served(self._called.of(view.name), self._server_url),
             },
-            freshness_policy=FRESHNESS,
         )
 
     def _changelog(self, view: View) -> dg.AssetSpec:
@@ -232,7 +224,8 @@ class Translator:
             metadata={
                 TABLE_NAME: table,
                 "dagster/storage_kind": "deltalake",
-                "dagster/uri": dg.MetadataValue.path(str(self._lake.table(table))),
+                # Not a path: Dagster's page shows texts and URLs alone under this label.
+                "dagster/uri": str(self._lake.table(table)),
                 **(metadata or {}),
             },
             **others,

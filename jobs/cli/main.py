@@ -20,6 +20,7 @@ from jobs.cli.publishing import add_publishing
 from jobs.cli.serving import add_serving
 from jobs.cli.testing import add_testing
 from jobs.model.settings import load_settings
+from jobs.run.lifeline import hold_lifeline
 
 if TYPE_CHECKING:
     from jobs.catalog.called import Called
@@ -189,7 +190,8 @@ add_testing(app)
 
 
 def main() -> None:
-    """Run the command: its entry point."""
+    """Run the command: its entry point. One that another process started with a lifeline ends with it."""
+    hold_lifeline()
     try:
         app(prog_name="strandline")
     except SystemExit as end:
@@ -256,3 +258,7 @@ def _run(settings: Settings, pipeline: str, mode: Mode) -> tuple[RunReport, int]
         report = jobs_pipeline.follow(settings, pipeline, stop, watch=watch)
         # SIGTERM is how a continuous run is ended by those who started it.
         return report, stop.code if stop.code == INTERRUPTED else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ from jobs.cli.operated import show_json, show_maintenance
 from jobs.cli.output import say
 from jobs.cli.steps import shown_steps
 from jobs.model.settings import load_settings
+from state_store.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -93,7 +94,10 @@ def backfill(
 
 
 def backup(
-    destination: Annotated[str, typer.Argument(metavar="DEST", help="a path or URL: a new folder, or older backups")],
+    destination: Annotated[
+        str | None,
+        typer.Argument(metavar="[DEST]", help="a path or URL: a new folder, or older backups; default: the setting"),
+    ] = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
@@ -105,7 +109,7 @@ def backup(
 
         settings = load_settings()
         called = called_in(settings)
-        plan = plan_backup(settings, _path(settings, destination))
+        plan = plan_backup(settings, _path(settings, destination or _destination(settings)))
         if dry_run:
             show_json([plan.as_json()]) if json else print(plan)
             return
@@ -269,6 +273,16 @@ def _from_topic(settings: Settings, called: Called, stored: str, *, dry_run: boo
         show_json([found.as_json()])
     say(f"{name}: {found.rows} rows of version {found.of_version} from the topic '{found.topic}'")
     say(f"they can be read; before a run can go on from its inputs, type: strandline rebuild {name}")
+
+
+def _destination(settings: Settings) -> str:
+    """Where backups go by the settings. Raises SettingsError: they do not say."""
+    if settings.backup.destination is None:
+        raise SettingsError(
+            "no destination is given, and the settings name none",
+            hint="type: strandline backup DEST, or set STRANDLINE_BACKUP__DESTINATION",
+        )
+    return settings.backup.destination
 
 
 def _path(settings: Settings, root: str) -> LakePath:

@@ -143,6 +143,12 @@ class AlertSettings(_Section):
         return value
 
 
+class BackupSettings(_Section):
+    """Where `strandline backup` goes unless it is told, and Dagster's schedule of it."""
+
+    destination: str | None = Field(default=None, description="a path or URL")
+
+
 class ServerSettings(_Section):
     """Where people find the HTTP server: what Dagster's asset pages link to."""
 
@@ -176,6 +182,7 @@ class Settings(BaseSettings):
     retention: RetentionSettings = RetentionSettings()
     functions: FunctionSettings = FunctionSettings()
     alerts: AlertSettings = AlertSettings()
+    backup: BackupSettings = BackupSettings()
     server: ServerSettings = ServerSettings()
 
     @field_validator("lake", mode="before")

@@ -1,9 +1,11 @@
 """The child process that Dagster starts to drain a pipeline: `python -m jobs.run.dagster_child PIPELINE`.
 
 It runs the same drain as `strandline run`, then reports each selected asset through Dagster Pipes. The parent names
-the table of each asset, in the session's extras under `tables`:
+the table of each asset, and the version that Dagster was told last, in the session's extras under `tables`:
 
-    {"projections/locations": {"table": "locations", "role": "projection"}, …}
+    {"projections/locations": {"table": "locations", "role": "projection", "told": 3}, …}
+
+Rows are counted from that version on, so that those of a drain that was killed after its commit are not lost.
 
 Nothing is reported before the drain has succeeded: an asset turns green only with its numbers.
 """
@@ -12,11 +14,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from jobs.model.settings import load_settings
+from jobs.run.committed import count
 from jobs.run.lifeline import hold_lifeline
 from state_store.errors import StrandlineError
+from state_store.layout import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from dagster_pipes import PipesContext, PipesMetadataValue
 
     from jobs.model.report import RunReport, TableReport
+    from jobs.model.settings import Settings
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -46,33 +52,35 @@ def main(arguments: list[str]) -> int:
 
     with open_dagster_pipes() as pipes:
         try:
-            report = _drain(arguments[0])
+            settings = load_settings()
+            report = _drain(settings, arguments[0])
+            report_run(pipes, report, Lake(settings.lake))
         except StrandlineError as error:
             pipes.report_custom_message({"error": error.attrs()})
             print(error, file=sys.stderr)
             return EXIT_FAILED
-        report_run(pipes, report)
     return 0
 
 
-def _drain(pipeline: str) -> RunReport:
+def _drain(settings: Settings, pipeline: str) -> RunReport:
     from jobs.run.pipeline import drain
 
-    return drain(load_settings(), pipeline)
+    return drain(settings, pipeline)
 
 
-def report_run(pipes: PipesContext, report: RunReport) -> None:
+def report_run(pipes: PipesContext, report: RunReport, lake: Lake) -> None:
     """Report one materialization for each selected asset, then the run as a whole.
 
     Pipes takes one materialization per asset and session, so this is called once, at the end. A table without a commit
     is up to date too, and empty: it has had no input yet (or no record was broken).
     """
     tables = {table.name: table for table in report.tables}
-    selected: Mapping[str, Mapping[str, str]] = pipes.extras["tables"]
+    selected: Mapping[str, Mapping[str, Any]] = pipes.extras["tables"]
     for asset in pipes.asset_keys:
         role = selected[asset]["role"]
         table = tables.get(selected[asset]["table"])
         if table is not None:
+            table = _since(table, selected[asset].get("told"), lake)
             metadata = table_metadata(table, role, report.held.get(table.name))
             pipes.report_asset_materialization(
                 asset_key=asset, metadata=metadata, data_version=data_version(table, role)
@@ -84,6 +92,14 @@ def report_run(pipes: PipesContext, report: RunReport) -> None:
     pipes.report_custom_message(
         {"report": {"pipeline": report.pipeline, "epochs": report.epochs, "seconds": report.seconds}}
     )
+
+
+def _since(table: TableReport, told: int | None, lake: Lake) -> TableReport:
+    """The report with the rows by the commits since the version that Dagster was told last."""
+    if told is None or told > table.version:
+        return table
+    found = count(lake.table(table.name), told, table.version)
+    return replace(table, inserted=found.inserted, deleted=found.deleted) if found.whole else table
 
 
 def table_metadata(

@@ -13,6 +13,7 @@ from jobs.model import tables
 from jobs.model.definitions import Definition, InsertQuery, Source, View
 from jobs.model.errors import SourceError
 from jobs.operate.quality.freshness import Waiting
+from jobs.operate.quality.hindrances import Hindrance, Hindrances
 from jobs.publish.declared import published, topic_as_source
 from jobs.publish.standing import topic_standing
 from jobs.serve.results import Rows
@@ -38,10 +39,11 @@ def status(settings: Settings) -> Rows:
 
     `lag` counts what the table does not reflect yet: events of the topic for an event log, versions of its inputs for a
     view, but for those that were found to change none of its rows, versions of the view for its changelog topic. It is
-    null when the broker does not answer. `late` counts the
-    rows that came too late for a view's windows and are left out; it is null where no row is ever late. `state` is
-    `fresh` or `behind` by the lag, `never run` before the first commit, `never published` before a topic's first write,
-    `partial` where nothing is stored, `broken`, or the code of the error that hides the lag.
+    null when the broker does not answer. `late` counts the rows that came too late for a view's windows and are left
+    out; it is null where no row is ever late. `state` is `fresh` or `behind` by the lag, `held` or `stopped` for a view
+    that does not go on (`jobs.operate.quality.hindrances`), `never run` before the first commit, `never published`
+    before a topic's first write, `partial` where nothing is stored, `broken`, or the code of the error that hides the
+    lag.
 
     Raises:
         ObjectMissing: there is no lake.
@@ -51,10 +53,11 @@ def status(settings: Settings) -> Rows:
     check_lake(lake)
     catalog = Catalog(lake)
     log = Topics(settings, lake, catalog)
+    hindrances = Hindrances(catalog.definitions(), lake)
     rows: list[_Row] = []
     for pipeline in catalog.pipelines():
         for definition in catalog.pipeline(pipeline):
-            rows += _rows(definition, catalog, lake, log)
+            rows += _rows(definition, catalog, lake, log, hindrances)
     rows += [_broken(each, catalog.pipeline_of(each)) for each in catalog.broken.values()]
     return Rows(_NAMES, [(row[0], row[1] if row[2] == _TOPIC else catalog.called.of(row[1]), *row[2:]) for row in rows])
 
@@ -63,7 +66,7 @@ def _broken(broken: Broken, pipeline: str | None) -> _Row:
     return (pipeline, broken.name, "broken", None, None, None, None, "", None, "broken")
 
 
-def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics) -> Iterator[_Row]:
+def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics, hindrances: Hindrances) -> Iterator[_Row]:
     match definition:
         case InsertQuery():
             return
@@ -72,7 +75,8 @@ def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics) -> 
             return
         case View():
             late = _late(definition, catalog, lake)
-            yield _row(definition, definition.name, "view", lake, log.versions(definition), late)
+            found = hindrances.of(definition.name)
+            yield _row(definition, definition.name, "view", lake, log.versions(definition), late, found)
             if published(definition):
                 yield log.changelog(definition)
         case Source(kind="table"):
@@ -87,7 +91,15 @@ def _rows(definition: Definition, catalog: Catalog, lake: Lake, log: Topics) -> 
         yield _row(definition, letters, "dead letters", lake, (0, unit, None))
 
 
-def _row(definition: Definition, table: str, role: str, lake: Lake, lag: _Lag, late: int | None = None) -> _Row:
+def _row(
+    definition: Definition,
+    table: str,
+    role: str,
+    lake: Lake,
+    lag: _Lag,
+    late: int | None = None,
+    hindrance: Hindrance | None = None,
+) -> _Row:
     behind, unit, error = lag
     try:
         head = heads.head(lake, table)
@@ -95,7 +107,7 @@ def _row(definition: Definition, table: str, role: str, lake: Lake, lag: _Lag, l
         return (definition.pipeline, table, role, None, None, None, behind, unit, late, lost.code)
     if head is None:
         return (definition.pipeline, table, role, None, None, None, behind, unit, late, error or "never run")
-    state = error or ("behind" if behind else "fresh")
+    state = error or (hindrance.state if hindrance is not None else "behind" if behind else "fresh")
     record = head.record
     return (definition.pipeline, table, role, head.version, record.epoch, record.rows, behind, unit, late, state)
 

@@ -93,7 +93,7 @@ def test_the_graph_is_there_before_anything_ran(dagster: Dagster) -> None:
     assert {node["groupName"] for node in nodes.values()} == {"packages"}
     assert not nodes["topics/dagster_checkins_topic.topic"]["isExecutable"]
     projection = nodes["projections/package_locations"]
-    assert set(projection["kinds"]) == {"deltalake", "spark", "view"}
+    assert set(projection["kinds"]) == {"deltalake", "view"}
     assert projection["owners"] == [{"team": "strandline"}]
     assert projection["freshnessPolicy"] == {"__typename": "TimeWindowFreshnessPolicy"}
     assert "LATEST_BY_OFFSET(location)" in projection["description"]

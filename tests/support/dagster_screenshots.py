@@ -20,7 +20,7 @@ from tests.support.screenshots import FOLDER, taken
 _PICTURES: Final = {
     "blocking": ("projections/earned", "expect_column_values_to_be_between__fare", "1 of 2 rows are unexpected: 140"),
     "warning": ("projections/earned", "expect_column_values_to_be_between__rides", "1 of 2 rows are unexpected: 4"),
-    "quarantine": ("logs/paid__log", "expect_column_values_to_not_be_null__fare", "1 row in quarantine"),
+    "quarantine": ("projections/paid", "expect_column_values_to_not_be_null__fare", "1 row in quarantine"),
 }
 """{picture: the asset, the check that is open, and what is read there when it has loaded}."""
 

@@ -27,11 +27,12 @@ def append(lake: Lake, name: str, rows: Sequence[Mapping[str, object]], epoch: i
     found = _relation(name, Catalog(lake))
     table = pa.Table.from_pylist([dict(row) for row in rows], _schema(found))
     path = lake.table(name)
+    there = DeltaTable(str(path)).count() if path.exists() else 0
     write_deltalake(
         str(path),
         table,
         mode="append",
-        commit_properties=_properties(epoch, table.num_rows),
+        commit_properties=_properties(epoch, there + table.num_rows),
         configuration=None if path.exists() else {"delta.enableChangeDataFeed": "true"},
     )
 

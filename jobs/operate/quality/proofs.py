@@ -32,8 +32,14 @@ if TYPE_CHECKING:
     from jobs.operate.verify.findings import Check
     from state_store.layout import Lake
 
-PROOFS: Final = ("recompute", "feed", "digest", "counts", "storage")
-"""The names of the checks; `storage` stands for all others of `verify`: the log, the files, the definition."""
+PROOFS: Final = {
+    "recompute": "DuckDB gets the same rows from the view's SQL over its inputs.",
+    "feed": "The changelog, applied in order, gives the rows.",
+    "digest": "The rows in the files are those that the last commit speaks of.",
+    "counts": "No COUNT of the view is below zero.",
+    "storage": "The log, the files and the definition read back as they were written.",
+}
+"""{name of a check: what it says when it holds}; `storage` stands for all others of `verify`."""
 
 
 def prove(view: View, settings: Settings, catalog: Catalog, lake: Lake) -> list[Verdict]:

@@ -12,6 +12,7 @@ import pytest
 from jobs.ivm.plan.plan import plan
 from jobs.model import types as t
 from jobs.model.definitions import Column, Source, View
+from jobs.operate.quality.hindrances import Hindrances
 from orchestration import assets as assets_module
 from orchestration.assets import pipeline_assets
 from orchestration.launch import DrainClient
@@ -94,7 +95,10 @@ def child(body: str, pids: Path | None = None) -> list[str]:
 
 
 def packages(
-    command: list[str], monkeypatch: pytest.MonkeyPatch, client: DrainClient | None = None
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    client: DrainClient | None = None,
+    hindrances: Hindrances | None = None,
 ) -> dg.AssetsDefinition:
     """The multi-asset of a small pipeline, whose drain is `command`; it is tried twice, without delay."""
     monkeypatch.setattr(assets_module, "drain_command", lambda _pipeline: command)
@@ -105,7 +109,10 @@ def packages(
     for definition in definitions:
         catalog.add(definition)
     translator = Translator(definitions, Lake(Path("/lake")), plan_of=lambda view: plan(view, catalog))
-    made = pipeline_assets("packages", definitions, translator, client or DrainClient())
+    going_on = Hindrances((), Lake(Path("/lake")))
+    made = pipeline_assets(
+        "packages", definitions, translator, client or DrainClient(), lambda: hindrances or going_on, list
+    )
     assert made is not None
     return made
 

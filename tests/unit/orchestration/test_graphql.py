@@ -108,7 +108,7 @@ def outcome(check: dict[str, Any]) -> tuple[object, ...]:
 
 
 def test_the_four_outcomes_of_expectations_are_told(browser: Browser) -> None:
-    earned, paid = browser.checks("projections/earned"), browser.checks("logs/paid__log")
+    earned, paid = browser.checks("projections/earned"), browser.checks("projections/paid")
     passes = earned["expect_column_values_to_not_be_null__place"]
     assert outcome(passes) == (False, True, "WARN", "0 of 2 rows are unexpected")
     warns = earned["expect_column_values_to_be_between__rides"]
@@ -120,7 +120,7 @@ def test_the_four_outcomes_of_expectations_are_told(browser: Browser) -> None:
 
 
 def test_a_check_shows_what_great_expectations_says_and_the_rows_in_quarantine(browser: Browser) -> None:
-    check = browser.checks("logs/paid__log")["expect_column_values_to_not_be_null__fare"]
+    check = browser.checks("projections/paid")["expect_column_values_to_not_be_null__fare"]
     entries = check["executionForLatestMaterialization"]["evaluation"]["metadataEntries"]
     shown = {each["label"]: each for each in entries}
     assert shown["rows in quarantine"]["intValue"] == 1
@@ -129,5 +129,5 @@ def test_a_check_shows_what_great_expectations_says_and_the_rows_in_quarantine(b
 
 
 def test_a_quarantine_is_among_the_dead_letters_too(browser: Browser) -> None:
-    said = (False, False, "WARN", "1 row kept aside, beside 9 that came")
-    assert outcome(browser.checks("logs/paid__log")["dead_letters"]) == said
+    said = (False, False, "WARN", "1 row kept aside, of 6 that came")
+    assert outcome(browser.checks("projections/paid")["dead_letters"]) == said

@@ -38,8 +38,9 @@ def beat(silent: float = 0.0, by: Process = ME, *, ended: bool = False) -> Beat:
 STARTED, FAILED = DagsterRunStatus.STARTED, DagsterRunStatus.FAILURE
 
 
-def test_a_pipeline_that_nothing_keeps_is_started() -> None:
-    assert decide(Found([], None), NOW).then == Start("no run keeps it")
+def test_a_pipeline_that_nobody_launched_is_not_kept() -> None:
+    """A stream is a JVM: whoever wants one launches it once."""
+    assert decide(Found([], None), NOW).then == Wait("it was never launched")
 
 
 @pytest.mark.parametrize("status", [DagsterRunStatus.STARTING, STARTED, DagsterRunStatus.CANCELING])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from jobs.operate.quality.hindrances import Hindrance, Hindrances
+from state_store.layout import Lake
 from tests.unit.orchestration.child_drains import REPORTING, child, failure_of, materialized, packages, retries_of
 
 
@@ -50,6 +53,27 @@ def test_a_table_without_a_commit_is_up_to_date_with_no_rows(monkeypatch: pytest
     for event in found.values():
         assert event.metadata["dagster/row_count"].value == 0
         assert "delta version" not in event.metadata
+
+
+def test_a_view_that_is_held_is_not_materialized_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Held(Hindrances):
+        def of(self, name: str) -> Hindrance | None:
+            return Hindrance("held", "it waits for 'gates'", "correct it") if name == "locations" else None
+
+    held = Held((), Lake(Path("/lake")))
+    result = dg.materialize([packages(child(REPORTING), monkeypatch, hindrances=held)], raise_on_error=False)
+    assert set(materialized(result)) == {"logs/checkins__log", "dead_letters/checkins__dead_letters"}
+    observed = {
+        event.asset_observation_data.asset_observation.asset_key.to_user_string(): (
+            event.asset_observation_data.asset_observation.metadata["state"].value,
+            event.asset_observation_data.asset_observation.metadata["why"].value,
+        )
+        for event in result.get_asset_observation_events()
+    }
+    said = ("held", "it waits for 'gates'")
+    assert observed == {"projections/locations": said, "changelogs/locations__changelog": said}
+    assert "projections/locations is held: it waits for 'gates'" in failure_of(result)[0]
+    assert retries_of(result) == 0
 
 
 def test_a_child_that_says_nothing_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

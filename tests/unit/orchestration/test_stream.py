@@ -115,9 +115,7 @@ class Bench:
         self.monkeypatch.setattr(streaming_module, "stream_command", lambda _pipeline: command(self.lake, body))
         translator = Translator(self.definitions, self.lake)
         specs = [spec for each in self.definitions for spec in translator.specs(each)]
-        job = streaming_module.streaming(
-            "packages", specs, {"t": specs[0].key}, self.definitions, self.settings, pace
-        ).job
+        job = streaming_module.stream_job("packages", specs, {"t": specs[0].key}, self.definitions, self.settings, pace)
         return job.execute_in_process(instance=self.instance, raise_on_error=False)
 
     def beat(self) -> Beat | None:
@@ -337,7 +335,7 @@ from orchestration.progress import Event
 from orchestration.stream import Pace
 command = sys.argv[2:]
 streaming.stream_command = lambda _pipeline: command
-job = streaming.streaming('packages', [], {}, [], load_settings(lake=Path(sys.argv[1])), Pace(poll=0.02)).job
+job = streaming.stream_job('packages', [], {}, [], load_settings(lake=Path(sys.argv[1])), Pace(poll=0.02))
 job.execute_in_process(instance=dg.DagsterInstance.ephemeral())
 """
 

@@ -6,12 +6,14 @@ from typing import cast
 
 import pyarrow as pa
 
+from jobs.expect.approvals import Approval, write_approval
 from jobs.model.settings import KafkaSettings, Settings, load_settings
 from jobs.session.define.source import source_of
 from jobs.session.interpreter import Interpreter
 from jobs.session.status import status
 from jobs.sql.statements import CreateSource, parse_one
 from state_store.commits import CommitRecord
+from state_store.delta import reader
 from state_store.layout import Lake
 from state_store.tablespec import TableSpec
 from tests.support.arrow_table import ArrowTable
@@ -28,6 +30,26 @@ def test_status_counts_what_is_not_in_yet(session: Interpreter, settings: Settin
     assert lags() == {"s": (None, None, 2, "events", "never run"), "v": (None, None, 0, "versions", "never run")}
     events(lake, "s", [{"id": 1}, {"id": 2}])
     assert lags() == {"s": (0, 2, 2, "events", "behind"), "v": (None, None, 1, "versions", "never run")}
+
+
+def test_status_says_of_a_view_that_it_is_held_and_of_what_reads_that_too(
+    session: Interpreter, settings: Settings, lake: Lake
+) -> None:
+    blocking = "WITH (EXPECT = '[{expect_table_row_count_to_be_between: {max_value: 1}, blocking: true}]')"
+    run(session, f"{STREAM}CREATE TABLE a {blocking} AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;")
+    run(session, "CREATE TABLE b AS SELECT id, n FROM a; CREATE TABLE c AS SELECT id, n FROM b;")
+    for table in ("a", "b", "c"):
+        _table(lake, table, late=None)
+
+    def states() -> list[object]:
+        return [next(row[9] for row in status(settings).rows if row[1] == name) for name in ("a", "b", "c")]
+
+    assert not {"held", "stopped"} & set(states())
+    head = reader.head(lake.table("a"))
+    assert head is not None
+    write_approval(lake, "a", Approval("asked").refusing(head, "asked", "2 rows", 0))
+    assert states()[1:] == ["held", "held"]
+    assert states()[0] != "held", "it is as fresh as it was"
 
 
 def test_a_broker_that_is_not_there_is_asked_once(lake: Lake) -> None:

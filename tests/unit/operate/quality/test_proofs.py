@@ -24,7 +24,7 @@ def proofs(made: MadeLake, name: str) -> dict[str, Verdict]:
 @pytest.mark.parametrize("view", ["totals", "owned", "spread"])
 def test_a_healthy_view_is_proved(view: str, made: MadeLake) -> None:
     found = proofs(made, view)
-    assert tuple(found) == PROOFS
+    assert tuple(found) == tuple(PROOFS)
     assert [each for each in found.values() if not each.ok] == []
 
 

@@ -15,6 +15,7 @@ from jobs.operate.quality.freshness import Waiting
 from jobs.operate.quality.vital_signs import VitalSigns
 from jobs.session.interpreter import Interpreter
 from state_store.delta import log as delta_log
+from state_store.delta import reader
 from state_store.process import process
 from tests.support.on_disk import on_disk
 from tests.unit.operate.verify.lakes import MadeLake
@@ -120,6 +121,14 @@ def test_one_broken_record_in_seven_is_too_many_and_one_in_two_hundred_is_not(ma
     assert verdict.numbers["dead letters"] == 1
     made.visits([(0, "a", 0.0)] * 200, {0: 203, 1: 4})
     assert check(made, "totals", "dead_letters").ok is True
+
+
+def test_the_rate_of_dead_letters_is_of_what_came_and_not_of_what_came_of_it(made: MadeLake) -> None:
+    """The rows of the view are made of the same events: they are not counted beside them."""
+    visits = reader.head(made.lake.table("visits"))
+    assert visits is not None
+    numbers = check(made, "totals", "dead_letters").numbers
+    assert numbers["dead-letter rate"] == 1 / (visits.record.rows + 1)
 
 
 def test_a_view_without_windows_has_no_late_rows(made: MadeLake) -> None:

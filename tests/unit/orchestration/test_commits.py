@@ -1,0 +1,127 @@
+"""The sensor that tells Dagster what the lake's commits say, over a real lake that another process wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from jobs.expect.approvals import Approval, write_approval
+from jobs.session.interpreter import Interpreter
+from orchestration.definitions import build
+from state_store.delta import reader
+from tests.unit.operate.conftest import made, template
+from tests.unit.operate.verify.lakes import MadeLake
+
+__all__ = ["made", "template"]  # fixtures
+
+TOTALS = dg.AssetKey(["projections", "totals"])
+OWNED = dg.AssetKey(["projections", "owned"])
+
+
+class Daemon:
+    """Dagster's daemon, as far as it evaluates this sensor."""
+
+    def __init__(self, made: MadeLake, instance: dg.DagsterInstance) -> None:
+        self.settings, self.instance, self.cursor = made.settings, instance, ""
+
+    def tick(self) -> list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation]:
+        """Evaluate the sensor once and store its events; what it told."""
+        repository = build(self.settings).get_repository_def()
+        sensor = repository.get_sensor_def("commits")
+        context = dg.build_sensor_context(
+            instance=self.instance, cursor=self.cursor, repository_def=repository, sensor_name="commits"
+        )
+        found = sensor.evaluate_tick(context)
+        self.cursor = found.cursor or ""
+        for event in found.asset_events:
+            self.instance.report_runless_asset_event(event)
+        return list(found.asset_events)
+
+    def materialized(self) -> dict[dg.AssetKey, dg.AssetMaterialization]:
+        """What a tick told of rows."""
+        return {each.asset_key: each for each in self.tick() if isinstance(each, dg.AssetMaterialization)}
+
+
+@pytest.fixture
+def daemon(made: MadeLake) -> Iterator[Daemon]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Daemon(made, instance)
+
+
+def test_what_the_command_line_did_is_on_every_asset_at_the_first_tick(daemon: Daemon, made: MadeLake) -> None:
+    found = daemon.materialized()
+    head = reader.head(made.lake.table("totals"))
+    assert head is not None
+    shown = {label: value.value for label, value in found[TOTALS].metadata.items()}
+    assert (shown["delta version"], shown["dagster/row_count"]) == (head.version, head.record.rows)
+    assert int(str(shown["rows inserted"])) >= head.record.rows
+    assert (found[TOTALS].tags or {})["dagster/data_version"] == head.record.digest
+    assert {"dagster/column_schema", "version vector"} <= set(shown)
+    assert dg.AssetKey(["changelogs", "totals__changelog"]) in found
+    assert dg.AssetKey(["logs", "visits__log"]) in found
+    assert daemon.materialized() == {}, "nothing happened since"
+
+
+def test_the_rows_of_all_commits_since_the_last_are_counted(daemon: Daemon, made: MadeLake) -> None:
+    daemon.tick()
+    for seconds in (1.0, 2.0):
+        made.refresh("totals", [{"page": f"p{seconds}", "n": 1, "seconds": seconds}], inputs=["visits"])
+    found = daemon.materialized()
+    assert set(found) == {TOTALS, dg.AssetKey(["changelogs", "totals__changelog"])}
+    assert found[TOTALS].metadata["rows inserted"].value == 2
+
+
+def test_what_a_run_has_told_is_not_told_again_and_what_it_has_not_is(daemon: Daemon, made: MadeLake) -> None:
+    """A drain that was killed after its commit: the version before it is the last that was told."""
+    head = reader.head(made.lake.table("totals"))
+    assert head is not None
+    told = {"delta version": head.version}
+    daemon.instance.report_runless_asset_event(dg.AssetMaterialization(TOTALS, metadata=told))
+    assert TOTALS not in daemon.materialized()
+    made.refresh("totals", [{"page": "z", "n": 1, "seconds": 3.0}], inputs=["visits"])
+    assert daemon.materialized()[TOTALS].metadata["rows inserted"].value == 1
+
+
+@pytest.mark.parametrize("job", ["drain_shop", "stream_shop"])
+def test_a_pipeline_at_work_is_left_to_its_run_until_that_ends(daemon: Daemon, job: str) -> None:
+    run = daemon.instance.create_run_for_job(
+        job_def=build(daemon.settings).get_repository_def().get_job(job), status=dg.DagsterRunStatus.STARTED
+    )
+    assert daemon.tick() == []
+    daemon.instance.report_run_failed(run, "killed")
+    assert TOTALS in daemon.materialized()
+
+
+def test_a_view_that_waits_for_another_says_so_and_later_that_it_goes_on(daemon: Daemon, made: MadeLake) -> None:
+    text = """CREATE TABLE totals WITH (EXPECT = '
+        - expect_column_max_to_be_between: {column: n, max_value: 2}
+          blocking: true
+      ') AS SELECT page, COUNT(*) AS n, SUM(seconds) AS seconds FROM visits GROUP BY page;"""
+    assert list(Interpreter(made.settings, "shop").run(text))
+
+    def states() -> list[tuple[dg.AssetKey, bool, str | None]]:
+        found = (each for each in daemon.tick() if isinstance(each, dg.AssetCheckEvaluation))
+        return [(each.asset_key, each.passed, each.description) for each in found]
+
+    assert states() == []
+    head = reader.head(made.lake.table("totals"))
+    assert head is not None
+    write_approval(made.lake, "totals", Approval("asked").refusing(head, "asked", "max of n: 3", 0))
+    assert states() == [(OWNED, False, "held: it waits for 'totals', which breaks max of n: 3")]
+    assert states() == []
+    write_approval(made.lake, "totals", Approval("asked").approving(head, "asked"))
+    assert states() == [(OWNED, True, "it goes on")]
+
+
+def test_a_damaged_table_is_told_as_damaged_and_never_as_materialized(daemon: Daemon, made: MadeLake) -> None:
+    daemon.tick()
+    for file in (made.lake.table("totals") / "_delta_log").iterdir():  # type: ignore[union-attr]
+        file.write_text("{")
+    found = daemon.tick()
+    checks = {each.asset_key: each for each in found if isinstance(each, dg.AssetCheckEvaluation)}
+    assert not [each for each in found if isinstance(each, dg.AssetMaterialization)]
+    assert (checks[TOTALS].passed, checks[TOTALS].severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert (checks[TOTALS].description or "").startswith("damaged: ")
+    assert (checks[OWNED].description or "").startswith("held: it waits for 'totals', which is damaged")

@@ -1,0 +1,77 @@
+"""The jobs of a lake's whole life: the commands that a person would type, as real child processes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from jobs.model.settings import BackupSettings, Settings, load_settings
+from jobs.operate.verify.verify import verify
+from orchestration.definitions import build
+from tests.unit.operate.conftest import made, template
+from tests.unit.operate.verify.lakes import MadeLake
+
+__all__ = ["made", "template"]  # fixtures
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+def run(
+    settings: Settings, instance: dg.DagsterInstance, job: str, op: str, **config: Any
+) -> dg.ExecuteInProcessResult:
+    found = build(settings).get_repository_def().get_job(job)
+    return found.execute_in_process({"ops": {op: {"config": config}}}, instance=instance, raise_on_error=False)
+
+
+def printed(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """The metadata of what a job printed."""
+    (output,) = (event.event_specific_data for event in result.all_events if event.is_successful_output)
+    return {label: value.value for label, value in output.metadata.items()}  # type: ignore[union-attr]
+
+
+def failed(result: dg.ExecuteInProcessResult) -> str:
+    (event,) = result.get_step_failure_events()
+    assert event.step_failure_data.user_failure_data is not None
+    return event.step_failure_data.user_failure_data.description or ""
+
+
+def test_a_backup_goes_where_the_settings_say_and_is_restored_and_proved(
+    made: MadeLake, instance: dg.DagsterInstance, tmp_path: Path
+) -> None:
+    to = tmp_path / "backups"
+    settings = made.settings.model_copy(update={"backup": BackupSettings(destination=str(to))})
+    assert run(settings, instance, "backup", "back_up", destination=str(to), dry_run=True).success
+    assert not to.exists(), "a dry run copies nothing"
+    done = run(settings, instance, "backup", "back_up", destination=str(to))
+    assert done.success
+    assert printed(done)["number"] == 1
+    restored = tmp_path / "restored"
+    assert run(settings, instance, "restore", "restore_lake", lake=str(restored)).success
+    assert not [each for each in verify(load_settings(lake=restored), deep=True) if each.ok is False]
+
+
+def test_what_verify_finds_broken_fails_the_run_and_names_it(made: MadeLake, instance: dg.DagsterInstance) -> None:
+    assert run(made.settings, instance, "verify", "verify_tables", names=["totals"]).success
+    files = list(Path(str(made.lake.table("totals"))).rglob("*.parquet"))
+    for file in files:
+        file.write_bytes(b"damaged")
+    assert files
+    assert "found what is not as it must be" in failed(
+        run(made.settings, instance, "verify", "verify_tables", names=["totals"], deep=False)
+    )
+
+
+def test_a_rebuild_is_a_dry_run_unless_it_is_told_otherwise(made: MadeLake, instance: dg.DagsterInstance) -> None:
+    """And one that the command refuses fails with the command's own words."""
+    before = sorted(Path(str(made.lake.table("totals"))).rglob("*"))
+    assert run(made.settings, instance, "rebuild", "rebuild_rows", name="totals").success
+    assert sorted(Path(str(made.lake.table("totals"))).rglob("*")) == before
+    assert "nothing_such" in failed(run(made.settings, instance, "rebuild", "rebuild_rows", name="nothing_such"))
