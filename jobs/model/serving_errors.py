@@ -4,7 +4,10 @@ ServeError
 ├── RequestRefused            serve.request_refused       stop
 ├── KeyRequired               serve.key_required          stop
 ├── NoConsistentCut           serve.no_consistent_cut     retry
+├── CutExpired                serve.cut_expired           retry
+├── VersionNotKept            serve.version_not_kept      stop
 ├── NotYet                    serve.not_yet               retry
+├── TooStale                  serve.too_stale             retry
 ├── TimeLimit                 serve.time_limit            stop
 ├── TooLarge                  serve.too_large             stop
 ├── Cancelled                 serve.cancelled             stop
@@ -54,6 +57,28 @@ class NoConsistentCut(ServeError):
     one that is behind has caught up; `strandline status` shows it."""
 
     code = "serve.no_consistent_cut"
+    action = Action.RETRY
+
+
+class CutExpired(ServeError):
+    """A pinned cut has expired, or a version of it is not kept any more. Retry with a new one."""
+
+    code = "serve.cut_expired"
+    action = Action.RETRY
+
+
+class VersionNotKept(ServeError):
+    """A query reads a version of a table that is not there: it was removed, or does not exist yet. Stop: the message
+    says which versions there are."""
+
+    code = "serve.version_not_kept"
+
+
+class TooStale(ServeError):
+    """An answer would be further behind its topics than the request allows, or nobody knows how far. Retry when the
+    pipeline has caught up; `strandline status` shows it."""
+
+    code = "serve.too_stale"
     action = Action.RETRY
 
 

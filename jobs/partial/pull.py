@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jobs.query.logical.pull import PullQuery
     from jobs.serve.cut import Cut
     from jobs.serve.limits import Spent
+    from jobs.serve.pinned import Pinned
     from jobs.serve.pull import Answer
     from jobs.serve.terms import Terms
     from jobs.sql.syntax import Select
@@ -35,13 +36,14 @@ def pull(statement: Select, catalog: Catalog, lake: Lake, functions: Library) ->
 
 def answer(statement: Select, catalog: Catalog, lake: Lake, functions: Library, terms: Terms = FREELY) -> Answer:
     """Answer a SELECT. Arguments and errors as of `jobs.serve.pull.answer`."""
-    return stored.answer(statement, catalog, lake, functions, terms, _Computing(catalog, lake, functions))
+    return stored.answer(statement, catalog, lake, functions, terms, _Computing(catalog, lake, functions, terms.pinned))
 
 
 class _Computing:
     """The partial views of a lake, computed for one query, which keeps nothing of them."""
 
-    def __init__(self, catalog: Catalog, lake: Lake, functions: Library) -> None:
+    def __init__(self, catalog: Catalog, lake: Lake, functions: Library, pinned: Pinned | None) -> None:
+        self._pinned = pinned
         self._catalog = catalog
         self._lake = lake
         self._functions = functions
@@ -57,6 +59,7 @@ class _Computing:
         wanted = asked(pull, predicate, self._catalog)
         if wanted is None:
             return None
-        cut = newest_cut(wanted.plan.inputs, self._lake)
+        inputs = wanted.plan.inputs
+        cut = newest_cut(inputs, self._lake) if self._pinned is None else self._pinned.cut(inputs, self._lake)
         rows = Upqueries(wanted.plan, self._lake, self._functions).rows(wanted.keys, cut, spent)
         return {wanted.plan.relation.name: rows}, cut

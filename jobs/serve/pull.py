@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from jobs.query.logical.pull import PullQuery
     from jobs.serve.computation import Computation
     from jobs.serve.cut import Cut
+    from jobs.serve.pinned import Pinned
     from jobs.serve.terms import Terms
     from jobs.sql.syntax import Select
     from state_store.delta.statistics import Predicate
@@ -94,7 +95,8 @@ def answer(
         RequestRefused: it names a table that the query does not read.
         SqlError: the query is refused, or its computation fails (an overflow).
         KeyRequired: it reads a partial view otherwise than by key.
-        NoConsistentCut: its tables have no versions that fit together.
+        NoConsistentCut: its tables have no versions that fit together, or one is not in `terms.pinned`.
+        CutExpired: `terms.pinned` has expired.
         TimeLimit, TooLarge: it takes more than it may.
         StoreError: a table cannot be read.
     """
@@ -106,7 +108,7 @@ def answer(
     if row_by_row(pull) and not piecewise:
         pull = in_natural_order(pull)
     asked = computation(pull, statement.limit)
-    cut = computed[1] if computed is not None else _newest_stored(pull, catalog, lake)
+    cut = computed[1] if computed is not None else _stored_cut(pull, catalog, lake, terms.pinned)
     check_cut(cut, terms.at_least, lake, computed[0] if computed is not None else ())
     snapshot = Snapshot(lake, cut, spent)
     with Duck(functions, spent) as duck:
@@ -129,10 +131,10 @@ def _outputs(pull: PullQuery) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
     return tuple(name for name, _ in pull.outputs), tuple(sql_type for _, sql_type in pull.outputs)
 
 
-def _newest_stored(pull: PullQuery, catalog: Catalog, lake: Lake) -> Cut:
+def _stored_cut(pull: PullQuery, catalog: Catalog, lake: Lake, pinned: Pinned | None) -> Cut:
     names = [relation.name for relation in pull.relations]
     check_stored(names, catalog)
-    return newest_cut(names, lake)
+    return newest_cut(names, lake) if pinned is None else pinned.cut(names, lake)
 
 
 def _columns(relation: Relation) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Final
 from jobs.query.pulled.column_names import Unnamed
 from jobs.serve.at_least import Least
 from jobs.serve.limits import NO_LIMITS, Limits
+from jobs.serve.pinned import Pinned
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,13 @@ class Terms:
     Attributes:
         at_least: {table: the least of it that the answer must reflect}.
         unnamed: whose names the columns get that nobody named.
+        pinned: the cut that is read; None: the newest one.
     """
 
     limits: Limits = NO_LIMITS
     at_least: Mapping[str, Least] = field(default_factory=dict)
     unnamed: Unnamed = "postgres"
+    pinned: Pinned | None = None
 
 
 FREELY: Final = Terms()

@@ -11,6 +11,7 @@ import orjson
 from jobs.model.errors import TypeMismatch
 from jobs.model.serving_errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
 from jobs.serve.lookup import KeyValues, Windows
+from jobs.serve.pinned import Pinned
 from jobs.server.http.parameters import check_known
 from jobs.server.http.patience import BODY_SECONDS
 from jobs.session.conversions import assign, convert
@@ -219,6 +220,13 @@ def most_seconds(body: Mapping[str, Any]) -> float:
         raise RequestRefused("'wait_ms' is a whole number, not negative")
     # A float has no place for every whole number of JSON; the server waits no longer than it may in any case.
     return min(found, 1 << 31) / 1000
+
+
+def pinned_in(text: Any) -> Pinned | None:
+    """The pinned cut that a request names as its `cut`. Raises RequestRefused: it is none."""
+    if text is not None and not isinstance(text, str):
+        raise RequestRefused("'cut' is a text, as POST /v1/cuts answers")
+    return None if text is None else Pinned.read(text)
 
 
 def windows_of(request: Request) -> Windows:

@@ -21,6 +21,7 @@ from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
     from jobs.catalog.catalog import Catalog
+    from jobs.serve.pinned import Pinned
     from jobs.server.access.tokens import Token
     from jobs.server.pg_values.parameters import Parameter
     from jobs.server.postgres.settings import Settings
@@ -34,6 +35,8 @@ log = logging.getLogger("strandline.server")
 
 _ROUTE: Final = "postgres"
 _SUCCESS: Final = "00000"
+_CUT_SECONDS: Final = 600.0
+"""A transaction reads its cut so long; a client that forgets to end one holds no version for longer."""
 _KEPT_BINDINGS: Final = 1000
 """Statements of all clients: each is a text and its types."""
 _SAMPLES: Final = {
@@ -74,13 +77,16 @@ class Asking:
         if self._running is not None:
             self._running.cancel()
 
-    async def rows(self, text: str, parameters: tuple[Parameter, ...], settings: Settings) -> Answered | Keyed:
-        """The rows of a SELECT. Raises StrandlineError."""
+    async def rows(
+        self, text: str, parameters: tuple[Parameter, ...], settings: Settings, pinned: Pinned | None = None
+    ) -> Answered | Keyed:
+        """The rows of a SELECT, at the newest cut or at a pinned one. Raises StrandlineError."""
         token = self._token()
-        keyed = await self._by_key(text, parameters, token)
+        keyed = await self._by_key(text, parameters, token, pinned)
         if keyed is not None:
             return keyed
-        found = await self._ask(RowsAsked(text, parameters, self._terms(settings), token, self._caller(settings)))
+        terms = replace(self._terms(settings), pinned=pinned)
+        found = await self._ask(RowsAsked(text, parameters, terms, token, self._caller(settings)))
         self._server.note(found.versions)
         return found
 
@@ -92,7 +98,17 @@ class Asking:
             return described
         return await self._ask(TypesAsked(text, oids, self._terms(settings), token, self._caller(settings)))
 
-    async def _by_key(self, text: str, parameters: tuple[Parameter, ...], token: Token) -> Keyed | None:
+    async def pin(self) -> Pinned:
+        """A cut for a transaction. Raises as `Cuts.pin`."""
+        return await asyncio.to_thread(self._server.cuts.pin, _CUT_SECONDS)
+
+    def unpin(self, pinned: Pinned) -> None:
+        """Hold the cut of a transaction no more."""
+        self._server.cuts.release(pinned)
+
+    async def _by_key(
+        self, text: str, parameters: tuple[Parameter, ...], token: Token, pinned: Pinned | None
+    ) -> Keyed | None:
         """The answer of a replica; None where a query process has to answer, or to say what is wrong."""
         begun = time.perf_counter()
         if parameters:
@@ -101,7 +117,7 @@ class Asking:
                 text = binding.with_values(parameters).text if binding is not None else ""
             except Refusal:
                 return None
-        found = await self._server.by_key.find(text, token, schema=True)
+        found = await self._server.by_key.find(text, token, schema=True, pinned=pinned)
         if found is not None:
             self._measure(begun, _SUCCESS)
         return found

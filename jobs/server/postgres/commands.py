@@ -95,7 +95,17 @@ class Reset:
 
 @dataclass(frozen=True)
 class Begin:
-    """BEGIN of a transaction."""
+    """BEGIN of a transaction; `isolation` empty: that of the session."""
+
+    isolation: str = ""
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """SET TRANSACTION ISOLATION LEVEL; `session`: of all transactions from now on."""
+
+    level: str
+    session: bool
 
 
 @dataclass(frozen=True)
@@ -128,5 +138,19 @@ class Done:
 
 
 Command = (
-    Query | Declare | Copy | Fetch | Close | Deallocate | Set | Show | Reset | Begin | End | Savepoint | Back | Done
+    Query
+    | Declare
+    | Copy
+    | Fetch
+    | Close
+    | Deallocate
+    | Set
+    | Show
+    | Reset
+    | Begin
+    | Isolation
+    | End
+    | Savepoint
+    | Back
+    | Done
 )

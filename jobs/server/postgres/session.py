@@ -1,7 +1,8 @@
 """One client's session: what its statements do, whatever messages they came by.
 
-I ──BEGIN──> T ──error──> E        nothing is written, so a transaction only bounds the life of cursors; each query
-^────COMMIT, ROLLBACK─────┘        reads the newest consistent cut of its own tables
+I ──BEGIN──> T ──error──> E        nothing is written, so a transaction bounds the life of cursors; READ COMMITTED:
+^────COMMIT, ROLLBACK─────┘        each query reads the newest cut of its own tables; REPEATABLE READ and
+                                   SERIALIZABLE: all read the one cut that the first query pins
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from jobs.server.postgres.commands import (
     Done,
     End,
     Fetch,
+    Isolation,
     Query,
     Reset,
     Savepoint,
@@ -30,10 +32,11 @@ from jobs.server.postgres.commands import (
 )
 from jobs.server.postgres.question import Described
 from jobs.server.postgres.result import FewRows, Result
-from jobs.server.postgres.settings import VERSIONS
+from jobs.server.postgres.settings import DEFAULT_ISOLATION, ISOLATION, VERSIONS
 from jobs.server.state.by_key import Keyed
 
 if TYPE_CHECKING:
+    from jobs.serve.pinned import Pinned
     from jobs.server.pg_values.parameters import Parameter
     from jobs.server.postgres.asking import Asking
     from jobs.server.postgres.result import Budget
@@ -44,6 +47,7 @@ Values = tuple["Parameter", ...]
 IDLE: Final = b"I"
 IN_TRANSACTION: Final = b"T"
 FAILED: Final = b"E"
+_PINNING: Final = ("repeatable read", "serializable")
 
 
 @dataclass
@@ -71,6 +75,8 @@ class Session:
         self.portals: dict[str, Portal] = {}
         self.prepared: dict[str, tuple[Statement, tuple[int, ...]]] = {}
         self._savepoints: list[str] = []
+        self._cut: Pinned | None = None
+        self._queried = False
         self._asking = asking
         self._budget = budget
 
@@ -91,6 +97,7 @@ class Session:
     def close(self) -> None:
         """Let go of everything."""
         self.cancel()
+        self._unpin()
         for name in list(self.portals):
             self.close_portal(name)
 
@@ -128,7 +135,7 @@ class Session:
                 return replace(found, tag="COPY", copy=form)
             case Fetch(name, count, move):
                 return self._fetch(await self._cursor(name), count, move)
-            case Begin() | End() | Savepoint() | Back():
+            case Begin() | Isolation() | End() | Savepoint() | Back():
                 return self._transaction(statement.command)
             case _:
                 return self._set(statement)
@@ -150,7 +157,10 @@ class Session:
     async def _rows(self, text: str, parameters: Values) -> Result:
         import pyarrow as pa
 
-        found = await self._asking.rows(text, parameters, self.settings)
+        if self._cut is None and self.status == IN_TRANSACTION and self._pins():
+            self._cut = await self._asking.pin()
+        self._queried = True
+        found = await self._asking.rows(text, parameters, self.settings, self._cut)
         told = self.settings.note(found)
         columns = columns_of(found.names, found.types)
         if isinstance(found, Keyed):
@@ -187,15 +197,45 @@ class Session:
             raise Refusal(SqlState.UNKNOWN_CURSOR, f"there is no cursor '{name}'", hint="DECLARE makes one")
         return portal
 
-    def _transaction(self, command: Begin | End | Savepoint | Back) -> Result:
+    def _pins(self) -> bool:
+        """True if the transaction reads one cut."""
+        return self.settings.show(ISOLATION)[1] in _PINNING
+
+    def _isolate(self, command: Isolation) -> Result:
+        if command.session:
+            self.settings.set(DEFAULT_ISOLATION, command.level)
+            return Result("SET")
+        if self.status == IDLE:
+            return Result("SET", warnings=("SET TRANSACTION means something inside a transaction only",))
+        if self._queried and command.level != self.settings.show(ISOLATION)[1]:
+            message, hint = "the isolation level is set before the first query", "send it right after BEGIN"
+            raise Refusal(SqlState.IN_TRANSACTION, message, hint=hint)
+        self.settings.set(ISOLATION, command.level)
+        return Result("SET")
+
+    def _unpin(self) -> None:
+        """Hold the transaction's cut no more."""
+        if self._cut is not None:
+            self._asking.unpin(self._cut)
+        self._cut, self._queried = None, False
+        self.settings.set(ISOLATION, self.settings.show(DEFAULT_ISOLATION)[1])
+
+    def _transaction(self, command: Begin | Isolation | End | Savepoint | Back) -> Result:
         match command:
-            case Begin():
+            case Begin(isolation):
+                if self.status == IDLE:
+                    self._unpin()
+                    if isolation:
+                        self.settings.set(ISOLATION, isolation)
                 self.status = IN_TRANSACTION
                 return Result("BEGIN")
+            case Isolation():
+                return self._isolate(command)
             case End(commit):
                 kept = commit and self.status != FAILED
                 outside = ("there is no transaction",) if self.status == IDLE else ()
                 self.status = IDLE
+                self._unpin()
                 self._savepoints.clear()
                 self._end_portals()
                 return Result("COMMIT" if kept else "ROLLBACK", warnings=outside)

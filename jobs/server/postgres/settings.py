@@ -38,8 +38,6 @@ _FIXED: Final = {
     "is_superuser": "off",
     "default_transaction_read_only": "on",
     "transaction_read_only": "on",
-    "default_transaction_isolation": "read committed",
-    "transaction_isolation": "read committed",
     "in_hot_standby": "off",
     "bytea_output": "hex",
     "max_identifier_length": "63",
@@ -48,7 +46,12 @@ _FIXED: Final = {
     "lc_ctype": "C",
 }
 """Settings that stay as they are: a client that wants another value is warned, and told the one that holds."""
+ISOLATION: Final = "transaction_isolation"
+DEFAULT_ISOLATION: Final = "default_transaction_isolation"
+_LEVELS: Final = ("serializable", "repeatable read", "read committed", "read uncommitted")
 _FREE: Final = {
+    ISOLATION: "read committed",
+    DEFAULT_ISOLATION: "read committed",
     "application_name": "",
     "search_path": '"$user", public',
     "extra_float_digits": "1",
@@ -164,6 +167,11 @@ class Settings:
             return None if same else f"'{spelt}' stays '{holds}'"
         if spelt == "statement_timeout" and not _DURATION.fullmatch(value.strip()):
             raise Refusal(SqlState.INVALID_VALUE, f"'{value}' is no duration", hint="write 500, '500ms' or '5s'")
+        if spelt in (ISOLATION, DEFAULT_ISOLATION):
+            value = " ".join(value.strip("'\"").lower().split())
+            if value not in _LEVELS:
+                hint = f"it is one of {', '.join(_LEVELS)}"
+                raise Refusal(SqlState.INVALID_VALUE, f"'{value}' is no isolation level", hint=hint)
         self._values[spelt] = value
         self._names[spelt.lower()] = spelt
         return None

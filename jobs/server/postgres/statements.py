@@ -23,6 +23,7 @@ from jobs.server.postgres.commands import (
     Done,
     End,
     Fetch,
+    Isolation,
     Query,
     Reset,
     Savepoint,
@@ -39,6 +40,7 @@ _PIECE: Final = re.compile(
 _COMMENTS: Final = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*", re.S)
 _NAME: Final = r'("(?:[^"]|"")+"|[\w.$]+)'
 _FORWARD: Final = r"(?:(NEXT|FORWARD ALL|FORWARD \d+|FORWARD|ALL|\d+)\s+)?(?:FROM\s+|IN\s+)?"
+_LEVEL: Final = r"ISOLATION LEVEL (SERIALIZABLE|REPEATABLE READ|READ COMMITTED|READ UNCOMMITTED)"
 _WRITES: Final = re.compile(
     r"ALTER|ANALYZE|CALL|CLUSTER|COMMENT|CREATE|DELETE|DO|DROP|GRANT|IMPORT|INSERT|LOCK|MERGE|REASSIGN|REFRESH"
     r"|REINDEX|REVOKE|SECURITY|TRUNCATE|UPDATE|VACUUM"
@@ -104,6 +106,10 @@ def _value(text: str) -> str:
     return text[1:-1].replace("''", "'") if text.startswith("'") and text.endswith("'") else text
 
 
+def _level(text: str | None) -> str:
+    return " ".join((text or "").lower().split())
+
+
 def _count(text: str | None) -> int | None:
     words = (text or "NEXT").upper().split()
     return None if "ALL" in words else int(words[-1]) if words[-1].isdecimal() else 1
@@ -122,7 +128,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 _COMMANDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Command]], ...]] = (
-    (_pattern(r"(?:BEGIN|START TRANSACTION)\b.*"), lambda _: Begin()),
+    (_pattern(rf"(?:BEGIN|START TRANSACTION)\b.*?(?:{_LEVEL}.*)?"), lambda found: Begin(_level(found[1]))),
     (_pattern(r"(?:COMMIT|END)(?: WORK| TRANSACTION)?(?: AND NO CHAIN)?"), lambda _: End(True)),
     (_pattern(r"(?:ROLLBACK|ABORT)(?: WORK| TRANSACTION)?(?: AND NO CHAIN)?"), lambda _: End(False)),
     (_pattern(rf"SAVEPOINT {_NAME}"), lambda found: Savepoint(name_of(found[1]))),
@@ -141,6 +147,10 @@ _COMMANDS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Command]
     (_pattern(rf"(FETCH|MOVE) {_FORWARD}{_NAME}"), _fetch),
     (_pattern(rf"CLOSE {_NAME}"), lambda found: Close(_named(found[1]))),
     (_pattern(rf"DEALLOCATE(?: PREPARE)? {_NAME}"), lambda found: Deallocate(_named(found[1]))),
+    (
+        _pattern(rf"SET (SESSION CHARACTERISTICS AS )?TRANSACTION .*?{_LEVEL}.*"),
+        lambda found: Isolation(_level(found[2]), bool(found[1])),
+    ),
     (_pattern(r"SET (?:SESSION CHARACTERISTICS AS )?TRANSACTION .+"), lambda _: Done("SET")),
     (_pattern(r"SET (?:SESSION |LOCAL )?(TIME ZONE|NAMES) (.+)"), lambda found: Set(found[1], _value(found[2]))),
     (

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jobs.model.settings import Settings
     from jobs.serve.at_least import Least
     from jobs.serve.limits import Limits
+    from jobs.serve.pinned import Pinned
     from jobs.server.access.tokens import Token
 
 A = TypeVar("A")
@@ -99,17 +100,26 @@ class Queries:
             for _ in range(count):
                 kept.put(_Process(settings, limits))
 
-    def ask(self, text: str, token: Token, *, form: Form, at_least: Mapping[str, Least] | None = None) -> Answered:
+    def ask(
+        self,
+        text: str,
+        token: Token,
+        *,
+        form: Form,
+        at_least: Mapping[str, Least] | None = None,
+        pinned: Pinned | None = None,
+    ) -> Answered:
         """The answer to a SELECT.
 
         Args:
             at_least: {table: the least of it that the answer must reflect}.
+            pinned: the cut that is read; None: the newest one.
 
         Raises:
             NotYet: it does not reflect that yet; otherwise as `answer`.
         """
         unnamed: Unnamed = "ksql" if form == "ksql" else "postgres"
-        return self.answer(Asked(text, Terms(self._limits, at_least or {}, unnamed), token, form))
+        return self.answer(Asked(text, Terms(self._limits, at_least or {}, unnamed, pinned), token, form))
 
     def answer(
         self, question: Question[A], cancelling: Cancelling | None = None, *, patience: float = _WAIT_SECONDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
@@ -10,7 +12,7 @@ from jobs.model.serving_errors import RequestRefused
 from jobs.server.changes.hub import Wish
 from jobs.server.changes.place import Place
 from jobs.server.http.parameters import parameters
-from jobs.server.http.requests import columns_of, named, number, server_of
+from jobs.server.http.requests import columns_of, named, number, pinned_in, server_of
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Select
 
@@ -20,12 +22,13 @@ router = APIRouter(tags=["changes"])
 @router.get(
     "/v1/views/{view}/changes",
     responses={200: {"content": {"text/event-stream": {}}}},
-    openapi_extra=parameters("form", "where", "columns", "snapshot", "as_of", "up_to", "limit"),
+    openapi_extra=parameters("form", "where", "columns", "snapshot", "as_of", "up_to", "limit", "cut"),
 )
 async def changes(request: Request, view: str) -> Response:
     """`row` events of the present version, then `change` events and one `progress` a version. `form` is `upserts` or
     `weights`; `where` and `columns` are pushed down; `snapshot=false` leaves out the rows; `as_of` is the version after
-    which the changes begin; `up_to` and `limit` end it. An event's id, sent back as `Last-Event-ID`, goes on there."""
+    which the changes begin, `cut` a pinned cut that the rows are of; `up_to` and `limit` end it. An event's id, sent
+    back as `Last-Event-ID`, goes on there."""
     stored = named(request, "read", view)
     server = server_of(request)
     server.catalogued.relation(stored)
@@ -37,12 +40,12 @@ async def changes(request: Request, view: str) -> Response:
     if given.get("snapshot", "true") not in ("true", "false"):
         raise RequestRefused("'snapshot' is true or false")
     resumed = request.headers.get("last-event-id")
-    as_of = number(request, "as_of")
+    snapshot = given.get("snapshot", "true") != "false"
     wish = Wish(
         statement=stored_statement(_statement(view, columns_of(request), given.get("where")), catalog.called),
         form="weights" if form == "weights" else "upserts",
-        place=Place.read(resumed) if resumed else None if as_of is None else Place(as_of),
-        snapshot=given.get("snapshot", "true") != "false",
+        place=Place.read(resumed) if resumed else await _first_place(request, stored, snapshot=snapshot),
+        snapshot=snapshot,
         up_to=number(request, "up_to"),
         limit=number(request, "limit"),
         allowed=lambda: named(request, "read", view),
@@ -52,6 +55,19 @@ async def changes(request: Request, view: str) -> Response:
     return StreamingResponse(
         events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, media_type="text/event-stream"
     )
+
+
+async def _first_place(request: Request, stored: str, *, snapshot: bool) -> Place | None:
+    """Where a subscriber begins that has had nothing yet; None: at the present version."""
+    as_of, pinned = number(request, "as_of"), pinned_in(request.query_params.get("cut"))
+    if pinned is None:
+        return None if as_of is None else Place(as_of)
+    if as_of is not None:
+        raise RequestRefused("'cut' says where it begins: leave 'as_of' out")
+    found = await asyncio.to_thread(pinned.at, stored, server_of(request).lake)
+    if found is None:
+        return Place(-1)
+    return Place(found.version, 0 if snapshot else None, snapshot)
 
 
 def _statement(view: str, columns: tuple[str, ...], where: str | None) -> Select:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Body, Request
@@ -11,9 +12,10 @@ from starlette.responses import Response
 
 from jobs.model.serving_errors import RequestRefused
 from jobs.serve.at_least import Least
+from jobs.serve.format import to_json
 from jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
 from jobs.server.http.direct import DirectRoute
-from jobs.server.http.requests import json_of, most_seconds, server_of, stored_name
+from jobs.server.http.requests import json_of, most_seconds, pinned_in, reader_of, server_of, stored_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +37,44 @@ class QueryBody(BaseModel):
         Body(description="{table: version or position}: what the answer must reflect", examples=[{"by_town": 12}]),
     ] = None
     wait_ms: Annotated[int, Body(description="how long to wait for `at_least`")] = 5_000
+    cut: Annotated[str | None, Body(description="a pinned cut, as POST /v1/cuts answers: what is read")] = None
+
+
+class CutBody(BaseModel):
+    """The body, for the description of the API."""
+
+    tables: Annotated[
+        list[str] | None, Body(description="those that the cut has in any case; others that fit are in it too")
+    ] = None
+    seconds: Annotated[int, Body(description="how long its versions are kept")] = 60
+
+
+_MOST_CUT_SECONDS: Final = 3600
+"""A report may take an hour; what is read for longer is a copy."""
+
+
+@router.post(
+    "/v1/cuts",
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": CutBody.model_json_schema()}}}},
+)
+async def cuts(request: Request) -> Response:
+    """Pins the newest consistent cut: `{"cut": "…", "versions": {…}, "seconds": 60}`. Sent back as `cut` of a query, or
+    `?cut=` of rows and changes, all of them read these versions, which are kept so long."""
+    server, token = server_of(request), reader_of(request)
+    body = await json_of(request, *CutBody.model_fields)
+    catalog = server.catalogued.catalog
+    tables, seconds = body.get("tables") or [], body.get("seconds", 60)
+    if not isinstance(tables, list) or not all(isinstance(each, str) for each in tables):
+        raise RequestRefused("'tables' is a list of names")
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or not 0 < seconds <= _MOST_CUT_SECONDS:
+        raise RequestRefused(f"'seconds' is a whole number up to {_MOST_CUT_SECONDS}")
+    first = [server.catalogued.relation(stored_name(token, "read", name, catalog)).name for name in tables]
+    found = await asyncio.to_thread(server.cuts.pin, seconds, first)
+    named = ((catalog.called.of(name), name, version) for name, version in found.versions.items())
+    versions = {called: version for called, name, version in named if token.allows("read", called, name)}
+    return Response(
+        to_json({"cut": found.text(), "versions": versions, "seconds": seconds}), media_type="application/json"
+    )
 
 
 @router.post(
@@ -55,13 +95,14 @@ async def query(request: Request) -> Response:
         raise RequestRefused("'sql' is a text")
     least = _at_least(body.get("at_least"), token, server.catalogued.catalog)
     arrow = wants_arrow(request.headers.get("accept"))
+    pinned = pinned_in(body.get("cut"))
     if not arrow:
-        keyed = await server.by_key.find(text, token, at_least=least)
+        keyed = await server.by_key.find(text, token, at_least=least, pinned=pinned)
         if keyed is not None:
             return joined_rows(", ".join(keyed.lines()).encode(), *_about(keyed))
 
     def ask() -> Answered:
-        return server.queries.ask(text, token, form="arrow" if arrow else "objects", at_least=least)
+        return server.queries.ask(text, token, form="arrow" if arrow else "objects", at_least=least, pinned=pinned)
 
     found = await server.until(least, ask, most_seconds(body))
     server.note(found.versions)

@@ -31,6 +31,7 @@ from jobs.server.http.requests import (
     key_values,
     named,
     number,
+    pinned_in,
     seconds,
     server_of,
     windows_of,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobs.model.relation import Relation
+    from jobs.serve.pinned import Pinned
     from jobs.server.state.replicas import Followed
     from jobs.server.state.server import Server
 
@@ -126,6 +128,9 @@ async def _answered(
     request: Request, server: Server, relation: Relation, lookup: Lookup, *, one: bool = False
 ) -> Response:
     """By what a partial view keeps or computes; else by the view's replica where it is LIVE, else by the table."""
+    pinned = pinned_in(request.query_params.get("cut"))
+    if pinned is not None:
+        return await asyncio.to_thread(_from_table, request, server, relation, lookup, one, pinned)
     if server.partials.is_partial(relation.name):
         return await _from_partial(request, server, relation, lookup, one=one)
     followed = server.replicas.of(relation)
@@ -162,8 +167,10 @@ async def _from_partial(request: Request, server: Server, relation: Relation, lo
     return _response(request, relation, rows_of(lookup, view.plan, found), About.of_cut(found.cut), one=one)
 
 
-def _from_table(request: Request, server: Server, relation: Relation, lookup: Lookup, one: bool) -> Response:
-    terms = Terms(server.options.limits)
+def _from_table(
+    request: Request, server: Server, relation: Relation, lookup: Lookup, one: bool, pinned: Pinned | None = None
+) -> Response:
+    terms = Terms(server.options.limits, pinned=pinned)
     found = answer(lookup.select(relation), server.catalogued.catalog, server.lake, server.library(), terms)
     standing = found.cut.tables[relation.name]
     if standing is None:

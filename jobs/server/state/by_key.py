@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from jobs.query.pulled.column_names import Unnamed
     from jobs.serve.at_least import Least
     from jobs.serve.keyed import KeyedPlan
+    from jobs.serve.pinned import Pinned
     from jobs.serve.reflected import Reflected
     from jobs.serve.shape import Shape
     from jobs.server.access.tokens import Token
     from jobs.server.state.catalogued import Catalogued
     from jobs.server.state.metrics import Metrics
     from jobs.server.state.replicas import Replicas
+    from state_store.layout import Lake
     from state_store.replicas.reading import Row
 
 _KEPT_PLANS: Final = 1000
@@ -115,8 +117,14 @@ class KeyedQueries:
     """
 
     def __init__(
-        self, catalogued: Catalogued, replicas: Replicas, may_answer: Callable[[str, int], bool], metrics: Metrics
+        self,
+        lake: Lake,
+        catalogued: Catalogued,
+        replicas: Replicas,
+        may_answer: Callable[[str, int], bool],
+        metrics: Metrics,
     ) -> None:
+        self._lake = lake
         self._catalogued = catalogued
         self._replicas = replicas
         self._may_answer = may_answer
@@ -132,12 +140,14 @@ class KeyedQueries:
         at_least: Mapping[str, Least] | None = None,
         *,
         schema: bool = False,
+        pinned: Pinned | None = None,
     ) -> Keyed | None:
         """The answer to a SELECT; None where others have to answer it.
 
         Args:
             unnamed: whose names the columns get that nobody named.
             schema: names may have the schema `public`.
+            pinned: the cut that is read: a replica answers while it stands at that version.
 
         Raises:
             Unauthenticated, Forbidden: the token does not allow it.
@@ -165,10 +175,12 @@ class KeyedQueries:
         if found is None:
             return None
         version, rows = found
+        if pinned is not None and (pinned.versions.get(name) != version or pinned.at(name, self._lake) is None):
+            return None
         standing = followed.standing(version)
         if at_least and not all(table == name and least.met_by(standing) for table, least in at_least.items()):
             return None
-        if not self._may_answer(name, version):
+        if not self._may_answer(name, version) and pinned is None:
             return None
         self._metrics.looked_up(name, "replica")
         return Keyed(prepared, plan, rows, standing)

@@ -330,7 +330,7 @@ class Replicas:
         self._folder = folder
         self._moved = moved
         self._open_store = open_store
-        self._reader_name = f"serve-{_reader_of(folder)}"
+        self.reader_name = f"serve-{_reader_of(folder)}"
         self._lock = Lock()
         self._followed: dict[str, Followed] = {}
 
@@ -351,7 +351,7 @@ class Replicas:
                 found = None
             if found is None:
                 folder = self._folder / safe_name(relation.name)
-                found = Followed(relation, self._lake, folder, self._reader_name, self._open_store, self._moved)
+                found = Followed(relation, self._lake, folder, self.reader_name, self._open_store, self._moved)
                 self._followed[relation.name] = found
             return found
 

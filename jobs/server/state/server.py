@@ -20,6 +20,7 @@ from jobs.server.changes.versions import VersionProcess
 from jobs.server.queries.pool import Queries
 from jobs.server.state.by_key import KeyedQueries
 from jobs.server.state.catalogued import Catalogued
+from jobs.server.state.cuts import Cuts
 from jobs.server.state.inserts import Inserts
 from jobs.server.state.metrics import Kept, Metrics, Standing
 from jobs.server.state.partials import Partials
@@ -63,7 +64,8 @@ class Server:
         self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
         self.queries = Queries(settings, options.limits, options.queries, spares=1)
-        self.by_key = KeyedQueries(self.catalogued, self.replicas, self.may_answer, self.metrics)
+        self.cuts = Cuts(self.lake, self.catalogued, f"{self.replicas.reader_name}-cuts")
+        self.by_key = KeyedQueries(self.lake, self.catalogued, self.replicas, self.may_answer, self.metrics)
         self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
         self.push_queries: dict[str, asyncio.Event] = {}
         """Of ksqlDB's clients, by id; what is set ends."""
@@ -196,6 +198,7 @@ class Server:
         self.queries.close()
         self.replicas.close()
         self.partials.close()
+        self.cuts.close()
 
 
 @asynccontextmanager

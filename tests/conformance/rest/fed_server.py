@@ -17,6 +17,7 @@ from jobs.run.refresh_views import refresh_all
 from jobs.run.schedule import maintained
 from jobs.serve.at_least import Least
 from jobs.serve.limits import Limits
+from jobs.serve.pinned import Pinned
 from jobs.serve.terms import Terms
 from jobs.server.access.options import ServerOptions
 from jobs.server.access.tokens import Token
@@ -41,8 +42,16 @@ class _Here(Queries):
         super().__init__(settings, _LIMITS, 0)
         self._own = settings
 
-    def ask(self, text: str, token: Token, *, form: Form, at_least: Mapping[str, Least] | None = None) -> Answered:
-        return Asked(text, Terms(_LIMITS, at_least or {}), token, form).answered(self._own)
+    def ask(
+        self,
+        text: str,
+        token: Token,
+        *,
+        form: Form,
+        at_least: Mapping[str, Least] | None = None,
+        pinned: Pinned | None = None,
+    ) -> Answered:
+        return Asked(text, Terms(_LIMITS, at_least or {}, pinned=pinned), token, form).answered(self._own)
 
 
 @dataclass
