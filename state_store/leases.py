@@ -17,6 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from state_store.checksum import members_in, sealed_members
 from state_store.errors import CorruptState, TableMissing
 from state_store.files import make_folder, replace
 from state_store.folders import remove_file
@@ -87,7 +88,7 @@ class ReaderLease:
             )
         lease = Lease(self._reader, version, _now_ms() + _LEASE_MS, socket.gethostname(), os.getpid())
         make_folder(self._file.parent)
-        replace(self._file, json.dumps({"format": _FORMAT, **asdict(lease)}).encode())
+        replace(self._file, sealed_members({"format": _FORMAT, **asdict(lease)}))
         self._published = (version, time.monotonic())
 
     def renew(self, version: int) -> None:
@@ -142,7 +143,9 @@ def _file_name(reader: str) -> str:
 def _all(table: LakePath) -> Iterator[Lease]:
     for file in files_in(table / FOLDER, ".json"):
         try:
-            body = json.loads(file.read_bytes())
+            data = file.read_bytes()
+            # Those of earlier versions had no checksum; a member of another name is no member of a lease.
+            body = members_in(data) if b'"crc"' in data else json.loads(data)
             if body.pop("format") != _FORMAT:
                 raise ValueError
             yield Lease(**body)

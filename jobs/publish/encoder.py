@@ -2,15 +2,19 @@
 
     header                 says
     strandline.view        whose topic it is
+    strandline.table       the identity of the view's table: another one once it was begun anew
+    strandline.generation  1, and one more each time the table's versions began anew
     strandline.version     the version of the table in which the row became so
     strandline.ordinal     the record's number within that version, from 1
 
 Each record carries its own version, since compaction keeps the newest record of a key and no others: headers stay with
-the record, a record that only marked a version would not say what it covers.
+the record, a record that only marked a version would not say what it covers. A version alone does not order records: a
+table that was rebuilt or restored has versions of the same numbers once more. Generation and version do.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from jobs.ingest.formats.format import open_format
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from jobs.model.definitions import Source
 
 VIEW: Final = "strandline.view"
+TABLE: Final = "strandline.table"
+GENERATION: Final = "strandline.generation"
 VERSION: Final = "strandline.version"
 ORDINAL: Final = "strandline.ordinal"
 
@@ -40,6 +46,15 @@ SLICE_ROWS: Final = 10_000
 _EMPTY: Final = b"{}"
 """Of a key or a value without columns: of a view of one row, or one all of whose columns are its key."""
 _NULL: Final = b"null"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What records are of: one version of one table, of one generation of the topic."""
+
+    table: str
+    generation: int
+    version: int
 
 
 class Encoder:
@@ -80,7 +95,7 @@ class Encoder:
         absent = _EMPTY if self._formats["value"] is None else None
         return self._payloads(rows, "value", absent, "cannot tell a row of NULLs from one that is deleted")
 
-    def changes(self, changes: pa.Table, version: int, timestamp_ms: int) -> Iterator[Record]:
+    def changes(self, changes: pa.Table, origin: Origin, timestamp_ms: int) -> Iterator[Record]:
         """The records of one version's changes: those of the keys that went, then those of the rows that came.
 
         A row that came as it went (where only `__state` changed) has none.
@@ -99,32 +114,30 @@ class Encoder:
         went = dict(self.pairs(changes.filter(pc.less(changes[WEIGHT], 0))))
         there = {key for part in slices(came) for key in self.keys(part)}
         if len(there) != came.num_rows:
-            raise DuplicateKey(sentence("version {} of '{}' has two rows of one key", version, Name(self._source.name)))
+            two = "version {} of '{}' has two rows of one key"
+            raise DuplicateKey(sentence(two, origin.version, Name(self._source.name)))
         number = 0
         for key in went:
             if key not in there:
                 number += 1
-                yield self.record(key, None, (version, number), timestamp_ms)
+                yield self.record(key, None, origin, number, timestamp_ms)
         for key, value in self.pairs(came):
             if went.get(key) != value:
                 number += 1
-                yield self.record(key, value, (version, number), timestamp_ms)
+                yield self.record(key, value, origin, number, timestamp_ms)
 
     def pairs(self, rows: pa.Table) -> Iterator[tuple[bytes, bytes]]:
         """(key, value) of each row. Errors as of `keys`."""
         for part in slices(rows):
             yield from zip(self.keys(part), self.values(part), strict=True)
 
-    def record(self, key: bytes, value: bytes | None, place: tuple[int, int], timestamp_ms: int) -> Record:
-        """One record.
-
-        Args:
-            place: the version, and the record's number within it.
-        """
-        version, number = place
+    def record(self, key: bytes, value: bytes | None, origin: Origin, number: int, timestamp_ms: int) -> Record:
+        """One record, which has that number within its version."""
         headers: tuple[Header, ...] = (
             self._view,
-            (VERSION, str(version).encode()),
+            (TABLE, origin.table.encode()),
+            (GENERATION, str(origin.generation).encode()),
+            (VERSION, str(origin.version).encode()),
             (ORDINAL, str(number).encode()),
         )
         return Record(key, value, timestamp_ms, headers)

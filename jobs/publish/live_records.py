@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from jobs.ingest.logs.partitioner import partition_for
 from jobs.model.publish_errors import TopicTaken
-from jobs.publish.encoder import VIEW
+from jobs.publish.encoder import GENERATION, VIEW
 from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
@@ -39,6 +39,22 @@ def live_records(log: Log, topic: str, view: str, keep: Callable[[bytes], Kept])
                     continue
                 newest[name] = (partition, None if value is None else keep(value))
     return {key: kept for key, (_, kept) in newest.items() if kept is not None}
+
+
+def newest_generation(log: Log, topic: str) -> int:
+    """The greatest generation that a committed record states; 0 where none does, or there is no topic.
+
+    Raises:
+        SourceUnavailable: the brokers do not answer.
+    """
+    if not log.exists(topic):
+        return 0
+    begins, found = log.begin_offsets(topic), 0
+    for partition, end in log.end_offsets(topic).items():
+        for run in log.read(topic, partition, begins[partition], end):
+            stated = (dict(headers or ()).get(GENERATION) for headers in run.headers)
+            found = max(found, *(int(each) for each in stated if each), 0)
+    return found
 
 
 def _check_ours(headers: Sequence[Sequence[Header] | None], topic: str, view: str) -> None:

@@ -31,6 +31,7 @@ class PublishPlan:
         position: what the topic holds; None: nothing that is known.
         head: what it is to hold.
         reason: for the way, in words.
+        generation: of the records to be written; None: one more than that of any record that is there.
     """
 
     view: str
@@ -39,6 +40,7 @@ class PublishPlan:
     head: Head
     way: Way
     reason: str
+    generation: int | None
 
     def __str__(self) -> str:
         return sentence("'{}' to topic '{}': {}, {}", Name(self.view), self.topic, self.way, self.reason)
@@ -60,22 +62,27 @@ def plan_publication(table: LakePath, view: str, topic: str, position: Position 
     head = reader.head(table)
     if head is None:
         raise log.missing(table)
-    way, reason = _way(table, head, position)
-    return PublishPlan(view, topic, position, head, way, reason)
-
-
-def _way(table: LakePath, head: Head, position: Position | None) -> tuple[Way, str]:
     if position is None:
-        return "difference", "the topic does not say which version it holds"
+        reason = "the topic does not say which version it holds"
+        return PublishPlan(view, topic, position, head, "difference", reason, None)
+    way, reason, goes_on = _way(table, head, position)
+    return PublishPlan(view, topic, position, head, way, reason, position.generation + (not goes_on))
+
+
+def _way(table: LakePath, head: Head, position: Position) -> tuple[Way, str, bool]:
+    """The way, the reason for it, and whether the table's versions go on from the one that the topic holds."""
     version = position.version
     if version > head.version:
-        return "difference", f"the topic holds version {version}, and the table went back to {head.version}"
+        why = f"the topic holds version {version}, and the table went back to {head.version}"
+        return "difference", why, False
     try:
         same = reader.version_at(table, version).same(position.at)
     except VersionGone:
-        return "difference", f"the topic holds version {version}, which the table's log no longer has"
+        why = f"the topic holds version {version}, which the table's log no longer has"
+        return "difference", why, position.at.table == head.record.table
     if not same:
-        return "difference", f"version {version} of the table is another commit than the one that the topic holds"
+        why = f"version {version} of the table is another commit than the one that the topic holds"
+        return "difference", why, False
     if version == head.version:
-        return "nothing", f"the topic holds version {version}, the newest"
-    return "changes", f"versions {version + 1} to {head.version}"
+        return "nothing", f"the topic holds version {version}, the newest", True
+    return "changes", f"versions {version + 1} to {head.version}", True

@@ -24,16 +24,19 @@ class Position:
         view: whose topic it is.
         at: the commit of the view's table.
         digest: of the table's rows at that commit: 32 hex digits, a colon, their count.
+        generation: of the topic's records: 1, and one more each time the table's versions began anew; 0 of those that
+            were published before records said it.
     """
 
     view: str
     at: TableVersion
     digest: str
+    generation: int = 0
 
     @classmethod
-    def of(cls, view: str, head: Head) -> Self:
+    def of(cls, view: str, head: Head, generation: int) -> Self:
         """The position of a topic that holds what the table has at `head`."""
-        return cls(view, head.at, head.record.digest)
+        return cls(view, head.at, head.record.digest, generation)
 
     @property
     def version(self) -> int:
@@ -63,7 +66,8 @@ class Position:
             body = json.loads(text)
             if body["format"] != _FORMAT:
                 raise ValueError
-            return cls(str(body["view"]), TableVersion(**body["at"]), str(body["digest"]))
+            at, generation = TableVersion(**body["at"]), int(body.get("generation", 0))
+            return cls(str(body["view"]), at, str(body["digest"]), generation)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptState(
                 "what a changelog topic says of its version does not read back",

@@ -15,8 +15,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.publish.encoder import Encoder
-from jobs.publish.live_records import live_records
+from jobs.publish.encoder import Encoder, Origin
+from jobs.publish.live_records import live_records, newest_generation
 from jobs.publish.plan import PublishPlan, plan_publication
 from jobs.publish.position import Position
 from state_store.commits import Head
@@ -107,16 +107,19 @@ class Publisher:
         # What the power may still take away must not be told to others.
         flush_log(self._table)
         way, records, writes = plan.way, 0, 0
+        generation = plan.generation
+        if generation is None:
+            generation = newest_generation(self._topic.log, self._name) + 1
         if plan.way == "changes":
             try:
-                records, writes = self._write_changes(plan)
+                records, writes = self._write_changes(plan, generation)
             except VersionGone:
                 # The lease came too late: what remains to be said is said by the rows.
                 way = "difference"
         if way == "difference":
-            records, writes = records + self._write_difference(plan.head), writes + 1
+            records, writes = records + self._write_difference(plan.head, generation), writes + 1
         elif way == "nothing" and time.monotonic() - self._written > RENEW_SECONDS:
-            self._write((), Position.of(self._view, plan.head))
+            self._write((), Position.of(self._view, plan.head, generation))
         self._lease.renew(plan.head.version)
         return Published(self._view, self._name, plan.head.version, way, records, writes, time.monotonic() - began)
 
@@ -141,7 +144,7 @@ class Publisher:
                 hint="open the publisher anew, with the view's definition",
             )
 
-    def _write_changes(self, plan: PublishPlan) -> tuple[int, int]:
+    def _write_changes(self, plan: PublishPlan, generation: int) -> tuple[int, int]:
         """Write the versions up to the head; (records, writes).
 
         Raises:
@@ -155,36 +158,40 @@ class Publisher:
         for group in _grouped(commits):
             last = group[-1].version
             head = Head(last, reader.record_at(self._table, last))
-            records += self._write(self._changes(group), Position.of(self._view, head))
+            position = Position.of(self._view, head, generation)
+            records += self._write(self._changes(group, position), position)
             writes += 1
             self._lease.renew(last)
         return records, writes
 
-    def _changes(self, commits: Sequence[Commit]) -> Iterator[Record]:
+    def _changes(self, commits: Sequence[Commit], position: Position) -> Iterator[Record]:
         schema = reader.schema(self._table, commits[-1].version)
         for commit in commits:
             if commit.changes_rows:
                 changes = feed.changes_of(self._table, commit, schema)
-                yield from self._encoder.changes(changes, commit.version, commit.timestamp)
+                origin = Origin(position.at.table, position.generation, commit.version)
+                yield from self._encoder.changes(changes, origin, commit.timestamp)
 
-    def _write_difference(self, head: Head) -> int:
+    def _write_difference(self, head: Head, generation: int) -> int:
         """Write what the rows at the head have and the topic has not, and tombstones for what only the topic has."""
         there = live_records(self._topic.log, self._name, self._view, _hash)
-        return self._write(self._difference(head, there), Position.of(self._view, head))
+        position = Position.of(self._view, head, generation)
+        return self._write(self._difference(position, there), position)
 
-    def _difference(self, head: Head, there: dict[bytes, bytes]) -> Iterator[Record]:
+    def _difference(self, position: Position, there: dict[bytes, bytes]) -> Iterator[Record]:
         import pyarrow as pa
 
-        timestamp = log.read_commit(self._table, head.version).timestamp
+        origin = Origin(position.at.table, position.generation, position.version)
+        timestamp = log.read_commit(self._table, position.version).timestamp
         number = 0
-        for batch in reader.scan(self._table, head.version):
+        for batch in reader.scan(self._table, position.version):
             for key, value in self._encoder.pairs(pa.Table.from_batches([batch])):
                 if there.pop(key, None) != _hash(value):
                     number += 1
-                    yield self._encoder.record(key, value, (head.version, number), timestamp)
+                    yield self._encoder.record(key, value, origin, number, timestamp)
         for key in there:
             number += 1
-            yield self._encoder.record(key, None, (head.version, number), timestamp)
+            yield self._encoder.record(key, None, origin, number, timestamp)
 
     def _write(self, records: Iterator[Record] | tuple[Record, ...], position: Position) -> int:
         count = self._topic.write(records, position)

@@ -5,6 +5,7 @@ readings     the event log of a stream: rows are only added
 sensors      a table's source: nothing has been ingested of it
 topics       readings: two partitions, segments for both and for one of them
 registry     two schemas, three versions of two subjects
+beside       what servers and operators keep: see `beside`
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from state_store.columns import STATE
 from state_store.commits import CommitRecord
 from state_store.layout import Lake
 from state_store.tablespec import TableSpec
+from tests.campaigns.beside import write_beside
 from tests.support.arrow_table import ArrowTable, Row
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ def make_lake(root: Path, seed: int) -> Lake:
         _readings(session, drawn)
         _topic(lake, drawn)
         _registry(lake)
+        write_beside(lake)
     return lake
 
 

@@ -108,11 +108,14 @@ class _Reader:
 
 
 def _read(root: Path, conn: Connection) -> None:
+    from tests.campaigns.beside import BESIDE
     from tests.campaigns.readers import answers, part_of
 
     logging.disable()
     lake = Lake(root)
-    expected = {part: answers(part, lake) for part in ("averages", "readings", "catalog", "topics", "registry")}
+    expected = {
+        part: answers(part, lake) for part in ("averages", "readings", "catalog", "topics", "registry", *BESIDE)
+    }
     broken = [name for part in expected.values() for name, answer in part.items() if ":" in answer]
     conn.send(f"{broken}" if broken else "ready")
     while True:

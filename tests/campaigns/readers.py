@@ -19,6 +19,7 @@ from state_store.delta import data_files, log, reader
 from state_store.delta.snapshot import read_snapshot
 from state_store.errors import StrandlineError
 from state_store.paths import LakePath
+from tests.campaigns.beside import BESIDE, beside
 from tests.campaigns.lake import VERSIONS
 from tests.support.on_disk import on_disk
 
@@ -38,9 +39,16 @@ _PULLS: Mapping[str, tuple[str, str]] = {
 
 
 def part_of(path: Path, lake: Lake) -> str:
-    """The part of the lake that a file belongs to: a table's name, `catalog`, `topics` or `registry`."""
-    first, second = path.relative_to(on_disk(lake.root)).parts[:2]
-    return second if first == "tables" else first
+    """The part that a file belongs to: a table's name, `catalog`, `topics`, `registry`, or one of `BESIDE`."""
+    parts = path.relative_to(on_disk(lake.root)).parts
+    match parts:
+        case ("tables", _, "_leases", _):
+            return "leases"
+        case ("tables" | "beside", name, *_):
+            return name
+        case (name, _, *_):
+            return name
+    return parts[0]
 
 
 def answers(part: str, lake: Lake) -> dict[str, str]:
@@ -66,6 +74,8 @@ def _questions(part: str, lake: Lake) -> Iterator[Question]:
             yield from _of_topic(lake)
         case "registry":
             yield from _of_registry(lake)
+        case part if part in BESIDE:
+            yield from beside(part, lake)
         case table:
             yield from _of_table(table, lake)
 

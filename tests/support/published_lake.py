@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -104,17 +104,31 @@ class PublishedLake(ServedLake):
         """True if a version has other rows than the one before."""
         return self.digest(name, version) != self.digest(name, version - 1)
 
+    def committed(self, name: str) -> list[tuple[bytes, bytes | None, list[tuple[str, bytes]]]]:
+        """(key, value, headers) of each record."""
+        log, topic = self.log_of(name), self.source(name).topic
+        runs = (run for partition, end in log.end_offsets(topic).items() for run in log.read(topic, partition, 0, end))
+        return [
+            (key or b"", value, [(header, said or b"") for header, said in headers or ()])
+            for run in runs
+            for key, value, headers in zip(run.keys, run.values, run.headers, strict=True)
+        ]
+
+    def digest_of(self, name: str, live: Mapping[bytes, bytes]) -> Digest:
+        """The digest of the rows that these live records are."""
+        rows = decoded_rows(dict(live), self.source(name), registry_of(self.settings, self.lake))
+        return digest_of_table(rows.to_batches())
+
     def folds(self, name: str) -> Iterator[tuple[int, Digest]]:
         """(version, digest of the rows that a reader has then), for each version that the topic's records name."""
-        source, live = self.source(name), dict[bytes, bytes]()
+        live = dict[bytes, bytes]()
         for version, records in sorted(self.records(name).items()):
             assert [ordinal for ordinal, _, _ in records] == list(range(1, len(records) + 1)), "each once"
             for _, key, value in records:
                 live.pop(key, None)
                 if value is not None:
                     live[key] = value
-            rows = decoded_rows(live, source, registry_of(self.settings, self.lake))
-            yield version, digest_of_table(rows.to_batches())
+            yield version, self.digest_of(name, live)
 
     def records(self, name: str) -> dict[int, list[tuple[int, bytes, bytes | None]]]:
         """{version: [(ordinal, key, value), …]}, in order."""

@@ -15,7 +15,7 @@ from jobs.model.definitions import Column, Source
 from jobs.model.errors import EncodeFailed
 from jobs.publish.declared import NULLS_COME_BACK
 from jobs.publish.decoder import decoded_rows
-from jobs.publish.encoder import Encoder
+from jobs.publish.encoder import Encoder, Origin
 from state_store.columns import WEIGHT
 from state_store.errors import CorruptState, DuplicateKey
 from state_store.hashing.digest import digest_of_table
@@ -93,10 +93,12 @@ def test_the_changes_of_a_version_are_tombstones_then_rows() -> None:
     went = [{"k": 1, "n": 1}, {"k": 2, "n": 1}, {"k": 4, "n": 4}]
     came = [{"k": 4, "n": 4}, {"k": 1, "n": 2}, {"k": 3, "n": 1}]
     changes = table(went + came, columns).append_column(WEIGHT, pa.array([-1, -1, -1, 1, 1, 1], pa.int64()))
-    records = list(Encoder(source(columns), no_registry).changes(changes, 7, 1000))
+    records = list(Encoder(source(columns), no_registry).changes(changes, Origin("t", 2, 7), 1000))
     assert [(each.key, each.value) for each in records] == [(b"2", None), (b"1", b'{"n":2}'), (b"3", b'{"n":1}')]
     assert records[2].headers == (
         ("strandline.view", b"v"),
+        ("strandline.table", b"t"),
+        ("strandline.generation", b"2"),
         ("strandline.version", b"7"),
         ("strandline.ordinal", b"3"),
     )
@@ -107,7 +109,7 @@ def test_two_rows_of_one_key_are_found_out() -> None:
     columns = (Column("k", t.BIGINT, key=True), Column("n", t.INT))
     rows = table([{"k": 1, "n": 1}, {"k": 1, "n": 2}], columns).append_column(WEIGHT, pa.array([1, 1], pa.int64()))
     with pytest.raises(DuplicateKey, match="version 7"):
-        list(Encoder(source(columns), no_registry).changes(rows, 7, 0))
+        list(Encoder(source(columns), no_registry).changes(rows, Origin("t", 2, 7), 0))
 
 
 def test_a_view_without_a_key_has_one_record() -> None:

@@ -1,0 +1,196 @@
+"""What is kept beside the tables of the small lake, and its readers: whatever else a process believes when it begins.
+
+begun, approvals, leases     files of the lake
+definitions.json, topics.json
+beside/inserts               idempotency keys: a request that was answered, and one whose server was killed before
+beside/tokens.json           of a server
+beside/backup                the lake as it was then
+beside/rocksdb, lmdb         replicas of `averages`, as a server leaves them
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
+
+from jobs.catalog.catalog import Catalog
+from jobs.expect.approvals import Approval, read_approval, write_approval
+from jobs.ingest.logs.local_log import LocalLog
+from jobs.ingest.logs.remembered import remember, remembered
+from jobs.model.definitions import Source
+from jobs.model.serving_errors import Unauthenticated
+from jobs.model.settings import load_settings
+from jobs.operate.backup.execute import execute_backup
+from jobs.operate.backup.plan import plan_backup
+from jobs.operate.backup.restore import execute_restore, plan_restore
+from jobs.server.access.tokens import Tokens, make_token
+from jobs.server.state.inserts import Inserts
+from jobs.session.interpreter import Interpreter
+from state_store import begun
+from state_store.delta import heads, reader
+from state_store.layout import Lake
+from state_store.leases import ReaderLease, living
+from state_store.replicas.follow import Follower
+from state_store.replicas.layout import Layout
+from state_store.replicas.lmdb.store import LmdbStore
+from state_store.replicas.replica import Replica
+from state_store.replicas.rocksdb.store import RocksStore
+from tests.support.on_disk import on_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from state_store.replicas.base.store import Store
+
+BESIDE: Final = (
+    "definitions.json",
+    "topics.json",
+    "begun",
+    "leases",
+    "approvals",
+    "inserts",
+    "tokens.json",
+    "backup",
+    "rocksdb",
+    "lmdb",
+)
+"""The parts, as `readers.part_of` names them."""
+
+_STORES: Final[dict[str, Callable[[Path], Store]]] = {"rocksdb": RocksStore, "lmdb": LmdbStore}
+_ROWS: Final = [{"id": number, "name": f"name {number}"} for number in range(3)]
+_KEYS: Final = ("answered", "killed")
+
+
+def write_beside(lake: Lake) -> None:
+    """Keep all of it, for a lake that is complete otherwise."""
+    settings, folder = load_settings(lake=lake.root), on_disk(lake.root) / "beside"
+    list(Interpreter(settings, "campaign").run("CREATE STREAM orders (id INT KEY, name VARCHAR);"))
+    heads.note_all(lake)
+    remember(settings, lake)
+    head = reader.head(lake.table("averages"))
+    assert head is not None
+    write_approval(lake, "averages", Approval("what was asked", approved=head.at))
+    ReaderLease(lake.table("averages"), "a reader").publish(40)
+    _insert(settings, lake, folder / "inserts")
+    for name, scope in (("reader", "read:*"), ("writer", "write:readings")):
+        make_token(folder / "tokens.json", name, (scope,), None)
+    for name, store in _STORES.items():
+        with _replica(lake, folder / name, store) as (replica, follower):
+            follower.catch_up()
+            replica.close()
+    # Outside of the lake: a backup is never part of what it is of.
+    with tempfile.TemporaryDirectory() as outside:
+        backup = Path(outside) / "backup"
+        execute_backup(settings, plan_backup(settings, backup))
+        shutil.copytree(backup, folder / "backup")
+
+
+def beside(part: str, lake: Lake) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The questions about a part."""
+    folder = on_disk(lake.root) / "beside"
+    questions: dict[str, dict[str, Callable[[], object]]] = {
+        "definitions.json": {"definitions": partial(_definitions, lake)},
+        "topics.json": {"kind": partial(remembered, lake)},
+        "begun": {"marks": lambda: sorted(begun.marked(lake)), "identities": partial(_identities, lake)},
+        "leases": {"living": partial(living, lake.table("averages"), 0)},
+        "approvals": {"approval": partial(read_approval, lake, "averages")},
+        "inserts": {key: partial(_inserted_again, lake, folder / "inserts", key) for key in _KEYS},
+        "tokens.json": {
+            "tokens": lambda: sorted(map(repr, Tokens(folder / part)._known.values())),
+            "a stranger": partial(_stranger, folder / part),
+        },
+        "backup": {"restored": partial(_restored, folder / part)},
+        **{name: {"rows": partial(_replicated, lake, folder / name, store)} for name, store in _STORES.items()},
+    }
+    yield from questions[part].items()
+
+
+def _definitions(lake: Lake) -> object:
+    catalog = Catalog(lake)
+    catalog.check_pipeline("campaign")
+    return list(catalog.definitions())
+
+
+def _identities(lake: Lake) -> object:
+    """That of each table, where it is noted: what is not noted is not compared."""
+    found = {name: begun.identity(lake, name) for name in sorted(begun.marked(lake))}
+    wrong = {name: noted for name, noted in found.items() if noted not in (None, _identity(lake, name))}
+    return wrong or "those of the tables"
+
+
+def _identity(lake: Lake, name: str) -> str | None:
+    head = reader.head(lake.table(name))
+    return None if head is None else head.record.table
+
+
+def _insert(settings: Any, lake: Lake, folder: Path) -> None:
+    """Two requests. Of the second the records are written, and its server is killed before it says so."""
+    source = Catalog(lake).get("orders")
+    assert isinstance(source, Source)
+    Inserts(settings, lake, folder).insert(source, _ROWS, _KEYS[0])
+    with patch("jobs.server.state.inserts.failpoint", _killed_after_the_records), suppress(_Killed):
+        Inserts(settings, lake, folder).insert(source, _ROWS, _KEYS[1])
+
+
+class _Killed(BaseException):
+    """In the place of a kill."""
+
+
+def _killed_after_the_records(name: str) -> None:
+    if name == "after-insert-records":
+        raise _Killed
+
+
+def _inserted_again(lake: Lake, folder: Path, key: str) -> object:
+    """What a client is told that asks once more: the places of before, and nothing new in the topic."""
+    source = Catalog(lake).get("orders")
+    assert isinstance(source, Source)
+    ends = LocalLog(lake).end_offsets(source.topic)
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        found = Inserts(load_settings(lake=lake.root), lake, Path(copy)).insert(source, _ROWS, key)
+    return found, LocalLog(lake).end_offsets(source.topic) == ends
+
+
+def _stranger(file: Path) -> object:
+    try:
+        return Tokens(file).find("Bearer sl_reader_" + "0" * 43)
+    except Unauthenticated:
+        return "nobody"
+
+
+def _restored(backup: Path) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        restored = Lake(Path(folder) / "lake")
+        execute_restore(plan_restore(backup, restored.root))
+        tables = {name: _digest(restored, name) for name in ("averages", "readings")}
+        return tables, list(Catalog(restored).definitions()), LocalLog(restored).end_offsets("readings")
+
+
+def _digest(lake: Lake, name: str) -> object:
+    return sorted(map(repr, reader.read_rows(lake.table(name)).to_pylist()))
+
+
+def _replicated(lake: Lake, folder: Path, store: Callable[[Path], Store]) -> object:
+    """The rows as a server gives them: by what the folder holds, and once it has followed its table."""
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        with _replica(lake, Path(copy), store) as (replica, follower):
+            follower.catch_up()
+            with replica.reading() as now:
+                rows = [repr(row) for batch in now.scan() for row in batch.to_pylist()]
+            found = [repr(replica.get([f"s{number}"])) for number in range(40)]
+            replica.close()
+        return sorted(rows), found
+
+
+@contextmanager
+def _replica(lake: Lake, folder: Path, store: Callable[[Path], Store]) -> Iterator[tuple[Replica, Follower]]:
+    table = lake.table("averages")
+    replica = Replica("averages", store(folder), Layout(reader.schema(table), ("sensor",)))
+    yield replica, Follower(table, replica, "a replica")
