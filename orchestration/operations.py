@@ -75,11 +75,11 @@ class Rebuilding(dg.Config):
     """What the job `rebuild` does.
 
     Attributes:
-        name: a stream, table or view.
+        names: streams, tables or views; none: all that `strandline verify` finds broken.
         dry_run: print the plan and change nothing: the default, since what is stored is replaced.
     """
 
-    name: str
+    names: list[str] = Field(default_factory=list)
     dry_run: bool = True
 
 
@@ -156,7 +156,7 @@ def lake_jobs(settings: Settings) -> list[dg.JobDefinition]:
 
     @dg.op(pool="rebuild", description="Computes the rows of a definition anew, whatever is stored.")
     def rebuild_rows(context: dg.OpExecutionContext, config: Rebuilding) -> None:
-        _run(context, settings, "rebuild", config.name, *_dry(config.dry_run))
+        _run(context, settings, "rebuild", *(config.names or ["--all-broken"]), *_dry(config.dry_run))
 
     @dg.op(pool="rebuild", description="Computes the rows of a range of time anew, and puts what differs in place.")
     def backfill_rows(context: dg.OpExecutionContext, config: Backfilling) -> None:

@@ -72,6 +72,7 @@ def test_what_verify_finds_broken_fails_the_run_and_names_it(made: MadeLake, ins
 def test_a_rebuild_is_a_dry_run_unless_it_is_told_otherwise(made: MadeLake, instance: dg.DagsterInstance) -> None:
     """And one that the command refuses fails with the command's own words."""
     before = sorted(Path(str(made.lake.table("totals"))).rglob("*"))
-    assert run(made.settings, instance, "rebuild", "rebuild_rows", name="totals").success
+    assert run(made.settings, instance, "rebuild", "rebuild_rows", names=["totals"]).success
     assert sorted(Path(str(made.lake.table("totals"))).rglob("*")) == before
-    assert "nothing_such" in failed(run(made.settings, instance, "rebuild", "rebuild_rows", name="nothing_such"))
+    assert "nothing_such" in failed(run(made.settings, instance, "rebuild", "rebuild_rows", names=["nothing_such"]))
+    assert run(made.settings, instance, "rebuild", "rebuild_rows").success, "nothing is broken"

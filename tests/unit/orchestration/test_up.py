@@ -7,6 +7,8 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.instance import InstanceRef
+from dagster._core.workspace.load_target import PyProjectFileTarget, WorkspaceFileTarget
 
 from orchestration import launch, up
 
@@ -16,7 +18,23 @@ def test_home_gets_the_settings_of_the_repository(tmp_path: Path) -> None:
     environment = {"DAGSTER_HOME": str(tmp_path / "home")}
     for _ in range(2):
         home = up.prepare_home(environment)
-        assert (home / "dagster.yaml").resolve() == Path(up.__file__).with_name("dagster.yaml")
+        assert (home / "dagster.yaml").resolve() == Path(up.__file__).parents[1] / "dagster.yaml"
+
+
+def test_dagster_dev_in_the_root_has_the_same_instance_and_code_location(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without DAGSTER_HOME it keeps its state in a temporary folder, and its settings are the folder's dagster.yaml."""
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    root = Path(up.__file__).parents[1]
+    with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(tmp_path), config_dir=str(root))) as instance:
+        assert instance.global_op_concurrency_default_limit == 1
+        runs = instance.get_concurrency_config().run_queue_config
+        assert runs is not None
+        assert runs.max_concurrent_runs == 50
+    (origin,) = WorkspaceFileTarget(paths=[str(root / "workspace.yaml")]).create_origins()
+    (by_project,) = PyProjectFileTarget(str(root / "pyproject.toml")).create_origins()
+    assert origin.location_name == by_project.location_name == "strandline"
 
 
 def test_settings_of_ones_own_are_kept(tmp_path: Path) -> None:
