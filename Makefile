@@ -59,6 +59,7 @@ nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000
 	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py
 	$(BIN)/python -m tests.campaigns.many_epochs --epochs 2000
 	$(BIN)/python -m tests.campaigns.bitflips --seed 1 --flips 10000
+	$(BIN)/python -m tests.campaigns.server --seed 1 --requests 20000
 
 bench-ingest: $(STAMP) ## events per second from a real broker into an event log
 	$(BIN)/python -m jobs.run.jars kafka

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 import orjson
+from starlette.requests import ClientDisconnect
 
 from jobs.model.errors import TypeMismatch
 from jobs.model.serving_errors import Forbidden, MediaTypeRefused, RequestRefused, TimeLimit, TooLarge
@@ -91,6 +92,7 @@ async def body_of(request: Request) -> bytes:
     Raises:
         TooLarge: it is longer than the server takes.
         TimeLimit: it does not end in time.
+        RequestRefused: the client goes before it ends: nobody has the answer.
     """
     most = server_of(request).options.body_bytes
     parts, size = [], 0
@@ -101,6 +103,8 @@ async def body_of(request: Request) -> bytes:
                 if size > most:
                     raise TooLarge(f"the body has more than {most:,} bytes", hint="send less at once")
                 parts.append(part)
+    except ClientDisconnect:
+        raise RequestRefused("the client went before the body had ended") from None
     except TimeoutError:
         raise TimeLimit(f"the body did not end within {BODY_SECONDS:g} s", hint="send less at once") from None
     return b"".join(parts)

@@ -66,6 +66,8 @@ class Listener:
             await self._welcome(reader, writer)
         except (EOFError, OSError, TimeoutError):
             pass  # it has gone, or never said who it is
+        except asyncio.CancelledError:
+            pass  # only `close` ends it so, and asyncio would log a traceback for each client that is connected then
         finally:
             self._tasks.discard(task)
             writer.close()

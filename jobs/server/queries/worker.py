@@ -7,6 +7,7 @@ memory limit. So a query runs where it can be killed, and under a limit of the o
 from __future__ import annotations
 
 import io
+import os
 import resource
 import signal
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from jobs.serve.pull import Answer, columns_of
 from jobs.serve.readable import names_read
 from jobs.serve.row_text import RowText
 from jobs.serve.values import python_rows
+from jobs.sql.from_text import too_deep
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Explain, Select
 from state_store.errors import StrandlineError
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 Form = Literal["objects", "ksql", "arrow"]
 """A body: JSON objects joined by commas, JSON arrays on lines of their own under ksqlDB's names, or an Arrow stream."""
 
+_NICER = 5
 _PLAN = "plan"
 """The column of an EXPLAIN's answer."""
 _BESIDE_BYTES = 3 << 30
@@ -124,6 +127,8 @@ def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> Non
     """Say once that it is ready, then answer questions, by the answer or `Failed`, until the other end is closed."""
     # Ctrl-C in a terminal goes to all its processes: the server ends this one when it is done.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The process that all share answers look-ups first, whatever queries do to the machine's cores.
+    os.nice(_NICER)
     if memory_bytes is not None:
         most = memory_bytes * 2 + _BESIDE_BYTES
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
@@ -138,6 +143,8 @@ def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> Non
             pipe.send(asked.answered(settings))
         except StrandlineError as error:
             pipe.send(Failed.of(error))
+        except RecursionError:
+            pipe.send(Failed.of(too_deep(1, 1)))
 
 
 def load() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
 import orjson
+from anyio import CancelScope
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
@@ -263,8 +264,10 @@ class _Pushed:
             closed.cancel()
             if step is not None and not step.done():
                 step.cancel()
-                # The generator is still running until then, and cannot be closed.
-                await asyncio.wait({step})
+                # The generator is still running until then, and cannot be closed; a client that has gone cancels
+                # every other wait.
+                with CancelScope(shield=True):
+                    await asyncio.wait({step})
 
 
 async def _array(header: bytes, pushed: _Pushed, limit: int | None) -> AsyncIterator[bytes]:

@@ -164,3 +164,12 @@ def test_bodies_that_are_no_query(client: TestClient) -> None:
     assert client.post("/v1/query", json=[1]).status_code == 400
     assert client.post("/v1/query", json={"sql": 1}).status_code == 400
     assert client.post("/v1/query", content=b" " * (2 << 20)).status_code == 413
+
+
+def test_a_query_that_nests_too_deeply_is_refused_and_costs_no_process(client: TestClient) -> None:
+    for sql in (
+        f"SELECT {' + '.join(['n'] * 4_000)} AS x FROM by_town",
+        f"SELECT {'(' * 3_000}1{')' * 3_000} AS x FROM by_town",
+    ):
+        found = client.post("/v1/query", json={"sql": sql})
+        assert (found.status_code, found.json()["code"]) == (400, "sql.not_supported")
