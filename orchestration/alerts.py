@@ -2,16 +2,14 @@
 it is over.
 
     the lake's watch (runs, views, leases) ─┐
-                                            ├─> new and gone since the last tick ──> log, webhook
-    Dagster's failed checks ────────────────┘                                        cursor: what is known
+                                            ├─> begun and over since the last tick ──> log, webhook (`webhooks`)
+    Dagster's failed checks ────────────────┘                                          cursor: what fires, since when
 """
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of the functions it wraps.
 import json
 import logging
-import urllib.error
-import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,28 +18,15 @@ from dagster import DagsterInstance
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from jobs.model.settings import Settings
+from jobs.model.stewardship import Severity
 from jobs.operate.watch import Alert, alerts
+from orchestration.webhooks import News, send
 from state_store.delta.log import now_ms
 
 log = logging.getLogger("strandline.alerts")
 
 _INTERVAL_SECONDS: Final = 30
 _EVALUATED: Final = frozenset({AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED})
-_WEBHOOK_SECONDS: Final = 10.0
-"""A webhook that does not answer must not keep the tick from the log, nor the daemon from other sensors."""
-
-
-@dataclass(frozen=True)
-class News:
-    """What began and what is over since the last tick."""
-
-    begun: tuple[Alert, ...]
-    over: tuple[str, ...]
-
-    def lines(self) -> list[str]:
-        """The news as people read it."""
-        begun = [f"{a.identity}: {a.what}{f' ({a.hint})' if a.hint else ''}" for a in self.begun]
-        return [*begun, *(f"{identity}: over" for identity in self.over)]
 
 
 def alert_sensor(settings: Settings) -> dg.SensorDefinition:
@@ -54,31 +39,52 @@ def alert_sensor(settings: Settings) -> dg.SensorDefinition:
         description="Failed checks, stale or stopped views, silent streams, dying leases: to log and webhook.",
     )
     def tell(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        known: list[str] = json.loads(context.cursor or "[]")
+        known = Known.read(context.cursor)
         checks = context.repository_def.asset_graph.asset_check_keys if context.repository_def is not None else ()
-        found = [*alerts(settings, now_ms()), *failed_checks(context.instance, sorted(checks))]
-        news = news_of(known, found)
+        now = now_ms()
+        found = [*alerts(settings, now), *failed_checks(context.instance, sorted(checks))]
+        news = known.news(found, now)
         for line in news.lines():
             context.log.warning(line)
             log.warning(line)
-        if news.lines() and settings.alerts.webhook_url is not None:
-            send(settings.alerts.webhook_url.get_secret_value(), news)
+        send(settings.alerts, news, str(settings.lake), now)
         # After the webhook: what could not be sent is news at the next tick again.
-        context.update_cursor(json.dumps(sorted({each.identity for each in found})))
+        context.update_cursor(Known.of(news).as_text())
         return dg.SkipReason("; ".join(news.lines()) or f"{len(found)} alerts, none of them new")
 
     return tell
 
 
-def news_of(known: Sequence[str], found: Sequence[Alert]) -> News:
-    """What began and what is over.
+@dataclass(frozen=True)
+class Known:
+    """The alerts that fire, each with the moment when it began, in milliseconds since the epoch. One fires from the
+    tick that finds it to the first that does not, and is told once at either end."""
 
-    Args:
-        known: the identities of the alerts at the last tick.
-    """
-    first = {each.identity: each for each in reversed(found)}
-    begun = tuple(first[identity] for identity in first if identity not in known)
-    return News(tuple(reversed(begun)), tuple(identity for identity in known if identity not in first))
+    firing: tuple[tuple[Alert, int], ...] = ()
+
+    @classmethod
+    def read(cls, cursor: str | None) -> "Known":
+        """What the tick before has noted; nothing at the first."""
+        return cls(tuple((Alert(**each["alert"]), each["since"]) for each in json.loads(cursor or "[]")))
+
+    @classmethod
+    def of(cls, news: News) -> "Known":
+        """What the next tick is to know."""
+        return cls(news.firing)
+
+    def as_text(self) -> str:
+        """The note for the next tick."""
+        return json.dumps([{"alert": each.as_json(), "since": since} for each, since in self.firing])
+
+    def news(self, found: Sequence[Alert], now_ms: int) -> News:
+        """The news of a tick that found these alerts."""
+        first: dict[str, Alert] = {}
+        for each in found:
+            first.setdefault(each.identity, each)
+        since = {each.identity: began for each, began in self.firing}
+        firing = tuple((each, since.get(identity, now_ms)) for identity, each in first.items())
+        begun = tuple(each for identity, each in first.items() if identity not in since)
+        return News(begun, tuple(each for each, _ in self.firing if each.identity not in first), firing)
 
 
 def failed_checks(instance: DagsterInstance, keys: Sequence[dg.AssetCheckKey]) -> list[Alert]:
@@ -93,7 +99,9 @@ def failed_checks(instance: DagsterInstance, keys: Sequence[dg.AssetCheckKey]) -
         evaluation = _last_evaluation(instance, key)
         if evaluation is not None and not evaluation.passed:
             said = evaluation.description or "it failed"
-            made.append(Alert("check", f"{key.name} of {key.asset_key.to_user_string()}", said))
+            severity: Severity = "error" if evaluation.severity is dg.AssetCheckSeverity.ERROR else "warn"
+            subject = f"{key.name} of {key.asset_key.to_user_string()}"
+            made.append(Alert("check", subject, said, severity=severity))
     return made
 
 
@@ -104,25 +112,3 @@ def _last_evaluation(instance: DagsterInstance, key: dg.AssetCheckKey) -> dg.Ass
     if event is None or event.dagster_event is None:
         return None
     return event.dagster_event.asset_check_evaluation_data
-
-
-def send(url: str, news: News) -> None:
-    """Post the news as JSON: `text` for chats, `begun` and `over` for programs.
-
-    Raises:
-        Failure: the webhook does not take it; it is sent again at the next tick.
-    """
-    body: Mapping[str, object] = {
-        "text": "\n".join(news.lines()),
-        "begun": [each.as_json() for each in news.begun],
-        "over": list(news.over),
-    }
-    request = urllib.request.Request(  # noqa: S310 - the operator's own setting, checked to be http(s)
-        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=_WEBHOOK_SECONDS):  # noqa: S310
-            return
-    except (urllib.error.URLError, OSError) as error:
-        # The address is a secret: many webhooks carry their token in it.
-        raise dg.Failure(f"the webhook of alerts does not take them: {type(error).__name__}") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -19,6 +19,7 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -131,9 +132,11 @@ class FunctionSettings(_Section):
 
 
 class AlertSettings(_Section):
-    """Where Dagster's alert sensor sends what it finds, beside the log."""
+    """Where Dagster's alert sensor sends what it finds, beside the log, and in which form."""
 
     webhook_url: SecretStr | None = None
+    webhook_form: Literal["json", "slack", "pagerduty", "alertmanager"] = "json"
+    routing_key: SecretStr | None = Field(default=None, description="of PagerDuty's integration")
 
     @field_validator("webhook_url")
     @classmethod
@@ -141,6 +144,12 @@ class AlertSettings(_Section):
         if value is not None and not value.get_secret_value().startswith(("https://", "http://")):
             raise ValueError("a webhook begins with https:// or http://")
         return value
+
+    @model_validator(mode="after")
+    def _with_a_key(self) -> Self:
+        if self.webhook_form == "pagerduty" and self.routing_key is None:
+            raise ValueError("the form pagerduty needs a routing_key")
+        return self
 
 
 class BackupSettings(_Section):

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from jobs.catalog.catalog import Catalog
@@ -33,13 +33,17 @@ from state_store.paths import folders_in
 from state_store.wording import Name, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from jobs.model.settings import Settings
+    from jobs.model.stewardship import Severity
     from jobs.run.heartbeat import Beat
 
 LEASE_ENDS_WITHIN_MS: Final = 86_400_000
 """A living reader renews its lease of a week every minute: one with a day left has been away for six."""
+
+_SEVERITIES: Final[Mapping[str, Severity]] = {"held": "warn", "stale": "warn", "lease": "warn"}
+"""Of what still goes on, or goes on by itself once its cause is gone; everything else waits for somebody."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +55,16 @@ class Alert:
         subject: the pipeline, view, table or reader.
         what: one sentence, without numbers that grow: the same alert reads the same a minute later.
         hint: what to type next.
+        severity: `error`: rows are late or lost until somebody acts; `warn`: they may be.
+        owner: whose it is, by OWNER of the definition: `team:NAME` or an address, several with commas.
     """
 
     kind: str
     subject: str
     what: str
     hint: str = ""
+    severity: Severity = "error"
+    owner: str = ""
 
     @property
     def identity(self) -> str:
@@ -82,7 +90,17 @@ def alerts(settings: Settings, now_ms: int) -> list[Alert]:
     for folder in folders_in(lake.tables):
         table = name_of(folder.name)
         found += _of_leases(table, lake, now_ms)
-    return found
+    return [replace(each, severity=_SEVERITIES.get(each.kind, "error"), owner=owners(catalog, each)) for each in found]
+
+
+def owners(catalog: Catalog, alert: Alert) -> str:
+    """The owners of what an alert is about: of the definition, or of all definitions of the pipeline."""
+    if alert.subject in catalog.broken:
+        return ""
+    found = catalog.find(alert.subject)
+    about = [found] if found is not None else catalog.pipeline(alert.subject)
+    known = (Stewardship.read(each.options).owners for each in about if isinstance(each, View | Source))
+    return ", ".join(dict.fromkeys(owner for each in known for owner in each))
 
 
 def _of_run(pipeline: str, beat: Beat, now_ms: int) -> Iterator[Alert]:

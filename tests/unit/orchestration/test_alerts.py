@@ -10,20 +10,25 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from pydantic import ValidationError
 
 from jobs.model.settings import AlertSettings, Settings
 from jobs.operate.watch import Alert
 from orchestration import alerts as module
-from orchestration.alerts import News, alert_sensor, failed_checks, news_of, send
+from orchestration.alerts import Known, alert_sensor, failed_checks
+from orchestration.webhooks import News, send
 
 STALE = Alert("stale", "locations", "staler than its 5 s", "is 'packages' running?")
-SILENT = Alert("silent", "packages", "process 7 gives no heartbeat")
+SILENT = Alert("silent", "packages", "process 7 gives no heartbeat", owner="team:parcels")
+LEASE = Alert("lease", "r of t", "its lease has ended", severity="warn")
 
 
 def test_only_what_is_new_and_what_is_gone_is_news() -> None:
-    assert news_of([], [STALE, SILENT]).begun == (STALE, SILENT)
-    assert news_of([STALE.identity, "lease r of t"], [STALE, SILENT]) == News((SILENT,), ("lease r of t",))
-    assert news_of([STALE.identity], [STALE]).lines() == []
+    assert Known().news([STALE, SILENT, STALE], 7).begun == (STALE, SILENT)
+    known = Known(((STALE, 3), (LEASE, 4)))
+    assert known.news([STALE, SILENT], 7) == News((SILENT,), (LEASE,), ((STALE, 3), (SILENT, 7)))
+    assert Known(((STALE, 3),)).news([STALE], 7).lines() == []
+    assert Known.read(known.as_text()) == known
 
 
 @pytest.fixture
@@ -68,9 +73,49 @@ def test_the_sensor_tells_it_once_when_it_begins_and_once_when_it_is_over(
     assert "staler than its 5 s" in posted[0]["text"]
 
 
+def settings_of(url: str, form: str = "json", key: str | None = None) -> AlertSettings:
+    return AlertSettings.model_validate({"webhook_url": url, "webhook_form": form, "routing_key": key})
+
+
+def test_each_form_of_webhook_is_told_what_its_receiver_understands(webhook: tuple[str, list[Any]]) -> None:
+    url, posted = webhook
+    ticks = [([SILENT], 1_000), ([SILENT], 31_000), ([], 61_000)]
+
+    def told(form: str) -> list[Any]:
+        posted.clear()
+        known = Known()
+        for found, now in ticks:
+            news = known.news(found, now)
+            send(settings_of(url, form, "key"), news, "lake", now)
+            known = Known.of(news)
+        return list(posted)
+
+    begun, over = told("slack")
+    assert begun == {"text": "silent packages: process 7 gives no heartbeat [team:parcels]"}
+    assert over == {"text": "silent packages: over"}
+    trigger, resolve = told("pagerduty")
+    assert (trigger["event_action"], resolve["event_action"]) == ("trigger", "resolve")
+    assert trigger["dedup_key"] == resolve["dedup_key"]
+    assert trigger["routing_key"] == "key"
+    assert trigger["payload"]["severity"] == "error"
+    assert trigger["payload"]["custom_details"]["owner"] == "team:parcels"
+    first, again, last = told("alertmanager")
+    assert len(first) == len(again) == len(last) == 1
+    assert first[0]["labels"] == again[0]["labels"] == last[0]["labels"]
+    assert first[0]["labels"]["alertname"] == "strandline_silent"
+    assert (first[0]["startsAt"], again[0]["startsAt"]) == ("1970-01-01T00:00:01+00:00",) * 2
+    assert again[0]["endsAt"] > "1970-01-01T00:00:31+00:00", "it fires until it is not told again"
+    assert last[0]["endsAt"] == "1970-01-01T00:01:01+00:00"
+
+
+def test_pagerduty_needs_its_key() -> None:
+    with pytest.raises(ValidationError, match="routing_key"):
+        settings_of("https://events.example", "pagerduty")
+
+
 def test_a_webhook_that_refuses_fails_the_tick_and_does_not_show_its_address(webhook: tuple[str, list[Any]]) -> None:
     with pytest.raises(dg.Failure) as found:
-        send(f"{webhook[0]}/refuse", News((STALE,), ()))
+        send(settings_of(f"{webhook[0]}/refuse"), News((STALE,), ()), "lake", 0)
     assert "127.0.0.1" not in str(found.value)
 
 
