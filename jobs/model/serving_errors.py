@@ -74,14 +74,6 @@ class VersionNotKept(ServeError):
     code = "serve.version_not_kept"
 
 
-class TooStale(ServeError):
-    """An answer would be further behind its topics than the request allows, or nobody knows how far. Retry when the
-    pipeline has caught up; `strandline status` shows it."""
-
-    code = "serve.too_stale"
-    action = Action.RETRY
-
-
 class NotYet(ServeError):
     """A view has not come to the version that was asked for within the time that the request allows. Retry."""
 
@@ -95,6 +87,13 @@ class NotYet(ServeError):
             sentence("'{}' does not reflect that yet", Name(view)),
             hint="ask again; is its pipeline running? See `strandline status`",
         )
+
+
+class TooStale(NotYet):
+    """An answer would be further behind its topics than the request allows, or nobody knows how far. Retry when the
+    pipeline has caught up; `strandline status` shows it."""
+
+    code = "serve.too_stale"
 
 
 class TimeLimit(ServeError):

@@ -54,6 +54,23 @@ class Cut:
         times = (found.event_time for found in self.tables.values() if found is not None)
         return min((time for time in times if time is not None), default=None)
 
+    @property
+    def offsets(self) -> dict[str, dict[int, int]] | None:
+        """{topic: {partition: the offset behind the last record}} that every table of it reflects, of those that are
+        made of the topic; None: a table is not there, and reflects nothing."""
+        found: dict[str, dict[int, int]] = {}
+        for each in self.tables.values():
+            if each is None:
+                return None
+            for topic, partitions in each.offsets.items():
+                known = found.get(topic)
+                if known is None:
+                    found[topic] = dict(partitions)
+                else:
+                    least = {number: min(end, partitions.get(number, 0)) for number, end in known.items()}
+                    found[topic] = {**dict.fromkeys(partitions, 0), **least}
+        return found
+
     def reaches(self, topic: str, offsets: Iterable[tuple[int, int]]) -> bool:
         """True if every table that is made of a topic reflects its records up to these offsets, and one is.
 

@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
     from jobs.serve.cut import Cut
     from jobs.serve.reflected import Reflected
+    from jobs.server.state.topics import Lag
 
 ARROW: Final = "application/vnd.apache.arrow.stream"
 _JSON: Final = "application/json"
 _AGE: Final = "Strandline-Freshness-Ms"
 _AGE_HEADER: Final = _AGE.lower().encode()
+_AGE_MEMBER: Final = '"freshness_ms": '
+_STALENESS: Final = "Strandline-Staleness-Ms"
+_BEHIND: Final = "Strandline-Behind-Records"
+_STALENESS_HEADER: Final = _STALENESS.lower().encode()
+_BEHIND_HEADER: Final = _BEHIND.lower().encode()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -36,23 +42,25 @@ class About:
         event_time: the largest event time in it, ISO 8601; None before the first event.
         freshness_ms: how long ago the version was committed.
         versions: {table: version} of all that was read.
+        lag: how far it is behind its topics; None where nobody knows.
     """
 
     version: int | None
     event_time: str | None
     freshness_ms: int | None
     versions: dict[str, int]
+    lag: Lag | None = None
 
     @classmethod
-    def of(cls, standing: Reflected) -> About:
+    def of(cls, standing: Reflected, lag: Lag | None) -> About:
         """What a version of one table reflects."""
         names = {standing.table: standing.version}
-        return cls(standing.version, instant(standing.event_time), age_ms(standing.committed), names)
+        return cls(standing.version, instant(standing.event_time), age_ms(standing.committed), names, lag)
 
     @classmethod
-    def of_cut(cls, cut: Cut) -> About:
+    def of_cut(cls, cut: Cut, lag: Lag | None) -> About:
         """What rows that were computed from several tables reflect."""
-        return cls(None, instant(cut.event_time), age_ms(cut.committed), cut.versions)
+        return cls(None, instant(cut.event_time), age_ms(cut.committed), cut.versions, lag)
 
     def headers(self) -> dict[str, str]:
         """As headers."""
@@ -60,6 +68,8 @@ class About:
             "Strandline-Version": self.version,
             "Strandline-Event-Time": self.event_time,
             _AGE: self.freshness_ms,
+            _STALENESS: None if self.lag is None else self.lag.ms,
+            _BEHIND: None if self.lag is None else self.lag.records,
         }
         return {name: str(value) for name, value in named.items() if value is not None}
 
@@ -67,7 +77,14 @@ class About:
         """As members of a JSON object."""
         body: dict[str, Any] = {"event_time": self.event_time, "freshness_ms": self.freshness_ms}
         first = {"versions": self.versions} if self.version is None else {"version": self.version}
-        return to_json({**first, **body})[1:-1]
+        return f"{to_json({**first, **body})[1:-1]}{lag_members(self.lag)}"
+
+
+def lag_members(lag: Lag | None) -> str:
+    """How far an answer is behind its topics, as further members of a JSON object."""
+    if lag is None:
+        return ', "staleness_ms": null, "behind_records": null'
+    return f', "staleness_ms": {lag.ms}, "behind_records": {lag.records}'
 
 
 def instant(microseconds: int | None) -> str | None:
@@ -123,16 +140,20 @@ class VersionAnswers:
 
     def __init__(self, standing: Reflected) -> None:
         self.version = standing.version
+        self.offsets = standing.offsets
         self._committed = standing.committed
-        about = About.of(standing)
+        about = About.of(standing, None)
         fixed = {**about.headers(), "Content-Type": _JSON}
         del fixed[_AGE]
         self._fixed = [(name.lower().encode(), value.encode()) for name, value in fixed.items()]
-        # The age is the last member: all before it stays.
-        self._behind = f", {about.members().rpartition(' ')[0]} "
+        # The age and the lag are the last members: all before them stays.
+        self._before_age = f", {about.members().partition(_AGE_MEMBER)[0]}{_AGE_MEMBER}"
 
-    def of(self, row: str | None) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    def of(self, row: str | None, lag: Lag | None) -> tuple[list[tuple[bytes, bytes]], bytes]:
         """The headers and the body of the answer with this row, which is JSON already."""
         age = str(age_ms(self._committed))
-        body = f'{{"row": {row or "null"}{self._behind}{age}}}'.encode()
-        return [*self._fixed, (_AGE_HEADER, age.encode()), (b"content-length", str(len(body)).encode())], body
+        body = f'{{"row": {row or "null"}{self._before_age}{age}{lag_members(lag)}}}'.encode()
+        headers = [*self._fixed, (_AGE_HEADER, age.encode()), (b"content-length", str(len(body)).encode())]
+        if lag is not None:
+            headers += ((_STALENESS_HEADER, str(lag.ms).encode()), (_BEHIND_HEADER, str(lag.records).encode()))
+        return headers, body

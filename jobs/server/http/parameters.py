@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-WAITING: Final = ("at_least", "wait_ms", "cut")
-"""What an answer must reflect, how long to wait for that, and the pinned cut that it reads."""
+WAITING: Final = ("at_least", "max_staleness", "wait_ms", "cut")
+"""What an answer must reflect, how far it may be behind, how long to wait for that, and the cut that it reads."""
 WINDOWS: Final = ("window_start_from", "window_start_to", "window_end_from", "window_end_to")
 """The bounds of windows, in milliseconds."""
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from jobs.model.serving_errors import Unauthenticated
+from jobs.model.serving_errors import TooStale, Unauthenticated
 from jobs.model.types import BaseType
 from jobs.serve.shape import shape_of
 from jobs.serve.terms import Terms
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jobs.server.queries.worker import Answered, Question
     from jobs.server.state.by_key import Keyed
     from jobs.server.state.server import Server
+    from jobs.server.state.topics import Lag
 
 A = TypeVar("A")
 
@@ -37,6 +38,9 @@ _ROUTE: Final = "postgres"
 _SUCCESS: Final = "00000"
 _CUT_SECONDS: Final = 600.0
 """A transaction reads its cut so long; a client that forgets to end one holds no version for longer."""
+_STALE_SECONDS: Final = 5.0
+"""An answer that is too far behind is waited for so long: some epochs."""
+_AGAIN_SECONDS: Final = 0.2
 _KEPT_BINDINGS: Final = 1000
 """Statements of all clients: each is a text and its types."""
 _SAMPLES: Final = {
@@ -82,13 +86,31 @@ class Asking:
     ) -> Answered | Keyed:
         """The rows of a SELECT, at the newest cut or at a pinned one. Raises StrandlineError."""
         token = self._token()
+        allowed = settings.max_staleness()
         keyed = await self._by_key(text, parameters, token, pinned)
-        if keyed is not None:
+        if keyed is not None and (
+            allowed is None or await asyncio.to_thread(self._server.topics.fresh, keyed.offsets, allowed)
+        ):
             return keyed
         terms = replace(self._terms(settings), pinned=pinned)
-        found = await self._ask(RowsAsked(text, parameters, terms, token, self._caller(settings)))
+        until = time.monotonic() + min(_STALE_SECONDS, self._server.options.wait_seconds)
+        while True:
+            found = await self._ask(RowsAsked(text, parameters, terms, token, self._caller(settings)))
+            if allowed is None or not found.versions:
+                break
+            try:
+                await asyncio.to_thread(self._server.topics.check, found.offsets, allowed)
+                break
+            except TooStale:
+                if time.monotonic() > until or pinned is not None:
+                    raise
+            await asyncio.sleep(_AGAIN_SECONDS)
         self._server.note(found.versions)
         return found
+
+    def lag(self, found: Answered | Keyed) -> Lag | None:
+        """How far an answer is behind its topics; None where nobody knows."""
+        return self._server.topics.lag(found.offsets)
 
     async def types(self, text: str, oids: tuple[int, ...], settings: Settings) -> Described:
         """The types of a SELECT. Raises StrandlineError."""

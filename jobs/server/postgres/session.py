@@ -161,7 +161,7 @@ class Session:
             self._cut = await self._asking.pin()
         self._queried = True
         found = await self._asking.rows(text, parameters, self.settings, self._cut)
-        told = self.settings.note(found)
+        told = self.settings.note(found, self._asking.lag(found))
         columns = columns_of(found.names, found.types)
         if isinstance(found, Keyed):
             return Result("SELECT", columns, FewRows(found.tuples(), found.types), told={VERSIONS: told})

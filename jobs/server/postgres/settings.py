@@ -8,14 +8,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from jobs.model.serving_errors import RequestRefused
 from jobs.server.http.answers import age_ms, instant
 from jobs.server.pg_values.refusal import Refusal, SqlState
+from jobs.server.state.topics import staleness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobs.server.queries.worker import Answered
     from jobs.server.state.by_key import Keyed
+    from jobs.server.state.topics import Lag
 
 SERVER_VERSION: Final = "13.0"
 """The version whose catalog is told: old enough for simple questions, new enough for every tool that is kept up."""
@@ -23,7 +26,10 @@ SERVER_VERSION: Final = "13.0"
 VERSIONS: Final = "strandline.versions"
 _EVENT_TIME: Final = "strandline.event_time"
 _FRESHNESS: Final = "strandline.freshness_ms"
-_OURS: Final = (VERSIONS, _EVENT_TIME, _FRESHNESS)
+STALENESS: Final = "strandline.staleness_ms"
+BEHIND: Final = "strandline.behind_records"
+_MAX_STALENESS: Final = "strandline.max_staleness"
+_OURS: Final = (VERSIONS, _EVENT_TIME, _FRESHNESS, STALENESS, BEHIND)
 
 _FIXED: Final = {
     "server_version": f"{SERVER_VERSION} (Strandline)",
@@ -50,6 +56,7 @@ ISOLATION: Final = "transaction_isolation"
 DEFAULT_ISOLATION: Final = "default_transaction_isolation"
 _LEVELS: Final = ("serializable", "repeatable read", "read committed", "read uncommitted")
 _FREE: Final = {
+    _MAX_STALENESS: "",
     ISOLATION: "read committed",
     DEFAULT_ISOLATION: "read committed",
     "application_name": "",
@@ -134,7 +141,7 @@ class Settings:
         names = self._first if name is None else (self._spelt(name),)
         self._values |= {each: self._first[each] for each in names if each in self._first and each not in _OURS}
 
-    def note(self, found: Answered | Keyed) -> str:
+    def note(self, found: Answered | Keyed, lag: Lag | None) -> str:
         """Note what an answer reflects.
 
         Returns:
@@ -143,7 +150,13 @@ class Settings:
         self._values[VERSIONS] = ",".join(f"{name}={version}" for name, version in found.versions.items())
         self._values[_EVENT_TIME] = instant(found.event_time) or ""
         self._committed = found.committed
+        self._values[STALENESS] = "" if lag is None else str(lag.ms)
+        self._values[BEHIND] = "" if lag is None else str(lag.records)
         return self._values[VERSIONS]
+
+    def max_staleness(self) -> float | None:
+        """The seconds that an answer may be behind its topics; None: as many as there are."""
+        return staleness(self._values[_MAX_STALENESS])
 
     def timeout_seconds(self) -> float | None:
         """What `statement_timeout` allows a query; None: as much as the server does."""
@@ -172,6 +185,11 @@ class Settings:
             if value not in _LEVELS:
                 hint = f"it is one of {', '.join(_LEVELS)}"
                 raise Refusal(SqlState.INVALID_VALUE, f"'{value}' is no isolation level", hint=hint)
+        if spelt == _MAX_STALENESS:
+            try:
+                staleness(value)
+            except RequestRefused as error:
+                raise Refusal(SqlState.INVALID_VALUE, error.message, hint="RESET takes it back") from error
         self._values[spelt] = value
         self._names[spelt.lower()] = spelt
         return None

@@ -36,7 +36,7 @@ from state_store.layout import Lake
 from state_store.python_values import python_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from multiprocessing.connection import Connection
 
     from jobs.model.settings import Settings
@@ -113,7 +113,11 @@ class Failed:
 
 @dataclass(frozen=True)
 class Answered:
-    """One answer, as it comes back: the rows in the form that was asked for."""
+    """One answer, as it comes back: the rows in the form that was asked for.
+
+    Attributes:
+        offsets: of the topics that it is made of, which it reflects; None: a table is not there.
+    """
 
     names: tuple[str, ...]
     types: tuple[t.SqlType, ...]
@@ -121,6 +125,7 @@ class Answered:
     versions: dict[str, int]
     committed: int | None
     event_time: int | None
+    offsets: Mapping[str, Mapping[int, int]] | None = None
 
 
 def serve(pipe: Connection, settings: Settings, memory_bytes: int | None) -> None:
@@ -167,7 +172,7 @@ def answered(asked: Asked, catalog: Catalog, settings: Settings) -> Answered:
         found = answer(statement, catalog, Lake(settings.lake), functions, asked.terms)
     body, cut = _BODIES[asked.form](found), found.cut
     versions = {catalog.called.of(table): version for table, version in cut.versions.items()}
-    return Answered(found.names, found.types, body, versions, cut.committed, cut.event_time)
+    return Answered(found.names, found.types, body, versions, cut.committed, cut.event_time, cut.offsets)
 
 
 def columns(asked: Asked, catalog: Catalog) -> tuple[tuple[str, ...], tuple[t.SqlType, ...]]:
@@ -195,7 +200,7 @@ def _explained(statement: Explain, catalog: Catalog, form: Form) -> Answered:
 
     lines = explain(statement, catalog).splitlines()
     found = Answer((_PLAN,), (t.VARCHAR,), pa.table({_PLAN: lines}), Cut({}))
-    return Answered(found.names, found.types, _BODIES[form](found), {}, None, None)
+    return Answered(found.names, found.types, _BODIES[form](found), {}, None, None, {})
 
 
 def _asked(text: str, token: Token, catalog: Catalog) -> Select | Explain:

@@ -88,7 +88,9 @@ class PointLookups:
         if version != pointed.answers.version:
             pointed.answers = VersionAnswers(pointed.followed.standing(version))
         server.metrics.looked_up(view, "replica")
-        headers, body = pointed.answers.of(None if row is None else pointed.text.of(row))
+        headers, body = pointed.answers.of(
+            None if row is None else pointed.text.of(row), server.topics.lag(pointed.answers.offsets)
+        )
         return 404 if row is None else 200, headers, body
 
     def _pointed(self, view: str) -> _Pointed | None:

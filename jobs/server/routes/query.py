@@ -16,6 +16,7 @@ from jobs.serve.format import to_json
 from jobs.server.http.answers import ARROW, About, age_ms, instant, joined_rows, wants_arrow
 from jobs.server.http.direct import DirectRoute
 from jobs.server.http.requests import json_of, most_seconds, pinned_in, reader_of, server_of, stored_name
+from jobs.server.state.topics import staleness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from jobs.server.access.tokens import Token
     from jobs.server.queries.worker import Answered
     from jobs.server.state.by_key import Keyed
+    from jobs.server.state.server import Server
 
 router = APIRouter(tags=["query"], route_class=DirectRoute)
 
@@ -37,6 +39,9 @@ class QueryBody(BaseModel):
         Body(description="{table: version or position}: what the answer must reflect", examples=[{"by_town": 12}]),
     ] = None
     wait_ms: Annotated[int, Body(description="how long to wait for `at_least`")] = 5_000
+    max_staleness: Annotated[
+        str | None, Body(description="how far the answer may be behind its topics; it is waited for", examples=["2s"])
+    ] = None
     cut: Annotated[str | None, Body(description="a pinned cut, as POST /v1/cuts answers: what is read")] = None
 
 
@@ -96,25 +101,32 @@ async def query(request: Request) -> Response:
     least = _at_least(body.get("at_least"), token, server.catalogued.catalog)
     arrow = wants_arrow(request.headers.get("accept"))
     pinned = pinned_in(body.get("cut"))
+    allowed = staleness(body.get("max_staleness"))
     if not arrow:
         keyed = await server.by_key.find(text, token, at_least=least, pinned=pinned)
-        if keyed is not None:
-            return joined_rows(", ".join(keyed.lines()).encode(), *_about(keyed))
+        if keyed is not None and (
+            allowed is None or await asyncio.to_thread(server.topics.fresh, keyed.offsets, allowed)
+        ):
+            return joined_rows(", ".join(keyed.lines()).encode(), *_about(server, keyed))
 
     def ask() -> Answered:
-        return server.queries.ask(text, token, form="arrow" if arrow else "objects", at_least=least, pinned=pinned)
+        found = server.queries.ask(text, token, form="arrow" if arrow else "objects", at_least=least, pinned=pinned)
+        if allowed is not None:
+            server.topics.check(found.offsets, allowed)
+        return found
 
     found = await server.until(least, ask, most_seconds(body))
     server.note(found.versions)
-    about, headers = _about(found)
+    about, headers = _about(server, found)
     if arrow:
         return Response(found.body, 200, {**about.headers(), **headers}, ARROW)
     return joined_rows(found.body, about, headers)
 
 
-def _about(found: Answered | Keyed) -> tuple[About, dict[str, str]]:
+def _about(server: Server, found: Answered | Keyed) -> tuple[About, dict[str, str]]:
     """What an answer reflects, and its versions as a header."""
-    about = About(None, instant(found.event_time), age_ms(found.committed), found.versions)
+    lag = server.topics.lag(found.offsets)
+    about = About(None, instant(found.event_time), age_ms(found.committed), found.versions, lag)
     # Headers are Latin-1, and names any text.
     versions = ",".join(f"{quote(name, safe='')}={version}" for name, version in found.versions.items())
     return about, {"Strandline-Versions": versions}

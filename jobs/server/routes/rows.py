@@ -36,12 +36,14 @@ from jobs.server.http.requests import (
     server_of,
     windows_of,
 )
+from jobs.server.state.topics import staleness
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobs.model.relation import Relation
     from jobs.serve.pinned import Pinned
+    from jobs.serve.reflected import Reflected
     from jobs.server.state.replicas import Followed
     from jobs.server.state.server import Server
 
@@ -55,6 +57,8 @@ _ONE = {
     "version": 12,
     "event_time": "2024-05-01T12:00:00.000Z",
     "freshness_ms": 80,
+    "staleness_ms": 210,
+    "behind_records": 0,
 }
 _MANY = {"rows": [_ONE["row"]], **{name: value for name, value in _ONE.items() if name != "row"}}
 
@@ -115,6 +119,9 @@ async def rows_of_keys(request: Request, view: str) -> Response:
 
 
 async def _waited(request: Request, server: Server, relation: Relation) -> None:
+    allowed = staleness(request.query_params.get("max_staleness"))
+    if allowed is not None and "cut" not in request.query_params:
+        await server.until((relation.name,), lambda: _check_fresh(server, relation, allowed), seconds(request))
     least = request.query_params.get("at_least")
     if least is None:
         return
@@ -122,6 +129,16 @@ async def _waited(request: Request, server: Server, relation: Relation) -> None:
     if not wanted.topic and server.partials.is_partial(relation.name):
         raise no_versions(relation.name)
     await server.wait(relation, wanted, seconds(request))
+
+
+def _check_fresh(server: Server, relation: Relation, allowed: float) -> None:
+    """Raise TooStale if an answer about the relation would be further behind its topics."""
+    if server.partials.is_partial(relation.name):
+        cut = server.partials.of(relation.name).cut
+        server.topics.check(None if cut is None else cut.offsets, allowed)
+    else:
+        standing = server.standing(relation)
+        server.topics.check(None if standing is None else standing.offsets, allowed)
 
 
 async def _answered(
@@ -152,7 +169,7 @@ def _from_replica(
         return None
     version, rows = found
     server.metrics.looked_up(relation.name, "replica")
-    return _response(request, relation, rows, About.of(followed.standing(version)), one=one)
+    return _response(request, relation, rows, _about(server, followed.standing(version)), one=one)
 
 
 async def _from_partial(request: Request, server: Server, relation: Relation, lookup: Lookup, *, one: bool) -> Response:
@@ -164,7 +181,13 @@ async def _from_partial(request: Request, server: Server, relation: Relation, lo
     server.metrics.looked_up(relation.name, "upquery" if found is None else "kept")
     if found is None:
         found = await asyncio.to_thread(view.read, keys)
-    return _response(request, relation, rows_of(lookup, view.plan, found), About.of_cut(found.cut), one=one)
+    return _response(
+        request,
+        relation,
+        rows_of(lookup, view.plan, found),
+        About.of_cut(found.cut, server.topics.lag(found.cut.offsets)),
+        one=one,
+    )
 
 
 def _from_table(
@@ -176,10 +199,14 @@ def _from_table(
     if standing is None:
         about = About(None, None, None, {})
     else:
-        about = About.of(standing)
+        about = _about(server, standing)
         server.may_answer(relation.name, standing.version)
     made = found.table.rename_columns(list(found.names)).to_pylist()
     return _response(request, relation, made, about, one=one)
+
+
+def _about(server: Server, standing: Reflected) -> About:
+    return About.of(standing, server.topics.lag(standing.offsets))
 
 
 def _response(

@@ -94,6 +94,11 @@ class Keyed:
         """The largest event time in it, microseconds since the epoch."""
         return self.standing.event_time
 
+    @property
+    def offsets(self) -> Mapping[str, Mapping[int, int]]:
+        """Of the topics that it is made of, which it reflects."""
+        return self.standing.offsets
+
     def lines(self) -> list[str]:
         """The rows as JSON objects."""
         assert self.prepared.text is not None

@@ -25,6 +25,7 @@ from jobs.server.state.inserts import Inserts
 from jobs.server.state.metrics import Kept, Metrics, Standing
 from jobs.server.state.partials import Partials
 from jobs.server.state.replicas import Replicas
+from jobs.server.state.topics import Topics
 from state_store.begun import marked
 from state_store.delta.heads import newest_version
 from state_store.errors import StrandlineError
@@ -64,6 +65,7 @@ class Server:
         self.hub = Hub(self.lake, options.subscribers, options.backlog, self._versions)
         self.inserts = Inserts(settings, self.lake, options.folder / "inserts")
         self.queries = Queries(settings, options.limits, options.queries, spares=1)
+        self.topics = Topics(settings, self.lake)
         self.cuts = Cuts(self.lake, self.catalogued, f"{self.replicas.reader_name}-cuts")
         self.by_key = KeyedQueries(self.lake, self.catalogued, self.replicas, self.may_answer, self.metrics)
         self.partials = Partials(self.lake, self.catalogued, self.library, options.limits, self._arrived)
@@ -199,6 +201,7 @@ class Server:
         self.replicas.close()
         self.partials.close()
         self.cuts.close()
+        self.topics.close()
 
 
 @asynccontextmanager

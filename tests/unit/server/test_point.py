@@ -78,7 +78,7 @@ def without_age(body: bytes) -> bytes:
 def alike(client: TestClient, path: str, headers: dict[str, str] | None = None) -> None:
     first, second = answers(client, path, headers or {})
     for _, _, found in (first, second):
-        for name in ("strandline-freshness-ms", "content-length"):
+        for name in ("strandline-freshness-ms", "strandline-staleness-ms", "content-length"):
             found.pop(name, None)
     assert first == second
 

@@ -127,7 +127,7 @@ def test_what_was_inserted_is_read_at_its_position_and_versions_never_go_back(
     ("path", "said"),
     [
         ("/v1/views/by_town/rows?version=3", "known: at_least"),
-        ("/v1/views/by_town/rows/Rome?versions=3", "known: at_least, columns, wait_ms"),
+        ("/v1/views/by_town/rows/Rome?versions=3", "known: at_least, columns, cut, max_staleness, wait_ms"),
         ("/v1/views/by_town/rows?colums=town", "did you mean 'columns'?"),
         ("/v1/views/by_town/changes?from=3", "did you mean 'form'?"),
         ("/v1/views?limit=3", "it takes no parameter"),

@@ -1,0 +1,137 @@
+"""How far answers are behind their topics: a quiet source is not stale, and a dead pipeline is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi.testclient import TestClient
+from psycopg import errors
+
+from jobs.model.serving_errors import RequestRefused
+from jobs.model.settings import load_settings
+from jobs.server.access.options import ServerOptions
+from jobs.server.app import application
+from jobs.server.state.topics import Lag, Topics, staleness
+from jobs.session.interpreter import Interpreter
+from tests.support.postgres_server import postgres_server
+from tests.support.served_lake import ServedLake
+from tests.support.waiting import wait_until
+
+DEFINITIONS = """
+    CREATE STREAM visits (id BIGINT KEY, town VARCHAR, n BIGINT) WITH (KAFKA_TOPIC = 'visits', PARTITIONS = 1);
+    CREATE TABLE by_town AS SELECT town, COUNT(*) AS visits FROM visits GROUP BY town;
+"""
+ROW = "/v1/views/by_town/rows/Rome"
+KEY = "SELECT visits FROM by_town WHERE town = 'Rome'"
+SUM = "SELECT SUM(visits) AS visits FROM by_town"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> ServedLake:
+    served = ServedLake(load_settings(lake=tmp_path / "lake"), DEFINITIONS)
+    insert(served)
+    run(served)
+    return served
+
+
+def insert(served: ServedLake) -> None:
+    assert list(Interpreter(served.settings).run("INSERT INTO visits VALUES (1, 'Rome', 1);"))
+
+
+def run(served: ServedLake) -> None:
+    served.ingest("visits")
+    with served.kernel() as kernel:
+        served.refresh(kernel)
+
+
+@pytest.fixture
+def client(served: ServedLake, tmp_path: Path) -> Iterator[TestClient]:
+    app = application(served.settings, ServerOptions(tmp_path / "server", queries=1))
+    with TestClient(app, "http://127.0.0.1") as client:
+        client.get(ROW)
+        wait_until(lambda: client.get("/ready").json()["live"] == 1, "the replica does not follow")
+        yield client
+
+
+def asked(client: TestClient, sql: str, allowed: str) -> Any:
+    return client.post("/v1/query", json={"sql": sql, "max_staleness": allowed, "wait_ms": 0})
+
+
+def test_a_quiet_source_is_not_stale(client: TestClient) -> None:
+    wait_until(lambda: client.get(ROW).json()["staleness_ms"] is not None, "the topic is not looked at")
+    found = client.get(ROW)
+    assert (found.json()["behind_records"], found.headers["Strandline-Behind-Records"]) == (0, "0")
+    assert found.json()["staleness_ms"] <= found.json()["freshness_ms"] + 60_000
+    for sql in (KEY, SUM):
+        answer = asked(client, sql, "30s")
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["behind_records"] == 0
+    assert client.get(ROW, params={"max_staleness": "30s"}).status_code == 200
+
+
+def test_a_dead_pipeline_is(client: TestClient, served: ServedLake) -> None:
+    insert(served)
+    insert(served)
+    wait_until(lambda: client.get(ROW).json()["behind_records"] == 2, "the topic is not looked at")
+    for answer in (
+        asked(client, KEY, "1ms"),
+        asked(client, SUM, "1ms"),
+        client.get(ROW, params={"max_staleness": "1ms", "wait_ms": 0}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (503, "serve.too_stale")
+        assert answer.headers["Retry-After"]
+    run(served)
+    found = client.get(ROW, params={"max_staleness": "30s"}).json()
+    assert (found["row"]["visits"], found["behind_records"]) == (3, 0)
+
+
+def test_sessions_ask_by_a_setting(served: ServedLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.server.postgres.asking._STALE_SECONDS", 0.0)
+    options = ServerOptions(tmp_path / "postgres", queries=1)
+    with (
+        postgres_server(served.settings, options) as address,
+        psycopg.connect(address, autocommit=True) as session,
+    ):
+        session.execute("SET strandline.max_staleness = '30s'")
+        assert session.execute(SUM).fetchall() == [(1,)]
+        assert session.execute("SHOW strandline.behind_records").fetchall() == [("0",)]
+        insert(served)
+        session.execute("SET strandline.max_staleness = '1ms'")
+        for sql in (SUM, KEY):
+            with pytest.raises(errors.ObjectNotInPrerequisiteState, match="behind its topics"):
+                session.execute(sql)
+        session.execute("RESET strandline.max_staleness")
+        assert session.execute(SUM).fetchall() == [(1,)]
+        with pytest.raises(errors.InvalidParameterValue):
+            session.execute("SET strandline.max_staleness = 'soon'")
+
+
+def test_what_was_never_seen_is_not_known(served: ServedLake) -> None:
+    topics = Topics(served.settings, served.lake)
+    try:
+        assert topics.lag(None) is None
+        assert topics.lag({"visits": {0: 1}}) is None
+        assert topics.lag({}) == Lag(0, 0, True)
+        topics.look(["visits"])
+        behind, met = topics.lag({"visits": {}}), topics.lag({"visits": {0: 1}})
+        assert behind is not None
+        assert met is not None
+        assert (behind.records, behind.known) == (1, False)
+        assert (met.records, met.known) == (0, True)
+    finally:
+        topics.close()
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("2s", 2.0), ("1 min", 60.0), (None, None)])
+def test_durations(text: str | None, seconds: float | None) -> None:
+    assert staleness(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["2", "-1s", "s", 2, "2 h", True])
+def test_what_is_no_duration_is_refused(text: object) -> None:
+    with pytest.raises(RequestRefused):
+        staleness(text)
