@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from jobs.model.errors import NotSupported
 from jobs.sql.generator import StrandlineGenerator
 from jobs.sql.join_clauses import JoinClauses
+from jobs.sql.named_windows import with_windows_inside
 
 # Only these are words of the language: any other, such as FORMAT or COMMENT, is free as the name of a column.
 _WORDS = """
@@ -207,7 +208,8 @@ class Strandline(Dialect):
 
         def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
             # `FROM s EMIT CHANGES`, `FROM s WITHIN …`: a clause, not the name that s goes by.
-            if self._match_texts(("EMIT", "WITHIN"), advance=False) or self._is_asof_join():
+            clause = self._match_texts(("EMIT", "WITHIN"), advance=False)
+            if clause or self._is_asof_join() or self._is_filtering_join():
                 return None
             if self._match_texts(NO_ALIASES, advance=False) and self._curr.token_type == TokenType.VAR:
                 word = self._curr.text
@@ -216,6 +218,8 @@ class Strandline(Dialect):
 
         def _parse_query_modifiers(self, this: Any) -> Any:
             this = super()._parse_query_modifiers(this)
+            if isinstance(this, exp.Select):
+                with_windows_inside(this)
             if isinstance(this, exp.Select) and self._match_text_seq("EMIT"):
                 if not self._match_texts(("CHANGES", "FINAL")):
                     self.raise_error("expected CHANGES or FINAL after EMIT")

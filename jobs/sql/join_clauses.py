@@ -14,6 +14,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from jobs.model.errors import SqlSyntaxError
 from jobs.sql.value_clauses import ValueClauses
 
+FILTERING = ("SEMI", "ANTI")
+"""The words of joins that keep rows by whether a match is there, and show nothing of it."""
 _ON = "JOIN … ON a.x = b.x, or USING (x); CROSS JOIN makes a row of every pair"
 
 
@@ -41,7 +43,15 @@ class JoinClauses(ValueClauses):
     def _parse_join_parts(self) -> tuple[Token | None, Token | None, Token | None]:
         nearest = self._prev if self._match_text_seq("ASOF") else None
         method, side, kind = super()._parse_join_parts()
+        if kind is None and self._is_filtering_join():
+            self._advance()
+            kind = self._prev
         return nearest or method, side, kind
+
+    def _is_filtering_join(self) -> bool:
+        """True before SEMI JOIN and ANTI JOIN, where SEMI is not the alias of a table."""
+        following = self._next.text.upper() if self._next else ""
+        return self._curr is not None and self._curr.text.upper() in FILTERING and following == "JOIN"
 
     def _is_asof_join(self) -> bool:
         """True before ASOF JOIN, where ASOF is not the alias of a table."""

@@ -63,7 +63,10 @@ _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Star: ("except_", "replace", "rename"),
     exp.Alias: ("this", "alias"),
     exp.Literal: ("this", "is_string"),
-    **dict.fromkeys((exp.Boolean, exp.Var, exp.Paren, exp.Neg, exp.Not, exp.IgnoreNulls, exp.RespectNulls), _ITSELF),
+    **dict.fromkeys(
+        (exp.Boolean, exp.Var, exp.Paren, exp.Neg, exp.Not, exp.IgnoreNulls, exp.RespectNulls, exp.Any, exp.All),
+        _ITSELF,
+    ),
     exp.Null: (),
     **dict.fromkeys((exp.Tuple, exp.Array), _LISTED),
     **dict.fromkeys((exp.Anonymous, exp.Lambda, exp.Bracket), ("this", "expressions")),
@@ -116,7 +119,6 @@ _WORDS: Mapping[tuple[type[exp.Expr], str], str] = {
 }
 # What says the same as a node that nobody reads.
 _INSTEAD: Mapping[type[exp.Expr], str] = {
-    exp.All: "<> ALL (SELECT …) is NOT IN; > ALL is > (SELECT MAX(x) FROM …), where there are rows and no NULL",
     exp.Struct: "a MAP is written MAP('a' := 1), a STRUCT STRUCT(a := 1)",
     exp.AtTimeZone: "a TIMESTAMP is an instant in UTC; CONVERT_TZ(at, 'UTC', 'Europe/Rome') moves its clock",
     exp.Slice: "SLICE(array, from, to)",

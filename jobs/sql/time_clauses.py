@@ -16,8 +16,6 @@ from typing import Any, ClassVar
 from sqlglot import exp, generator, parser
 from sqlglot.tokenizer_core import TokenType
 
-from jobs.model.errors import NotSupported
-
 _SECOND = 1000
 _DAY = 24 * 60 * 60 * _SECOND
 # Lengths without a calendar: a YEAR is 365 days, and a MONTH has no length.
@@ -62,15 +60,14 @@ def milliseconds(node: exp.Expr, part: str) -> int | None:
 class TimeClauses(parser.Parser):
     """The rules; each moves the parser past the clause, or raises where the text is wrong."""
 
-    def _parse_time_window(self) -> tuple[str, exp.Expression]:
-        """WINDOW …, into the argument `time_window` of the SELECT."""
+    def _parse_time_window(self) -> tuple[str, Any]:
+        """WINDOW …, into the argument `time_window` of the SELECT; `WINDOW w AS (…)` into `windows`."""
         self._match(TokenType.WINDOW)
         start = self._curr
         if self._next and self._next.text.upper() in _WINDOW_TYPES:
             self._advance()  # ksqlDB takes a name for the window, and has no use for it
         if self._next and self._next.token_type == TokenType.ALIAS:
-            hint = "write the window after OVER in brackets"
-            raise NotSupported("named windows are not supported", line=start.line, column=start.col, hint=hint)
+            return "windows", self._parse_csv(self._parse_named_window)
         if not self._match_texts(_WINDOW_TYPES):
             self.raise_error("expected TUMBLING, HOPPING or SESSION after WINDOW")
         window_type = self._prev.text.upper()

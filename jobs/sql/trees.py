@@ -19,6 +19,14 @@ def call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
     return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
 
 
+def row_values(node: exp.Expr) -> list[exp.Expr]:
+    """The values of a row (a, b); one value alone is its own."""
+    inner = node
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    return list(inner.expressions) if isinstance(inner, exp.Tuple) else [node]
+
+
 def is_not_null(value: exp.Expression) -> exp.Not:
     """The condition that a value is not NULL."""
     return exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null()))

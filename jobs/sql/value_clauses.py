@@ -3,7 +3,9 @@
     v::DOUBLE                            CAST(v AS DOUBLE)
     EXTRACT(YEAR FROM at)                EXTRACT('YEAR', at)
     v = ANY (SELECT …), v <> ALL (…)     v IN (SELECT …), NOT v IN (…); ANY (ARRAY[1, 2]) is IN (1, 2)
+    v > ANY (SELECT …), v > ALL (…)      the comparison with a node `Any` or `All`
     INTERVAL '1' DAY                     `jobs.sql.intervals`
+    {'a': 1}                             STRUCT(a := 1)
     address                              the STRUCT that CREATE TYPE address AS named
     TEXT, SMALLINT, FLOAT, NUMERIC(9, 2) VARCHAR, INT, DOUBLE, DECIMAL(9, 2): the wider type where there is no equal one
 
@@ -19,6 +21,7 @@ from typing import Any, ClassVar
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import TokenType
 
+from jobs.model.errors import NotSupported
 from jobs.sql.intervals import INTERVAL_UNITS, IntervalNode, interval_of
 from jobs.sql.operator_clauses import OperatorClauses
 
@@ -74,8 +77,25 @@ class ValueClauses(OperatorClauses):
     ) -> exp.Expr:
         among = _among(klass, this, expression)
         if among is None:
+            expression = _quantified(klass, expression)
             return super()._build_predicate(klass, this, expression, comments, negate)
         return self.expression(among)
+
+    def _parse_bracket(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        """An element of an array, an array, or `{'a': 1}`, which is STRUCT(a := 1)."""
+        brace = self._curr is not None and self._curr.token_type == TokenType.L_BRACE
+        if brace and self._prev.text.upper() == "MAP":
+            line, column = self._curr.line, max(self._curr.col - (self._curr.end - self._curr.start), 1)
+            hint = "MAP('a' := 1)"
+            raise NotSupported("MAP {…} is not supported yet", line=line, column=column, hint=hint)
+        found = super()._parse_bracket(this)
+        if not brace or found is None:
+            return found
+        return found.transform(
+            lambda node: (
+                exp.Anonymous(this="STRUCT", expressions=node.expressions) if isinstance(node, exp.Struct) else node
+            )
+        )
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         following = self._next.token_type if self._next else None
@@ -119,6 +139,22 @@ class ValueClauses(OperatorClauses):
             parameters = self._parse_csv(self._parse_type_size)
             self._match_r_paren()
         return exp.DataType(this=known, expressions=parameters)
+
+
+def _quantified(comparison: type[exp.Binary], other: exp.Expr | None) -> exp.Expr | None:
+    """What a value is compared with, ANY (SELECT …) and ALL (SELECT …) as nodes of their own."""
+    if comparison not in (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE):
+        return other
+    kind: type[exp.Any | exp.All] = exp.Any
+    if isinstance(other, exp.All):
+        kind, given = exp.All, other.this
+    elif isinstance(other, exp.Anonymous) and other.name.upper() in (*_ANY, "ALL") and len(other.expressions) == 1:
+        kind, given = exp.All if other.name.upper() == "ALL" else exp.Any, other.expressions[0]
+    else:
+        return other
+    if not isinstance(given, exp.Query):
+        return other
+    return kind(this=given if isinstance(given, exp.Subquery) else given.subquery(copy=False))
 
 
 def _among(comparison: type[exp.Binary], value: exp.Expr | None, other: Any) -> exp.Expression | None:

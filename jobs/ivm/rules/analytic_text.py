@@ -4,11 +4,11 @@ Rows that the query's ORDER BY does not tell apart are ordered by the row's key,
 
 | function | ORDER BY | frame |
 | --- | --- | --- |
-| RANK, DENSE_RANK | the query's | - |
+| RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST | the query's | - |
 | ROW_NUMBER, NTILE, LAG, LEAD | the query's, then the key | - |
 | COUNT, SUM, AVG, MIN, MAX over RANGE (also the default) | the query's: peers count together | the query's |
 | COUNT, SUM, AVG, MIN, MAX over ROWS | the query's, then the key | the query's |
-| FIRST_VALUE, LAST_VALUE | the query's, then the key | the query's; for LAST_VALUE's default see `_last_peer` |
+| FIRST_VALUE, LAST_VALUE, NTH_VALUE | the query's, then the key | the query's; by default `_last_peer`, `_nth` |
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from jobs.model.errors import NotSupported
 from jobs.model.stage import AnalyticStage
 from jobs.model.types import BIGINT, DOUBLE, MAX_PRECISION, BaseType, SqlType
 
-_RANKS = ("RANK", "DENSE_RANK")
+_RANKS = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
 _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 _EXACT = SqlType(BaseType.DECIMAL, precision=MAX_PRECISION)
-_ENDS = ("FIRST_VALUE", "LAST_VALUE")
+_ENDS = ("FIRST_VALUE", "LAST_VALUE", "NTH_VALUE")
 _ALL_ROWS = "BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 
@@ -43,6 +43,8 @@ def analytic_text(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str
     """
     if call.function == "LAST_VALUE" and call.frame is None:
         return engine.cast(_last_peer(stage, call, partition, engine), call.type)
+    if call.function == "NTH_VALUE" and call.frame is None:
+        return engine.cast(_nth(stage, call, partition, engine), call.type)
     window = _window(stage, call, partition, engine)
     arguments = [render(argument, engine) for argument in call.arguments]
     if call.function == "AVG":
@@ -88,6 +90,16 @@ def _last_peer(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, .
     key = [_ordered((name, False, True), engine) for name in stage.key] or ["TRUE"]
     value = render(call.arguments[0], engine)
     return f"LAST_VALUE({value}) OVER {_over(peers, key, f'ROWS {_ALL_ROWS}')}"
+
+
+def _nth(stage: AnalyticStage, call: AnalyticCall, partition: tuple[str, ...], engine: Engine) -> str:
+    """NTH_VALUE over the default frame, which ends with the row's peers: that row of the partition, if it is in it."""
+    order = [_ordered(each, engine) for each in call.order]
+    key = [_ordered((name, False, True), engine) for name in stage.key]
+    value, number = (render(argument, engine) for argument in call.arguments)
+    every = _over(partition, [*order, *key] or ["TRUE"], f"ROWS {_ALL_ROWS}")
+    so_far = _over(partition, order, None)
+    return f"CASE WHEN COUNT(*) OVER {so_far} >= {number} THEN NTH_VALUE({value}, {number}) OVER {every} END"
 
 
 def _ordered(by: tuple[exp.Expression | str, bool, bool], engine: Engine) -> str:

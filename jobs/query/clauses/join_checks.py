@@ -13,6 +13,8 @@ from state_store.wording import Name, sentence
 
 ASOF = "ASOF"
 """The word before JOIN by which of all matches the nearest one joins."""
+NATURAL = "NATURAL"
+"""The word before JOIN by which the columns of one name are equal."""
 _SIDES: dict[str, JoinType] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 
@@ -57,7 +59,7 @@ def join_type(node: exp.Join) -> JoinType:
     Raises:
         NotSupported: its words are others.
     """
-    if node.method not in ("", ASOF) or node.kind not in ("", "INNER", "OUTER", "CROSS"):
+    if node.method not in ("", ASOF, NATURAL) or node.kind not in ("", "INNER", "OUTER", "CROSS"):
         line, place = position_of(node)
         word = node.method or node.kind
         raise NotSupported(

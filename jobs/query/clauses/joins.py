@@ -25,7 +25,7 @@ from jobs.model.stage import JoinType, Output
 from jobs.query.blocks.asof import asof_block
 from jobs.query.blocks.nested_from import nested
 from jobs.query.clauses.from_clause import Context, Joined
-from jobs.query.clauses.join_checks import ASOF, check_lookup, check_table, join_type, without_equality
+from jobs.query.clauses.join_checks import ASOF, NATURAL, check_lookup, check_table, join_type, without_equality
 from jobs.query.clauses.join_order import join_order
 from jobs.query.clauses.ksql_checks import check_join
 from jobs.query.clauses.system_time import lookup_time
@@ -179,9 +179,12 @@ class Joins:
         self.froms.append(source)
 
     def _condition(self, node: exp.Join, part: Part, before: Inputs, kind: JoinType) -> exp.Expression | None:
-        using = node.args.get("using")
+        using = [identifier.name for identifier in node.args.get("using") or ()]
+        if node.method == NATURAL:
+            held = {name for each in before.parts for name, _ in each.columns}
+            using = [name for name, _ in part.columns if name in held]
         if using:
-            return self._using([identifier.name for identifier in using], part, before, kind)
+            return self._using(using, part, before, kind)
         tree = node.args.get("on")
         if tree is None:
             if kind != "inner":

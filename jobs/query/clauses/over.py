@@ -31,13 +31,14 @@ from jobs.query.expressions.scope import Infer, Typed, column
 from jobs.query.logical.inputs import Inputs
 from jobs.sql.dialect import position_of, sql_of
 
-_RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+_SHARES = ("PERCENT_RANK", "CUME_DIST")
+_RANKINGS = ("ROW_NUMBER", "RANK", "DENSE_RANK", *_SHARES)
 _NEIGHBOURS = ("LAG", "LEAD")
 _ENDS = ("FIRST_VALUE", "LAST_VALUE")
 _AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
-ANALYTIC_FUNCTIONS = (*_RANKINGS, "NTILE", *_NEIGHBOURS, *_ENDS, *_AGGREGATES)
+ANALYTIC_FUNCTIONS = (*_RANKINGS, "NTILE", *_NEIGHBOURS, *_ENDS, "NTH_VALUE", *_AGGREGATES)
 # Functions that mean nothing without an order; of ROW_NUMBER SQL does not require one.
-_NEED_ORDER = ("RANK", "DENSE_RANK", "NTILE", *_NEIGHBOURS)
+_NEED_ORDER = ("RANK", "DENSE_RANK", *_SHARES, "NTILE", *_NEIGHBOURS)
 
 
 _MOST_ROWS = 2**31 - 1
@@ -92,7 +93,8 @@ class AnalyticCalls:
             )
         assert isinstance(call, exp.Anonymous)
         if node.args.get("alias") is not None:
-            raise NotSupported("named windows are not supported", hint="write the window after OVER in brackets")
+            name = node.args["alias"].name
+            raise InvalidQuery(f"there is no window '{name}'", hint=f"WINDOW {name} AS (PARTITION BY … ORDER BY …)")
         partition = self._partition(node)
         items = node.args["order"].expressions if node.args.get("order") else ()
         order = tuple(self._order(item) for item in items)
@@ -134,19 +136,20 @@ class AnalyticCalls:
             raise NotSupported(f"{name}(DISTINCT …) OVER a window is not supported")
         if name in _AGGREGATES:
             return self._aggregated(name, written)
-        least, most = {**dict.fromkeys(_RANKINGS, (0, 0)), **dict.fromkeys(_NEIGHBOURS, (1, 3))}.get(name, (1, 1))
+        counts = {**dict.fromkeys(_RANKINGS, (0, 0)), **dict.fromkeys(_NEIGHBOURS, (1, 3)), "NTH_VALUE": (2, 2)}
+        least, most = counts.get(name, (1, 1))
         if not least <= len(written) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             raise TypeMismatch(f"{name} takes {wanted} argument{'s' if wanted != '1' else ''}, not {len(written)}")
         if name in _RANKINGS:
-            return (), t.BIGINT
+            return (), t.DOUBLE if name in _SHARES else t.BIGINT
         values = [self._typed(each) for each in written]
         number = values[0] if name == "NTILE" else values[1] if len(values) > 1 else None
         if number is not None and not (is_constant(number.expression) and number.type == t.INT):
             raise TypeMismatch(f"{name} takes a whole number, not {sql_of(number.expression)}")
+        if name in ("NTILE", "NTH_VALUE") and not (isinstance(written[-1], exp.Literal) and int(written[-1].name) > 0):
+            raise TypeMismatch(f"{name} takes a number from 1, not {sql_of(written[-1])}")
         if name == "NTILE":
-            if not (isinstance(written[0], exp.Literal) and int(written[0].name) > 0):
-                raise TypeMismatch(f"NTILE takes a number from 1, not {sql_of(written[0])}")
             return (values[0].expression,), t.BIGINT
         sql_type = common(name, [values[0].type, *(value.type for value in values[2:])])
         if sql_type.base is t.BaseType.NULL:
@@ -195,7 +198,7 @@ def _frame(spec: exp.Expr | None, name: str, order: list[SqlType]) -> str | None
     """
     if spec is None:
         return None
-    if name not in (*_ENDS, *_AGGREGATES):
+    if name not in (*_ENDS, "NTH_VALUE", *_AGGREGATES):
         raise InvalidQuery(f"{name} has no frame: it looks at the whole partition")
     if spec.args.get("exclude"):
         raise NotSupported("EXCLUDE in a frame is not supported")

@@ -25,6 +25,7 @@ from jobs.query.clauses.from_clause import Context, read_with
 from jobs.query.clauses.quarantine import guarded_query
 from jobs.query.clauses.set_operations import read_set_operation
 from jobs.query.clauses.system_time import lookups_only
+from jobs.query.desugar.filtering_joins import without_filtering_joins
 from jobs.query.desugar.first_rows import first_rows, has_first_rows
 from jobs.query.desugar.joins_in_brackets import without_brackets
 from jobs.query.logical.query import Query
@@ -84,7 +85,7 @@ def read_tree(tree: exp.Expr, context: Context) -> Query:
     if isinstance(tree, exp.Query) and context.kind is None and has_first_rows(tree):
         tree = first_rows(tree)
     if isinstance(tree, exp.Select):
-        flat = without_brackets(tree)
+        flat = without_brackets(without_filtering_joins(tree))
         return lookups_only(flat, read_block(flat, context), context)
     if isinstance(tree, exp.SetOperation):
         if context.kind is not None:

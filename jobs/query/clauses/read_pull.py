@@ -18,6 +18,7 @@ from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.query.clauses.block import read_in_order
 from jobs.query.clauses.from_clause import Context, read_with
 from jobs.query.clauses.read import read_tree
+from jobs.query.desugar.filtering_joins import without_filtering_joins
 from jobs.query.desugar.joins_in_brackets import without_brackets
 from jobs.query.logical.keys import outputs_of
 from jobs.query.logical.pull import NestedFound, OrderItem, PullQuery
@@ -58,7 +59,8 @@ def read_pull(
         query = read_tree(tree, context)
         return PullQuery(query, len(outputs_of(query)), set_order(tree, query), offset, nested.queries)
     tree.set("order", None)
-    block, shown, order = read_in_order(without_brackets(tree), read_with(tree, context), items)
+    flat = without_brackets(without_filtering_joins(tree))
+    block, shown, order = read_in_order(flat, read_with(tree, context), items)
     return PullQuery(block, shown, order, offset, nested.queries)
 
 

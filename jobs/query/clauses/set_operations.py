@@ -15,6 +15,7 @@ SELECT a, b FROM s UNION ALL CORRESPONDING [BY (b)] SELECT b, c FROM t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -29,7 +30,7 @@ from jobs.query.expressions.casts import widened
 from jobs.query.expressions.scope import Typed, column
 from jobs.query.logical.keys import outputs_of
 from jobs.query.logical.query import Block, From, Query, SetOperation
-from jobs.sql.dialect import position_of
+from jobs.sql.dialect import position_of, sql_of
 
 Operation = Literal["union all", "union", "intersect", "except", "intersect all", "except all"]
 Columns = tuple[tuple[str, SqlType], ...]
@@ -90,10 +91,31 @@ def _by_name(branches: list[Query], tree: exp.SetOperation) -> list[Query]:
     if not isinstance(tree, exp.Union):
         line, place = position_of(tree)
         raise NotSupported(f"{tree.key.upper()} BY NAME is not supported yet", line=line, column=place)
+    named = (exp.Alias, exp.Column, exp.Dot, exp.Star)
+    nameless = next((item for item in _items(tree) if not isinstance(item, named)), None)
+    if nameless is not None:
+        line, place = position_of(nameless)
+        raise InvalidQuery(
+            f"BY NAME matches columns by their names, and {sql_of(nameless)} has none",
+            line=line,
+            column=place,
+            hint="give it one with AS",
+        )
     names = list(dict.fromkeys(name for branch in branches for name, _ in outputs_of(branch)))
     if tree.args.get("kind"):
         names = _corresponding(names, branches, tree)
     return [_with_columns(branch, names) for branch in branches]
+
+
+def _items(side: exp.Expr) -> Iterator[exp.Expr]:
+    """The items of the SELECT lists of the branches."""
+    if isinstance(side, exp.SetOperation):
+        yield from _items(side.this)
+        yield from _items(side.expression)
+    elif isinstance(side, exp.Subquery):
+        yield from _items(side.this)
+    else:
+        yield from side.expressions
 
 
 def _corresponding(names: list[str], branches: list[Query], tree: exp.SetOperation) -> list[str]:

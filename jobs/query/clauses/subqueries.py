@@ -22,7 +22,8 @@ from jobs.model.relation import Relation
 from jobs.model.stage import JoinType
 from jobs.query.clauses.correlation import Lifted, grouped, lifted
 from jobs.query.clauses.from_clause import Context
-from jobs.query.desugar.counted_subqueries import existing, member, membership
+from jobs.query.desugar.counted_subqueries import existing, is_quantified, member, membership, quantified
+from jobs.query.desugar.single_values import single_of_key, single_of_limit, takes_first, without_first
 from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Infer, Typed, column
 from jobs.query.logical.conditions import conjoined
@@ -30,7 +31,7 @@ from jobs.query.logical.inputs import Inputs, Part
 from jobs.query.logical.keys import one_row, outputs_of
 from jobs.query.logical.query import From, Query
 from jobs.sql.dialect import position_of, sql_of
-from jobs.sql.trees import conjuncts
+from jobs.sql.trees import conjuncts, row_values
 
 _MEMBER = "__member"
 
@@ -61,7 +62,8 @@ class Subqueries:
         kept: list[exp.Expression] = []
         waiting = []
         for term in _terms(tree):
-            predicate = _predicate(term)
+            # A SELECT without FROM has no rows that could be joined.
+            predicate = _predicate(term) if self._inputs.parts else None
             if predicate is None:
                 kept += conjuncts(condition(self._where_null_is_false(term), self._inputs, "WHERE", self.read))
             else:
@@ -84,8 +86,12 @@ class Subqueries:
                     made.set(side, self._where_null_is_false(tree.args[side]))
             return made
         if isinstance(tree, exp.In) and tree.args.get("query") is not None:
-            return member(tree, infer(tree.this, self._inputs, self.read).expression)
+            return member(tree, *(each.expression for each in self._values_before(tree)))
         return tree
+
+    def _values_before(self, node: exp.Expr) -> list[Typed]:
+        """The values that IN looks for: one, or those of (a, b)."""
+        return [infer(each, self._inputs, self.read) for each in row_values(node.this)]
 
     def read(self, node: exp.Expression, _typed: Infer) -> Typed | None:
         """A subquery that stands for a value, as a column of the input that it becomes; None for anything else.
@@ -96,8 +102,11 @@ class Subqueries:
         if isinstance(node, exp.Exists):
             return infer(existing(node), self._inputs, self.read)
         if isinstance(node, exp.In) and node.args.get("query") is not None:
+            made = membership(node, *(each.expression for each in self._values_before(node)))
+            return infer(made, self._inputs, self.read)
+        if is_quantified(node):
             value = infer(node.this, self._inputs, self.read).expression
-            return infer(membership(node, value), self._inputs, self.read)
+            return infer(quantified(node, value), self._inputs, self.read)
         if not isinstance(node, exp.Subquery):
             return None
         text = sql_of(node)
@@ -119,19 +128,27 @@ class Subqueries:
         self._join(inner, inner.on, "anti" if negated else "semi")
 
     def _in(self, node: exp.Expr, negated: bool) -> None:
-        value = infer(node.this, self._inputs, self.read)
+        values = self._values_before(node)
         query = self._query(node.args["query"])
-        if len(outputs_of(query)) != 1:
-            raise InvalidQuery(f"IN takes a subquery with one column, not {len(outputs_of(query))}: {sql_of(node)}")
+        if len(outputs_of(query)) != len(values):
+            wanted = "one column" if len(values) == 1 else f"{len(values)} columns"
+            raise InvalidQuery(f"IN takes a subquery with {wanted}, not {len(outputs_of(query))}: {sql_of(node)}")
         inner = lifted(query, self._alias())
-        (member,) = inner.outputs
+        found = [
+            self._matching(value, other, inner, negated) for value, other in zip(values, inner.outputs, strict=True)
+        ]
+        self._join(inner, (*found, *inner.on), "anti" if negated else "semi")
+
+    def _matching(self, value: Typed, member: Typed, inner: Lifted, negated: bool) -> exp.Expression:
+        """The condition that a value equals that of the subquery; of NOT IN, that it could."""
         equal = self._equal(value, member)
+        unknown: list[exp.Expression] = []
         if negated:
             unknown = [value.expression] if not self._known(value.expression) else []
             unknown += [member.expression] if not self._known_inside(member.expression, inner) else []
-            for side in unknown:
-                equal = exp.Or(this=equal, expression=exp.Is(this=side.copy(), expression=exp.Null()))
-        self._join(inner, (equal, *inner.on), "anti" if negated else "semi")
+        for side in unknown:
+            equal = exp.Or(this=equal, expression=exp.Is(this=side.copy(), expression=exp.Null()))
+        return exp.Paren(this=equal) if unknown else equal
 
     def _equal(self, value: Typed, member: Typed) -> exp.Expression:
         """The condition `value = member`, with the conversions that the comparison needs."""
@@ -144,7 +161,7 @@ class Subqueries:
         return made
 
     def _scalar(self, node: exp.Subquery) -> Typed:
-        query, alias = self._query(node), self._alias()
+        query, alias = self._single(node), self._alias()
         outputs = outputs_of(query)
         if len(outputs) != 1:
             raise InvalidQuery(f"a subquery that stands for a value has one column, not {len(outputs)}")
@@ -161,6 +178,16 @@ class Subqueries:
             )
         self.froms.append(From(alias, query, "left", one_row=True))
         return Typed(column(name, alias), sql_type)
+
+    def _single(self, node: exp.Subquery) -> Query:
+        """The query of a subquery that stands for a value: one aggregate, also where it has one row at most."""
+        tree = node.this
+        while isinstance(tree, exp.Subquery):
+            tree = tree.this
+        first = takes_first(tree)
+        query = self._query(without_first(tree) if first else tree)
+        made = single_of_limit(tree, query) if first else single_of_key(tree, query)
+        return self._query(made) if first or made is not tree else query
 
     def _join(self, inner: Lifted, on: Sequence[exp.Expression], join: JoinType) -> None:
         self.froms.append(From(inner.alias, inner.source, join, conjoined(on) if on else None))

@@ -1,21 +1,83 @@
-"""IN and EXISTS where a value is wanted: as counts of what the subquery gives.
+"""IN, EXISTS, ANY and ALL where a value is wanted: as counts of what the subquery gives.
 
     EXISTS (SELECT … WHERE p)        (SELECT COUNT(*) … WHERE p) > 0
     x IN (SELECT y FROM u WHERE p)   TRUE where a y equals x, else FALSE without any y, else NULL where x or a y is NULL
+    x > ANY (SELECT y …)             the same with x > y
+    x > ALL (SELECT y …)             NOT x <= ANY (SELECT y …)
+    (a, b) IN (SELECT c, d …)        TRUE where a = c AND b = d, else NULL where a pair could be equal, else FALSE
 
 In WHERE, where NULL counts as FALSE, the first of these cases is enough.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.model.errors import InvalidQuery
 from jobs.sql.dialect import sql_of
 from jobs.sql.trees import call, identifier
 
 _MEMBERS = "members"
 _MEMBER = "member"
+_OPPOSITE: dict[type[exp.Expr], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.GTE: exp.LT,
+    exp.GT: exp.LTE,
+    exp.LTE: exp.GT,
+}
+Condition = Callable[[list[exp.Expression]], exp.Expression]
+"""A condition on the columns of a subquery."""
+
+
+def is_quantified(node: exp.Expr) -> bool:
+    """True for a comparison with ANY (SELECT …) or ALL (SELECT …)."""
+    return type(node) in _OPPOSITE and isinstance(node.args.get("expression"), exp.Any | exp.All)
+
+
+def quantified(node: exp.Expr, value: exp.Expression) -> exp.Expression:
+    """A comparison with ANY or ALL, with its three answers; the value is elaborated. Raises as `member`."""
+    every = isinstance(node.expression, exp.All)
+    assert isinstance(node, exp.Binary)
+    operator = _OPPOSITE[type(node)] if every else type(node)
+    query = _inner(node.expression.this)
+    found = exp.false() if every else exp.true()
+    not_found = exp.true() if every else exp.false()
+    inside = exp.Paren(this=value.copy())
+    nulls = _counted(query, lambda items: exp.Is(this=items[0], expression=exp.Null()), 1)
+    nobody = exp.EQ(this=_counted(query, None), expression=exp.Literal.number(0))
+    unknown: exp.Expression = exp.Or(
+        this=exp.Is(this=inside.copy(), expression=exp.Null()), expression=_is_there(nulls)
+    )
+    branches = [
+        exp.If(this=_met_by_one(operator, inside, query), true=found),
+        exp.If(this=nobody, true=not_found),
+        exp.If(this=unknown, true=exp.Null()),
+    ]
+    return exp.Case(ifs=branches, default=not_found.copy())
+
+
+def _met_by_one(operator: type[exp.Binary], value: exp.Expression, query: exp.Query) -> exp.Expression:
+    """The condition that the value is less, greater, … than one of the subquery: than its greatest, or its least."""
+    if operator is exp.EQ:
+        return _is_there(_around_if_read(query, [value], lambda items: _equal(items[0], value)))
+    if operator is exp.NEQ:
+        ends = [exp.NEQ(this=value.copy(), expression=_extreme(query, name)) for name in ("MIN", "MAX")]
+        return exp.Paren(this=exp.Or(this=ends[0], expression=ends[1]))
+    name = "MIN" if operator in (exp.GT, exp.GTE) else "MAX"
+    made = operator(this=value.copy(), expression=_extreme(query, name))
+    assert isinstance(made, exp.Expression)
+    return made
+
+
+def _extreme(query: exp.Query, name: str) -> exp.Subquery:
+    """(SELECT MIN(x) …) of a query's one column."""
+    made, (item,) = _rows_of(query, 1)
+    made.set("expressions", [call(name, item)])
+    return exp.Subquery(this=made)
 
 
 def existing(node: exp.Exists) -> exp.Expression:
@@ -23,64 +85,105 @@ def existing(node: exp.Exists) -> exp.Expression:
     return _is_there(_counted(_inner(node.this), None))
 
 
-def member(node: exp.In, value: exp.Expression) -> exp.Expression:
-    """IN where NULL counts as FALSE: some row of the subquery equals the value, which is elaborated.
+def member(node: exp.In, *values: exp.Expression) -> exp.Expression:
+    """IN where NULL counts as FALSE: some row of the subquery equals the values, which are elaborated.
 
     Raises:
-        InvalidQuery: the subquery has several columns.
-        NotSupported: it reads an input by the name of one that the value reads.
+        InvalidQuery: the subquery has another number of columns.
     """
-    return _is_there(_members(node, value))
+    return _is_there(_members(node, values))
 
 
-def membership(node: exp.In, value: exp.Expression) -> exp.Expression:
+def membership(node: exp.In, *values: exp.Expression) -> exp.Expression:
     """IN with its three answers. Raises as `member`."""
     query = _inner(node.args["query"])
-    nulls = _counted(query, lambda item: exp.Is(this=item, expression=exp.Null()))
+    if len(values) > 1:
+        possible = _around_if_read(query, values, lambda items: _all(map(_could_equal, items, values)))
+        branches = [
+            exp.If(this=_is_there(_members(node, values)), true=exp.true()),
+            exp.If(this=_is_there(possible), true=exp.Null()),
+        ]
+        return exp.Case(ifs=branches, default=exp.false())
+    (value,) = values
+    nulls = _counted(query, lambda items: exp.Is(this=items[0], expression=exp.Null()), 1)
     nobody = exp.EQ(this=_counted(query, None), expression=exp.Literal.number(0))
     unknown: exp.Expression = exp.Or(this=exp.Is(this=value.copy(), expression=exp.Null()), expression=_is_there(nulls))
     branches = [
-        exp.If(this=_is_there(_members(node, value)), true=exp.true()),
+        exp.If(this=_is_there(_members(node, values)), true=exp.true()),
         exp.If(this=nobody, true=exp.false()),
         exp.If(this=unknown, true=exp.Null()),
     ]
     return exp.Case(ifs=branches, default=exp.false())
 
 
-def _members(node: exp.In, value: exp.Expression) -> exp.Subquery:
-    query = _inner(node.args["query"])
+def _members(node: exp.In, values: Sequence[exp.Expression]) -> exp.Subquery:
+    return _around_if_read(_inner(node.args["query"]), values, lambda items: _all(map(_equal, items, values)))
+
+
+def _around_if_read(query: exp.Query, values: Sequence[exp.Expression], condition: Condition) -> exp.Subquery:
+    """`_counted` with a condition that reads the values: outside of the query where that has an input by the name of
+    one that they read."""
     inside = {table.alias_or_name for table in query.find_all(exp.Table)}
-    outside = {column.table for column in value.find_all(exp.Column)}
-    if inside & outside:
-        raise NotSupported(
-            f"IN reads '{min(inside & outside)}' inside and outside of its subquery: {sql_of(node)}",
-            hint="give the inner one another name: FROM t AS other",
-        )
-    return _counted(query, lambda item: exp.EQ(this=item, expression=exp.Paren(this=value.copy())))
+    outside = {column.table for value in values for column in value.find_all(exp.Column)}
+    return _counted(query, condition, len(values), apart=bool(inside & outside))
 
 
-def _counted(query: exp.Query, condition: object) -> exp.Subquery:
-    """(SELECT COUNT(*) …) of the rows of a query that meet a condition on its one column."""
-    if callable(condition) and len(query.selects) != 1:
-        raise InvalidQuery(f"IN takes a subquery with one column, not {len(query.selects)}: {sql_of(query)}")
-    if _is_plain(query):
-        made = query.copy()
-        item = made.selects[0].unalias()
-    else:
-        names = exp.TableAlias(
-            this=identifier(_MEMBERS), columns=[identifier(_MEMBER)] if callable(condition) else None
-        )
-        inner = exp.Subquery(this=query.copy(), alias=names)
-        made = exp.Select(from_=exp.From(this=inner))
-        item = exp.Column(this=identifier(_MEMBER), table=identifier(_MEMBERS))
+def _equal(item: exp.Expression, value: exp.Expression) -> exp.Expression:
+    return exp.EQ(this=item, expression=exp.Paren(this=value.copy()))
+
+
+def _could_equal(item: exp.Expression, value: exp.Expression) -> exp.Expression:
+    unknown = [exp.Is(this=exp.Paren(this=side.copy()), expression=exp.Null()) for side in (item, value)]
+    return exp.Paren(this=exp.Or(this=exp.Or(this=_equal(item, value), expression=unknown[0]), expression=unknown[1]))
+
+
+def _all(terms: Iterable[exp.Expression]) -> exp.Expression:
+    first, *rest = terms
+    for term in rest:
+        first = exp.And(this=first, expression=term)
+    return first
+
+
+def _counted(query: exp.Query, condition: Condition | None, columns: int = 0, *, apart: bool = False) -> exp.Subquery:
+    """(SELECT COUNT(*) …) of the rows of a query that meet a condition on its columns."""
+    made, items = _rows_of(query, columns, apart=apart)
     made.set("expressions", [call("COUNT", exp.Star())])
-    made.set("distinct", None)
-    if callable(condition):
-        term = condition(item.copy())
+    if condition is not None:
+        term = condition(items)
         where = made.args.get("where")
         both = exp.And(this=exp.Paren(this=where.this.copy()), expression=term) if where is not None else term
         made.set("where", exp.Where(this=both))
     return exp.Subquery(this=made)
+
+
+def _rows_of(query: exp.Query, columns: int, *, apart: bool = False) -> tuple[exp.Query, list[exp.Expression]]:
+    """A SELECT over the rows of a query, whose list is still to be set, and its so many columns there.
+
+    Args:
+        columns: 0 where none is read.
+        apart: the query's own inputs are not to be seen.
+
+    Raises:
+        InvalidQuery: it has another number of columns.
+    """
+    if columns and len(query.selects) != columns:
+        wanted = "one column" if columns == 1 else f"{columns} columns"
+        raise InvalidQuery(f"IN takes a subquery with {wanted}, not {len(query.selects)}: {sql_of(query)}")
+    if _is_plain(query) and not apart:
+        made = query.copy()
+        made.set("order", None)
+        return made, [_value(each) for each in made.selects]
+    names = [_MEMBER if columns == 1 else f"{_MEMBER}{place}" for place in range(1, columns + 1)]
+    alias = exp.TableAlias(this=identifier(_MEMBERS), columns=[identifier(name) for name in names] or None)
+    inner = exp.Subquery(this=query.copy(), alias=alias)
+    read = [exp.Column(this=identifier(name), table=identifier(_MEMBERS)) for name in names]
+    return exp.Select(from_=exp.From(this=inner)), list(read)
+
+
+def _value(item: exp.Expr) -> exp.Expression:
+    found = item.unalias().copy()
+    assert isinstance(found, exp.Expression)
+    return found
 
 
 def _is_plain(query: exp.Query) -> bool:

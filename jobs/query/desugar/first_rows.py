@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from jobs.model.errors import InvalidQuery
+from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.trees import call, conjuncts, identifier
 
@@ -62,6 +62,11 @@ def _first_of_each(select: exp.Query, on: exp.Expr) -> exp.Query:
     items = select.expressions
     groups = [_meant(item, items) for item in on.expressions]
     ordered = [_ordered(item, items) for item in (order.expressions if order is not None else ())]
+    for node in (*groups, *(item.this for item in ordered)):
+        if node.find(exp.Query) is not None:
+            line, column = position_of(on)
+            hint = "compute it in a subquery in FROM"
+            raise NotSupported("DISTINCT ON by a subquery is not supported", line=line, column=column, hint=hint)
     first = exp.LTE(this=_row_number(groups, ordered), expression=exp.Literal.number(1))
     made = _qualified(select, [first])
     if rest["limit"] is None and rest["offset"] is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import reduce
 
 from sqlglot import exp
 
@@ -19,6 +20,7 @@ from jobs.query.expressions.coercion import as_time, shared_type, together
 from jobs.query.expressions.scope import Infer, Rules, Typed, binary
 from jobs.sql.dialect import sql_of
 from jobs.sql.like_escapes import BACKSLASH, pattern_literal
+from jobs.sql.trees import row_values
 
 _TEMPORAL = (BaseType.DATE, BaseType.TIME, BaseType.TIMESTAMP)
 _ORDERED = (*t.NUMERIC, *_TEMPORAL, BaseType.VARCHAR, BaseType.BYTES, BaseType.NULL)
@@ -27,11 +29,32 @@ _EQUALITY = (exp.EQ, exp.NEQ, *_NULL_SAFE)
 
 
 def _compared(node: exp.Binary, typed: Infer) -> Typed:
+    rows = row_values(node.left), row_values(node.right)
+    if len(rows[0]) > 1 or len(rows[1]) > 1:
+        return typed(_rows_compared(node, *rows))
     left, right = typed(node.left), typed(node.right)
     if not isinstance(node, _NULL_SAFE) and BaseType.NULL in (left.type.base, right.type.base):
         raise TypeMismatch(f"nothing can be compared with NULL: {sql_of(node)}", hint="write IS NULL or IS NOT NULL")
     left, right = _comparable(left, right, node)
     return Typed(binary(type(node), left, right), t.BOOLEAN)
+
+
+def _rows_compared(node: exp.Binary, left: list[exp.Expr], right: list[exp.Expr]) -> exp.Expression:
+    """(a, b) = (c, d) and its like, value by value; the first values that differ decide which row is less."""
+    if len(left) != len(right):
+        raise TypeMismatch(f"rows of {len(left)} and {len(right)} values cannot be compared: {sql_of(node)}")
+    pairs = [(exp.Paren(this=one.copy()), exp.Paren(this=other.copy())) for one, other in zip(left, right, strict=True)]
+    if isinstance(node, _EQUALITY):
+        joined = exp.Or if isinstance(node, exp.NEQ | exp.NullSafeNEQ) else exp.And
+        terms = [type(node)(this=one, expression=other) for one, other in pairs]
+        return exp.Paren(this=reduce(lambda left, right: joined(this=left, expression=right), terms[1:], terms[0]))
+    strictly = {exp.LTE: exp.LT, exp.GTE: exp.GT}.get(type(node), type(node))
+    one, other = pairs[-1]
+    least: exp.Expr = type(node)(this=one, expression=other)
+    for one, other in reversed(pairs[:-1]):
+        equal = exp.And(this=exp.EQ(this=one.copy(), expression=other.copy()), expression=exp.Paren(this=least))
+        least = exp.Or(this=strictly(this=one, expression=other), expression=equal)
+    return exp.Paren(this=least)
 
 
 def _comparable(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
@@ -116,6 +139,12 @@ def _between(node: exp.Between, typed: Infer) -> Typed:
 def _contained(node: exp.In, typed: Infer) -> Typed:
     if node.args.get("query") is not None:
         raise NotSupported("a subquery cannot stand here")
+    if len(row_values(node.this)) > 1 and node.expressions:
+        rows = [exp.EQ(this=node.this.copy(), expression=each.copy()) for each in node.expressions]
+        made: exp.Expression = rows[0]
+        for row in rows[1:]:
+            made = exp.Or(this=made, expression=row)
+        return typed(exp.Paren(this=made))
     if not node.expressions:
         raise InvalidQuery(f"IN () has no values: {sql_of(node)}", hint="no row meets it: leave it out, or write FALSE")
     this, *items = _alike(typed(node.this), [typed(item) for item in node.expressions])

@@ -13,7 +13,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.model import types as t
-from jobs.model.errors import TypeMismatch
+from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.query.expressions.arithmetic import arithmetic
 from jobs.query.expressions.casts import converted, widened
@@ -23,6 +23,8 @@ from jobs.sql.intervals import IntervalNode
 from jobs.sql.trees import call
 
 _DAY = 86_400_000
+# From the year 1 to 9999.
+_MOST_MONTHS = 9999 * 12
 
 
 def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
@@ -30,6 +32,7 @@ def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
 
     Raises:
         TypeMismatch: the other side is no date or time, or a length is taken from it the wrong way round.
+        InvalidQuery: no two dates lie so far apart.
     """
     left, right = (_bare(side) for side in (node.left, node.right))
     times = _times(right) if isinstance(node, exp.Add | exp.Sub) else None
@@ -43,6 +46,8 @@ def with_interval(node: exp.Binary, typed: Infer) -> Typed | None:
         raise _refused(node)
     sign = -1 if isinstance(node, exp.Sub) else 1
     months, milliseconds = (sign * part for part in right.parts)
+    if abs(months) > _MOST_MONTHS or abs(milliseconds) > _MOST_MONTHS * 31 * _DAY:
+        raise InvalidQuery(f"{sql_of(right)} is longer than all years that a DATE knows")
     return _moved(typed(left), months, milliseconds, node)
 
 

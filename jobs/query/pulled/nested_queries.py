@@ -17,6 +17,7 @@ from sqlglot import exp
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import SqlType
+from jobs.query.desugar.counted_subqueries import is_quantified, membership, quantified
 from jobs.query.expressions.casts import widened
 from jobs.query.expressions.infer import condition, infer
 from jobs.query.expressions.scope import Infer, Typed
@@ -26,7 +27,7 @@ from jobs.query.logical.pull import NestedFound
 from jobs.query.logical.query import From, Query
 from jobs.sql.dialect import sql_of
 from jobs.sql.nested_query import NestedQuery, OuterValue
-from jobs.sql.trees import conjuncts
+from jobs.sql.trees import conjuncts, row_values
 from jobs.sql.types_text import data_type
 
 
@@ -87,8 +88,14 @@ class NestedQueries:
             TypeMismatch: IN looks for what cannot be among its rows.
         """
         asked = isinstance(node, exp.Exists | exp.Subquery) or (isinstance(node, exp.In) and node.args.get("query"))
+        if is_quantified(node):
+            value = infer(node.this, self._inputs, self.read).expression
+            return infer(quantified(node, value), self._inputs, self.read)
         if not asked:
             return None
+        if isinstance(node, exp.In) and len(row_values(node.this)) > 1:
+            values = [infer(each, self._inputs, self.read).expression for each in row_values(node.this)]
+            return infer(membership(node, *values), self._inputs, self.read)
         text = sql_of(node)
         if text not in self._read:
             self._read[text] = self._made(node)

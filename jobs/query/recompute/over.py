@@ -12,7 +12,7 @@ from jobs.query.logical.query import Block
 from jobs.query.recompute.text import Recomputation
 
 _PEERS_TOGETHER = ("COUNT", "SUM", "AVG", "MIN", "MAX")
-_BY_ORDER_ALONE = ("RANK", "DENSE_RANK")
+_BY_ORDER_ALONE = ("RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")
 
 
 def analytic(rows: str, block: Block, recompute: Recomputation, identity: list[str]) -> str:
@@ -39,6 +39,8 @@ def _value(call: AnalyticCall, block: Block, recompute: Recomputation, identity:
     frame = call.frame
     if call.function == "LAST_VALUE" and frame is None:
         return _last_peer(call, block, recompute, identity)
+    if call.function == "NTH_VALUE" and frame is None:
+        return _nth(call, block, recompute, identity)
     if call.function == "AVG":
         arguments = [recompute.engine.cast(arguments[0], DOUBLE)]
     window = _over([recompute.after(each) for each in block.partition], order, frame)
@@ -52,6 +54,21 @@ def _last_peer(call: AnalyticCall, block: Block, recompute: Recomputation, ident
     all_rows = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
     value = f"LAST_VALUE({recompute.after(call.arguments[0])}) OVER {_over(peers, order, all_rows)}"
     return recompute.engine.cast(value, call.type)
+
+
+def _nth(call: AnalyticCall, block: Block, recompute: Recomputation, identity: list[str]) -> str:
+    """NTH_VALUE with the default frame: of the rows up to those that tie with this one."""
+    partition = [recompute.after(each) for each in block.partition]
+    order = [
+        f"{recompute.after(by)} {'DESC' if down else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+        for by, down, first in call.order
+    ]
+    value, number = (recompute.after(argument) for argument in call.arguments)
+    rows = _over(partition, [*order, *(f"{each} ASC NULLS FIRST" for each in identity)], None)
+    frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
+    every = rows.removesuffix(")") + f" {frame})"
+    found = f"CASE WHEN COUNT(*) OVER {_over(partition, order, None)} >= {number} THEN"
+    return recompute.engine.cast(f"{found} NTH_VALUE({value}, {number}) OVER {every} END", call.type)
 
 
 def _over(partition: list[str], order: list[str], frame: str | None) -> str:

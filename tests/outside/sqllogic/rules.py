@@ -74,7 +74,8 @@ def _first(node: exp.Expression) -> exp.Expression:
 
 
 def _empty_list(node: exp.Expression) -> exp.Expression:
-    if isinstance(node, exp.ArrayAgg) and not isinstance(node.parent, exp.Coalesce):
+    listed = isinstance(node.this if isinstance(node, exp.Filter) else node, exp.ArrayAgg)
+    if listed and not isinstance(node.parent, exp.Coalesce | exp.Filter):
         return exp.Coalesce(this=node.copy(), expressions=[exp.Array(expressions=[])])
     return node
 
@@ -88,6 +89,14 @@ def _natural(node: exp.Expression) -> exp.Expression:
 def _texts_in_list(node: exp.Expression) -> exp.Expression:
     if isinstance(node, exp.In) and all(isinstance(each, exp.Literal) for each in node.expressions):
         node.set("expressions", [exp.Literal.string(each.name) for each in node.expressions])
+    return node
+
+
+def _named_as_in_postgres(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.Select):
+        casts = [each for each in node.expressions if isinstance(each, exp.Cast) and isinstance(each.this, exp.Column)]
+        for each in casts:
+            each.replace(exp.alias_(each.copy(), each.this.name, quoted=True))
     return node
 
 
@@ -117,6 +126,7 @@ DIFFERENCES: Final = (
     Difference("REGEXP_REPLACE replaces every match", said=_all_matches),
     Difference("a CAST of a fraction to an INT cuts it off", said=_cut_off),
     Difference("ARRAY_AGG of no rows is an empty ARRAY", said=_empty_list),
+    Difference("a CAST of a column has its name, also for ORDER BY, as in PostgreSQL", said=_named_as_in_postgres),
     Difference("LOG(x) is the natural logarithm, as in ksqlDB", said=_natural),
     Difference("IN takes literals as values of what stands before it, as in ksqlDB", said=_texts_in_list),
 )
@@ -154,12 +164,14 @@ BY_WORDS: Final = tuple(
         ("a text that is no TRUE is FALSE, as in ksqlDB", r"::\s*bool|\bas\s+bool"),
         (
             "a DATE is read from an ISO date of the years 1 to 9999, also without month or day",
-            r"try_cast\s*\(\s*'(?!\s*\d{4}-\d\d-\d\d\s*')[^']*'\s+as\s+date",
+            r"try_cast\s*\(\s*'(?!\s*\d{4}-\d\d-\d\d\s*')[^']*'\s+as\s+(?:date|timestamp)",
         ),
         (
-            "SUBSTRING counts a negative position from the end, as in ksqlDB",
-            r"\bsubstr(?:ing)?\s*\([^()]*,\s*(?:int\s*)?'?-\s*\d",
+            "SUBSTRING counts a negative position from the end, takes 0 for 1, a negative length for 0",
+            r"\bsubstr(?:ing)?\s*\([^()]*,\s*(?:int\s*)?'?(?:-\s*\d|0\s*[,)])",
         ),
+        ("ROUND takes halves up, as in ksqlDB", r"\bround\s*\("),
+        ("0.0 and -0.0 are one value", r"-\s*0(?:\.0*)?\s*::"),
         ("a CAST of a fraction to an INT cuts it off", r"::\s*(?:small|big)?int\w*\s*\["),
     )
 )
@@ -194,7 +206,7 @@ _NOT_ASKED: Final = (
             r"|parquet_\w+|glob|current_setting|getvariable|getenv|sql_auto_complete|stats|typeof|pg_typeof|alias|version"
             r"|vector_type|query_table|query|has_\w+_privilege|obj_description|col_description|format_type|regclass"
             r"|_rw_timestamp|_row_id|rowid|checkpoint|json_execute_serialized_sql|test_all_types|test_vector_types"
-            r"|repeat_row|enum_\w+|openivm_\w+)\b",
+            r"|repeat_row|enum_\w+|openivm_\w+|export_state)\b",
             re.IGNORECASE,
         ),
         "asks the engine about itself, its catalog, types or files",

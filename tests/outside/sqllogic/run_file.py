@@ -250,11 +250,11 @@ class _Block:
         for name, (table, _) in self._known.items():
             self._made(name, table.statements)
         for name, text in self._views.items():
-            self._made(name, (f'CREATE MATERIALIZED VIEW "{name}" AS {_without_order(text)}\n;',))
+            self._made(name, (f'CREATE MATERIALIZED VIEW "{name}" AS {_bare(text)}\n;',))
         named = {f"asked_{place}": each for place, each in enumerate(asked)}
         for name, each in named.items():
             if isinstance(each, Query):
-                self._made(name, (f"CREATE MATERIALIZED VIEW {name} AS {_without_order(each.sql)}\n;",))
+                self._made(name, (f"CREATE MATERIALIZED VIEW {name} AS {_bare(each.sql)}\n;",))
         failures = self._lived()
         for name, each in named.items():
             yield from self._judged(name, each, failures)
@@ -449,16 +449,6 @@ def _order_of(sql: str, names: Sequence[str]) -> tuple[int, ...] | None:
         else:
             break
     return tuple(places)
-
-
-def _without_order(sql: str) -> str:
-    """The query without an ORDER BY that says nothing of its rows: a view is a table, and has no order."""
-    at = _order_at(sql)
-    if at is None or re.search(r"\bdistinct\s+on\b", sql, re.IGNORECASE):
-        return _bare(sql)
-    if re.search(r"\b(?:limit|offset|fetch)\b", sql[at:], re.IGNORECASE):
-        return _bare(sql)
-    return sql[:at].rstrip()
 
 
 def _bare(sql: str) -> str:

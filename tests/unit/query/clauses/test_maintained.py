@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from duckdb import DuckDBPyConnection
 
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch
+from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from tests.support.checked_views import defined, wrong
 
 # In the history of this seed every view has a row at some time.
@@ -71,6 +71,38 @@ QUERIES = (
     " REGR_AVGX(n, id) AS e, REGR_AVGY(n, id) AS f FROM t",
     "SELECT k, REGR_SXX(n, id) AS g, REGR_SYY(n, id) AS h, REGR_SXY(n, id) AS i, REGR_SLOPE(n, id) AS j,"
     " REGR_INTERCEPT(n, id) AS l, REGR_R2(n, id) AS m FROM t GROUP BY k",
+    # any and all; rows of values
+    "SELECT id, n > ANY (SELECT n FROM u) AS a, n >= ALL (SELECT n FROM u WHERE n > 2) AS b,"
+    " n <> ANY (SELECT n FROM u) AS c, n = ALL (SELECT n FROM u) AS d FROM t",
+    "SELECT id, n > ANY (SELECT n FROM u WHERE u.k = t.k) AS a FROM t",
+    "SELECT id FROM t WHERE n >= ALL (SELECT n FROM t WHERE n IS NOT NULL)",
+    "SELECT id, n IN (SELECT n FROM t WHERE n > 1) AS a FROM t",
+    "SELECT id FROM t WHERE (id, n) IN (SELECT id, n FROM t WHERE n > 1)",
+    "SELECT id FROM t WHERE (k, n) NOT IN (SELECT k, n FROM u)",
+    "SELECT id FROM t WHERE n = 1 OR (k, n) IN (SELECT k, n FROM u)",
+    "SELECT id FROM t WHERE (k, n) IN (('a', 1), ('b', 2)) OR (id, n) > (2, 3)",
+    "SELECT id, (id, n) <= (2, 3) AS a, (k, n) <> ('a', 2) AS b, (k, n) IS NOT DISTINCT FROM ('a', 2) AS c FROM t",
+    # joins that filter, and joins by name
+    "SELECT t.id FROM t SEMI JOIN u ON t.k = u.k",
+    "SELECT id, n FROM t ANTI JOIN u USING (id)",
+    "SELECT t.id FROM t LEFT ANTI JOIN u ON t.n < u.n WHERE t.id > 1 OR t.n = 2",
+    "SELECT t.id, c.n FROM t SEMI JOIN u ON t.k = u.k JOIN c ON c.k = t.k",
+    "SELECT id, k FROM t NATURAL JOIN (SELECT id FROM u)",
+    "SELECT id, x FROM t NATURAL LEFT JOIN (SELECT id, n + 1 AS x FROM u) AS q",
+    # conditions without FROM
+    "SELECT 1 AS a WHERE 1 IN (SELECT id FROM t) AND EXISTS (SELECT 1 FROM u)",
+    "SELECT 1 AS a WHERE NOT EXISTS (SELECT 1 FROM u WHERE n > 3)",
+    # windows with names, and what they share
+    "SELECT id, SUM(n) OVER w AS a, RANK() OVER (w ORDER BY n) AS b, SUM(n) OVER (x ROWS BETWEEN 1 PRECEDING"
+    " AND CURRENT ROW) AS c FROM t WINDOW w AS (PARTITION BY k), x AS (w ORDER BY id)",
+    "SELECT id, PERCENT_RANK() OVER (PARTITION BY k ORDER BY n) AS a, CUME_DIST() OVER (ORDER BY n) AS b FROM t",
+    "SELECT id, NTH_VALUE(id, 2) OVER (PARTITION BY k ORDER BY n) AS a, NTH_VALUE(id, 2) OVER (PARTITION BY k) AS b,"
+    " NTH_VALUE(n, 1) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS c FROM t",
+    # subqueries of one row at most
+    "SELECT id, (SELECT n FROM u ORDER BY n DESC, id LIMIT 1) AS a FROM t",
+    "SELECT id, (SELECT u.n FROM u WHERE u.k = t.k ORDER BY u.n DESC, u.id DESC LIMIT 1) AS a FROM t",
+    "SELECT id, (SELECT n + 1 FROM u WHERE u.id = t.id) AS a, (SELECT k FROM u WHERE u.id = 2) AS b FROM t",
+    "SELECT id, {'a': n, 'b': {'c': k}} AS a FROM t",
     # brackets around joins
     "SELECT t.k, u.n FROM t JOIN (u JOIN c ON u.k = c.k) ON t.id = u.id",
     "SELECT t.k, u.n FROM (t LEFT JOIN u ON t.id = u.id) JOIN c ON c.k = t.k WHERE t.n > 1",
@@ -144,7 +176,17 @@ def test_the_view_is_its_select_after_every_epoch(duck: DuckDBPyConnection, sql:
 @pytest.mark.parametrize(
     ("sql", "error", "message"),
     [
-        ("SELECT id FROM t ORDER BY n", NotSupported, "has no order"),
+        ("SELECT id FROM t ORDER BY nope", UnknownName, "'nope'"),
+        ("SELECT id FROM t UNION SELECT id FROM u ORDER BY n", UnknownName, "'n'"),
+        ("SELECT 1 UNION ALL BY NAME SELECT 2", InvalidQuery, "has none"),
+        ("SELECT id FROM t SEMI JOIN u ON t.id = u.id RIGHT JOIN c ON c.k = t.k", NotSupported, "RIGHT JOIN after"),
+        ("SELECT id FROM t WHERE (k, n) IN (SELECT k FROM u)", InvalidQuery, "2 columns, not 1"),
+        ("SELECT id FROM t WHERE (k, n) = (k, n, id)", TypeMismatch, "rows of 2 and 3"),
+        ("SELECT SUM(n) OVER w AS a FROM t", InvalidQuery, "no window 'w'"),
+        ("SELECT SUM(n) OVER (w ORDER BY id) AS a FROM t WINDOW w AS (ORDER BY n)", InvalidQuery, "ORDER already"),
+        ("SELECT id FROM t WHERE n > (SELECT n FROM u WHERE u.k = t.k)", NotSupported, "one aggregate"),
+        ("SELECT CAST('2024-01-01' AS DATE) - INTERVAL '-2147483648 days' AS a", InvalidQuery, "longer than all years"),
+        ("SELECT CAST('0.1' AS DECIMAL('x')) AS a", TypeMismatch, "not a type"),
         ("SELECT id FROM t ORDER BY 3 LIMIT 1", InvalidQuery, "1 items"),
         ("CREATE TABLE v AS SELECT id, n FROM t ORDER BY n LIMIT 1;", NotSupported, "LIMIT|ORDER BY"),
         ("SELECT t.k FROM t LEFT JOIN (u JOIN c ON u.k = c.k) ON t.id = u.id", NotSupported, "in brackets"),
@@ -153,7 +195,7 @@ def test_the_view_is_its_select_after_every_epoch(duck: DuckDBPyConnection, sql:
         ("SELECT v + INTERVAL '1' DAY AS a FROM s", TypeMismatch, "not INT"),
         ("SELECT SUM(v ORDER BY x) AS a FROM s", InvalidQuery, "takes no ORDER BY"),
         ("SELECT ARRAY_AGG(v ORDER BY x, d DESC) AS a FROM s", NotSupported, "several directions"),
-        ("SELECT ARRAY_AGG(DISTINCT v ORDER BY v) AS a FROM s", NotSupported, "DISTINCT with ORDER BY"),
+        ("SELECT ARRAY_AGG(DISTINCT v ORDER BY x) AS a FROM s", TypeMismatch, "ordered by the value itself"),
         ("SELECT ARRAY_AGG(DISTINCT v IGNORE NULLS) AS a FROM s", InvalidQuery, "do not belong here|one value"),
         ("SELECT SUM(v IGNORE NULLS) AS a FROM s", InvalidQuery, "do not belong here"),
         ("SELECT LAG(v) IGNORE NULLS OVER (ORDER BY x) AS a FROM s", InvalidQuery, "do not belong here"),
