@@ -170,6 +170,7 @@ BY_WORDS: Final = tuple(
             "SUBSTRING counts a negative position from the end, takes 0 for 1, a negative length for 0",
             r"\bsubstr(?:ing)?\s*\([^()]*,\s*(?:int\s*)?'?(?:-\s*\d|0\s*[,)])",
         ),
+        ("GENERATE_SERIES in the SELECT list is an ARRAY", r"\bselect\s+generate_series\s*\("),
         ("ROUND takes halves up, as in ksqlDB", r"\bround\s*\("),
         ("0.0 and -0.0 are one value", r"-\s*0(?:\.0*)?\s*::"),
         ("a CAST of a fraction to an INT cuts it off", r"::\s*(?:small|big)?int\w*\s*\["),
