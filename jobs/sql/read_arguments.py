@@ -71,7 +71,7 @@ _EXPRESSIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **dict.fromkeys((exp.Tuple, exp.Array), _LISTED),
     **dict.fromkeys((exp.Anonymous, exp.Lambda, exp.Bracket), ("this", "expressions")),
     **dict.fromkeys((exp.Dot, exp.PropertyEQ, exp.And, exp.Or, exp.Escape, exp.Filter), _PAIR),
-    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod), _PAIR),
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr), _PAIR),
     # `safe` and `typed` say how other dialects divide and join; our own types decide that.
     **dict.fromkeys((exp.Div, exp.DPipe), (*_PAIR, "safe", "typed")),
     **dict.fromkeys((exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ), _PAIR),

@@ -14,6 +14,7 @@ from jobs.model.errors import TypeMismatch
 from jobs.model.types import BaseType, SqlType
 
 _TEXT = takes(t.VARCHAR, t.VARCHAR)
+_TEST = takes(t.BOOLEAN, t.VARCHAR, t.VARCHAR)
 _PAD = takes(t.VARCHAR, t.VARCHAR, t.INT, t.VARCHAR)
 
 # The first character: a negative position counts from the end, one before the text begins means its beginning.
@@ -137,6 +138,10 @@ TEXT = (
     Scalar("LPAD", _PAD, _PADDED.format("lpad"), instead=((BaseType.BYTES, "BYTES_LPAD"),)),
     Scalar("RPAD", _PAD, _PADDED.format("rpad"), instead=((BaseType.BYTES, "BYTES_RPAD"),)),
     # DuckDB's own keeps together what is one sign for the eye.
+    Scalar("STARTS_WITH", _TEST, "startswith", "starts_with", aliases=("PREFIX",)),
+    Scalar("ENDS_WITH", _TEST, "endswith", "suffix", aliases=("SUFFIX",)),
+    Scalar("REPEAT", takes(t.VARCHAR, t.VARCHAR, t.INT), "repeat", "repeat({0}, greatest({1}, 0))"),
+    Scalar("OCTET_LENGTH", takes(t.INT, t.VARCHAR), "octet_length", "CAST(strlen({0}) AS INTEGER)"),
     Scalar("REVERSE", _TEXT, "reverse", "array_to_string(list_reverse(str_split({0}, '')), '')"),
     Scalar("INITCAP", _TEXT, _initcap_spark, _initcap_duckdb),
     Scalar("ELT", _elt, _elt_text),
@@ -173,6 +178,7 @@ TEXT = (
         "CASE WHEN {1} = '' AND {0} <> '' THEN regexp_extract_all({0}, '(?s).', 0)"
         " ELSE split({0}, concat('\\\\Q', {1}, '\\\\E')) END",
         "CASE WHEN {1} IS NOT NULL THEN str_split({0}, {1}) END",
+        aliases=("STRING_SPLIT", "STR_SPLIT"),
         instead=((BaseType.BYTES, "BYTES_SPLIT"),),
     ),
 )

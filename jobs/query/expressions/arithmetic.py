@@ -62,6 +62,22 @@ def negated(value: Typed) -> Typed:
     return Typed(made, value.type)
 
 
+def of_bits(node: exp.Binary, left: Typed, right: Typed) -> Typed:
+    """`a & b` and `a | b` of whole numbers, by the wider of their types.
+
+    Raises:
+        TypeMismatch: an operand is no INT or BIGINT.
+    """
+    sides = (left, right)
+    wrong = next((side for side in sides if side.type.base not in (BaseType.INT, BaseType.BIGINT, BaseType.NULL)), None)
+    if wrong is not None:
+        raise TypeMismatch(f"& and | take INT or BIGINT, not {wrong.type}: {sql_of(node)}")
+    sql_type = t.BIGINT if any(side.type.base is BaseType.BIGINT for side in sides) else t.INT
+    parts = [exp.Paren(this=widened(side, sql_type).expression) for side in sides]
+    kind = exp.BitwiseAnd if isinstance(node, exp.BitwiseAnd) else exp.BitwiseOr
+    return Typed(exp.Paren(this=kind(this=parts[0], expression=parts[1])), sql_type)
+
+
 def arithmetic(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:
     """The expression `left operator right`, with the type of its result.
 

@@ -22,7 +22,7 @@ from jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.types import BaseType
-from jobs.query.expressions.arithmetic import arithmetic, literal, negated
+from jobs.query.expressions.arithmetic import arithmetic, literal, negated, of_bits
 from jobs.query.expressions.casts import asked, converted, widened
 from jobs.query.expressions.coercion import together
 from jobs.query.expressions.comparisons import CONDITIONS
@@ -225,6 +225,10 @@ OPERATORS: Rules = {
     **dict.fromkeys(
         (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod),
         lambda node, typed: with_interval(node, typed) or _computed(node, typed),
+    ),
+    **dict.fromkeys(
+        (exp.BitwiseAnd, exp.BitwiseOr),
+        lambda node, typed: of_bits(node, typed(node.left), typed(node.right)),
     ),
     exp.DPipe: _joined,
     exp.Cast: _cast,

@@ -97,6 +97,11 @@ def _array_join(node: exp.Anonymous, typed: Infer) -> Typed:
     )
 
 
+def _items(node: exp.Anonymous, typed: Infer) -> Typed:
+    """LIST_VALUE(a, b), the long form of ARRAY[a, b]."""
+    return typed(exp.Array(expressions=[each.copy() for each in node.expressions]))
+
+
 def _to_json(node: exp.Anonymous, typed: Infer) -> Typed:
     if len(node.expressions) != 1:
         raise TypeMismatch(f"TO_JSON_STRING takes 1 argument, not {len(node.expressions)}")
@@ -211,6 +216,9 @@ REWRITES: Mapping[str, Callable[[exp.Anonymous, Infer], Typed]] = {
     "STRINGTODATE": _older("UNIX_DATE", "PARSE_DATE"),
     "TIMESTAMPTOSTRING": _older(None, "FORMAT_TIMESTAMP", "FROM_UNIXTIME"),
     "STRINGTOTIMESTAMP": _older("UNIX_TIMESTAMP", "PARSE_TIMESTAMP"),
+    **dict.fromkeys(("LIST_VALUE", "ARRAY_VALUE"), _items),
+    "POW": _older(None, "POWER"),
+    "BTRIM": _older(None, "TRIM", least=1),
     "ARRAY_JOIN": _array_join,
     "TO_JSON_STRING": _to_json,
     "DEREFERENCE": _field_of,

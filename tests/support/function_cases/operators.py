@@ -6,6 +6,11 @@ import datetime as dt
 from decimal import Decimal
 
 EXPECTED: dict[str, object] = {
+    "6 & 3": 2,
+    "6 | 3": 7,
+    "CAST(6 AS BIGINT) & -1 | 8": 14,
+    "POW(2, 10)": 1024.0,
+    "LIST_VALUE(1, 2)": [1, 2],
     # arithmetic
     "i + 1": 8,
     "i + b": 40_000_000_007,
