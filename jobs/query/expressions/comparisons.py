@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import reduce
 
 from sqlglot import exp
 
@@ -47,7 +46,10 @@ def _rows_compared(node: exp.Binary, left: list[exp.Expr], right: list[exp.Expr]
     if isinstance(node, _EQUALITY):
         joined = exp.Or if isinstance(node, exp.NEQ | exp.NullSafeNEQ) else exp.And
         terms = [type(node)(this=one, expression=other) for one, other in pairs]
-        return exp.Paren(this=reduce(lambda left, right: joined(this=left, expression=right), terms[1:], terms[0]))
+        made: exp.Expr = terms[0]
+        for term in terms[1:]:
+            made = joined(this=made, expression=term)
+        return exp.Paren(this=made)
     strictly = {exp.LTE: exp.LT, exp.GTE: exp.GT}.get(type(node), type(node))
     one, other = pairs[-1]
     least: exp.Expr = type(node)(this=one, expression=other)

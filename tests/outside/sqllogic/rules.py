@@ -167,6 +167,10 @@ BY_WORDS: Final = tuple(
             r"try_cast\s*\(\s*'(?!\s*\d{4}-\d\d-\d\d\s*')[^']*'\s+as\s+(?:date|timestamp)",
         ),
         (
+            "a TIME is read from an ISO time, 00:00 to 23:59:59.999",
+            r"try_cast\s*\(\s*'(?!\s*(?:[01]\d|2[0-3]):\d\d(?::\d\d(?:\.\d+)?)?\s*')[^']*'\s+as\s+time\b",
+        ),
+        (
             "SUBSTRING counts a negative position from the end, takes 0 for 1, a negative length for 0",
             r"\bsubstr(?:ing)?\s*\([^()]*,\s*(?:int\s*)?'?(?:-\s*\d|0\s*[,)])",
         ),
