@@ -14,6 +14,9 @@ from jobs.query.expressions.casts_nested import members_converted, text_of
 from jobs.query.expressions.scope import Typed
 from jobs.sql.types_text import data_type
 
+_ASKED = "asked"
+_MADE = "made"
+"""Marks of conversions: the user wrote TRY_CAST; the front end made it of a CAST."""
 _WHOLE = (BaseType.INT, BaseType.BIGINT)
 _FRACTIONS = (BaseType.DECIMAL, BaseType.DOUBLE)
 # (from, to) -> the function to apply before the CAST, where the engines' own CASTs differ; None where they agree.
@@ -49,7 +52,7 @@ def widened(value: Typed, sql_type: SqlType) -> Typed:
     if _has_fields(value.type) or (value.type.is_nested and loses(value.type, sql_type)):
         return members_converted(value, sql_type, widened)
     if loses(value.type, sql_type):
-        return Typed(exp.TryCast(this=value.expression, to=data_type(sql_type), safe=True), sql_type)
+        return Typed(_conversion(value.expression, sql_type), sql_type)
     return Typed(exp.Cast(this=value.expression, to=data_type(sql_type)), sql_type)
 
 
@@ -92,7 +95,14 @@ def converted(value: Typed, sql_type: SqlType) -> Typed:
         inner = exp.Anonymous(this=through, expressions=[inner])
     if sql_type.base is BaseType.VARCHAR:
         return Typed(exp.Cast(this=inner, to=data_type(sql_type)), sql_type)
-    return Typed(exp.TryCast(this=inner, to=data_type(sql_type), safe=True), sql_type)
+    return Typed(_conversion(inner, sql_type), sql_type)
+
+
+def _conversion(value: exp.Expression, sql_type: SqlType) -> exp.TryCast:
+    """A conversion that can fail, told from the TRY_CAST of a user, for which NULL is no failure."""
+    made = exp.TryCast(this=value, to=data_type(sql_type), safe=True)
+    made.meta[_MADE] = True
+    return made
 
 
 def _has_fields(sql_type: SqlType) -> bool:
@@ -102,5 +112,10 @@ def _has_fields(sql_type: SqlType) -> bool:
 
 def asked(value: Typed) -> Typed:
     """A conversion that the user wrote as TRY_CAST, marked so that a NULL result is not counted as a failure."""
-    value.expression.meta["asked"] = True
+    value.expression.meta[_ASKED] = True
     return value
+
+
+def is_asked(node: exp.Expr) -> bool:
+    """True for a TRY_CAST that a user wrote, also when it is elaborated already."""
+    return bool(node.meta.get(_ASKED)) or (isinstance(node, exp.TryCast) and not node.meta.get(_MADE))

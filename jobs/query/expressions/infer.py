@@ -23,7 +23,7 @@ from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
 from jobs.model.types import BaseType
 from jobs.query.expressions.arithmetic import arithmetic, literal, negated, of_bits
-from jobs.query.expressions.casts import asked, converted, widened
+from jobs.query.expressions.casts import asked, converted, is_asked, widened
 from jobs.query.expressions.coercion import together
 from jobs.query.expressions.comparisons import CONDITIONS
 from jobs.query.expressions.intervals import of_days, with_interval
@@ -98,7 +98,8 @@ def _typed(node: exp.Expr, scope: Names, aggregate: Aggregate | None, typed: Inf
     rule = OPERATORS.get(type(node))
     if rule is None:
         raise _refusal(node)
-    return rule(node, typed)
+    made = rule(node, typed)
+    return asked(made) if is_asked(node) else made
 
 
 def _column(node: exp.Column, scope: Names) -> Typed:
@@ -232,7 +233,7 @@ OPERATORS: Rules = {
     ),
     exp.DPipe: _joined,
     exp.Cast: _cast,
-    exp.TryCast: lambda node, typed: asked(_cast(node, typed)),
+    exp.TryCast: _cast,
     exp.Anonymous: _call,
     # They are elaborated when they are made.
     **dict.fromkeys((NestedQuery, OuterValue), lambda node, _: Typed(node, type_of(node.args["to"]))),

@@ -202,7 +202,8 @@ class _Reader:
         known = re.fullmatch(r"[A-Z]+", types) is not None and self._form == "tabbed"
         # Queries that share a label are compared with each other, and state nothing.
         stated = None if lines is None or (not lines and len(rest) > 2) else tuple(lines)
-        in_order = not {"rowsort", "valuesort"} & set(rest)
+        # Nor is the order looked at there of rows that such a query states.
+        in_order = not {"rowsort", "valuesort"} & set(rest) and len(rest) < 3
         return Query(sql, number, stated, len(types) if known else 0, self._form, not in_order)
 
 

@@ -31,6 +31,9 @@ EXPRESSIONS: dict[str, Any] = {
     "a * b - 1": lambda a, b, s, d: None not in (a, b) and not (-(2**31) <= a * b < 2**31 and a * b - 1 >= -(2**31)),
     "CAST(s AS INT)": lambda a, b, s, d: s == "x",
     "TRY_CAST(s AS INT)": lambda a, b, s, d: False,
+    "EXTRACT(YEAR FROM CAST(s || '4-01-01' AS TIMESTAMP))": lambda a, b, s, d: s is not None,
+    "DATE_TRUNC('day', CAST(s || '4-01-01' AS TIMESTAMP))": lambda a, b, s, d: s is not None,
+    "DATE_TRUNC('day', TRY_CAST(s AS TIMESTAMP))": lambda a, b, s, d: False,
     "CAST(s AS INT) / b": lambda a, b, s, d: s == "x" or (b == 0 and s is not None),
     "b <> 0 AND a / b > 1": lambda a, b, s, d: False,
     "b = 0 OR a / b > 1": lambda a, b, s, d: False,
@@ -137,6 +140,12 @@ def test_a_text_that_is_no_number_fails_strictly(duck: DuckDBPyConnection) -> No
 def test_an_expression_is_told_as_it_was_written() -> None:
     for text in ("a / b", "CAST(s AS INT)", "a * b - 1", "d / d", "TRY_CAST(s AS INT) / b"):
         assert in_words(infer(parse_expression(text), SCOPE).expression) == text
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_an_expression_that_is_read_twice_fails_as_before(text: str) -> None:
+    once = infer(parse_expression(text), SCOPE).expression
+    assert failing(infer(once.copy(), SCOPE).expression) == failing(once)
 
 
 def test_what_cannot_fail_has_no_condition() -> None:
