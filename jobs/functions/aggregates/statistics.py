@@ -60,7 +60,7 @@ class Spread(_Moments):
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
         value = engine.cast(changes.arguments[0], DOUBLE)
-        count, mean, spread = _moments(changes, value)
+        count, mean, spread = _moments(engine, changes, value)
         return engine.struct([("n", engine.cast(count, BIGINT)), ("mean", mean), ("m2", spread)])
 
     def merge(self, engine: Engine, call: AggregateCall, old: str, new: str) -> str:
@@ -128,9 +128,11 @@ class Correlation(_Moments):
 
     def add(self, engine: Engine, call: AggregateCall, changes: Changes) -> str:
         x, y = (engine.cast(argument, DOUBLE) for argument in changes.arguments)
-        count, mean_x, m2_x = _moments(changes, x)
-        _, mean_y, m2_y = _moments(changes, y)
-        together = f"COALESCE({changes.came(f'COVAR_POP({x}, {y})', *_present(changes))}, 0) * {count}"
+        count, mean_x, m2_x = _moments(engine, changes, x)
+        _, mean_y, m2_y = _moments(engine, changes, y)
+        within = [*_present(changes), _within(x), _within(y)]
+        covariance = f"COALESCE({changes.came(f'COVAR_POP({x}, {y})', *within)}, 0) * {count}"
+        together = _nan_beyond(engine, changes, [x, y], covariance)
         parts = [("mean_x", mean_x), ("mean_y", mean_y), ("m2_x", m2_x), ("m2_y", m2_y), ("c", together)]
         return engine.struct([("n", engine.cast(count, BIGINT)), *parts])
 
@@ -210,17 +212,39 @@ def _present(changes: Changes) -> list[str]:
     return [f"{argument} IS NOT NULL" for argument in changes.arguments]
 
 
-def _moments(changes: Changes, value: str) -> tuple[str, str, str]:
+LARGEST = 1e150
+"""Of larger values, of NaN and of infinities, there is no variance: a square may be no DOUBLE, and whether a sum of
+such is infinite or NaN would depend on their order. The moments of a group are NaN while it has one."""
+
+
+def _within(value: str) -> str:
+    return f"ABS({value}) <= {LARGEST!r}"
+
+
+def _nan_beyond(engine: Engine, changes: Changes, values: list[str], moment: str) -> str:
+    """The moment, or NaN where one of the rows has a value beyond."""
+    beyond = " OR ".join(f"NOT {_within(each)}" for each in values)
+    some = f"COALESCE({changes.came('COUNT(*)', *_present(changes), f'({beyond})')}, 0) > 0"
+    return f"CASE WHEN {some} THEN {engine.cast(chr(39) + 'NaN' + chr(39), DOUBLE)} ELSE {moment} END"
+
+
+def _moments(engine: Engine, changes: Changes, value: str) -> tuple[str, str, str]:
     """Aggregates over the inserted rows that have all arguments: their number, mean, and sum of squared distances.
 
     The mean of equal values is that value: a sum divided by their number is not always, and would make a spread of
     rounding errors out of none.
     """
     present = _present(changes)
-    low, high, mean = (changes.came(f"{name}({value})", *present) for name in ("MIN", "MAX", "AVG"))
+    within = [*present, _within(value)]
+    low, high, mean = (changes.came(f"{name}({value})", *within) for name in ("MIN", "MAX", "AVG"))
     count = changes.came("COUNT(*)", *present)
     between = f"COALESCE(GREATEST({low}, LEAST({high}, {mean})), 0)"
-    return count, between, f"COALESCE({changes.came(f'VAR_POP({value})', *present)}, 0) * {count}"
+    spread = f"COALESCE({changes.came(f'VAR_POP({value})', *within)}, 0) * {count}"
+    return (
+        count,
+        _nan_beyond(engine, changes, [value], between),
+        _nan_beyond(engine, changes, [value], spread),
+    )
 
 
 def _share(engine: Engine, old: str, new: str) -> str:
