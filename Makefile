@@ -57,6 +57,7 @@ nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000
 	STRANDLINE_PATHS_SPARK_EXAMPLES=200 $(BIN)/python -m pytest tests/properties/paths/test_paths_on_spark.py
 	$(BIN)/python -m jobs.run.jars jdbc
 	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py
+	$(BIN)/python -m tests.campaigns.engine_equality --kinds 3 --rows 60 --values 100000
 	$(BIN)/python -m tests.campaigns.many_epochs --epochs 2000
 	$(BIN)/python -m tests.campaigns.bitflips --seed 1 --flips 10000
 	$(BIN)/python -m tests.campaigns.server --seed 1 --requests 20000

@@ -40,6 +40,9 @@ _ITEM_BY_ITEM = frozenset({"TRANSFORM", "FILTER"})
 _READING = frozenset({"TEXT_TIME"})
 _FIRST_OF = frozenset({"COALESCE", "IFNULL"})
 _CHOICE = "IF"
+# What -x and ABS(x) become for a DECIMAL of many digits.
+_OF_WIDE = frozenset({"OPPOSITE", "MAGNITUDE"})
+WIDE = "wide"
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
 _ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "CUT_OF_DOUBLE", "DIGITS", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
@@ -123,6 +126,12 @@ def in_words(node: exp.Expression) -> str:
         if isinstance(each, exp.TryCast):
             written = exp.TryCast if each.meta.get("asked") else exp.Cast
             return written(this=_operand(each), to=each.args["to"])
+        if isinstance(each, exp.Cast) and isinstance(each.this, exp.Neg | exp.Anonymous) and WIDE in each.this.meta:
+            return each.this
+        if isinstance(each, exp.Anonymous) and each.name in _OF_WIDE:
+            made = exp.Neg(this=each.expressions[0]) if each.name == "OPPOSITE" else call("ABS", *each.expressions)
+            made.meta[WIDE] = True
+            return made
         if isinstance(each, exp.Anonymous) and each.name == _WHOLE_DIVISION:
             left, right = each.expressions
             return exp.Div(this=left, expression=right)

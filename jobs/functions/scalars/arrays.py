@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jobs.engines.arrays import has_map
-from jobs.functions.scalars.contract import Scalar, Signature, Types, common, count
+from jobs.functions.scalars.contract import Scalar, Signature, Types, common, count, takes
+from jobs.functions.scalars.domains import MOST_CHARACTERS, too_many
 from jobs.functions.scalars.literals import unquoted
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
@@ -163,6 +164,9 @@ def _series(name: str, types: Types) -> tuple[Types, SqlType]:
     return (shared,) * len(types), t.array(shared)
 
 
+_TOO_MANY = f"(abs(CAST({{1}} AS DOUBLE) - CAST({{0}} AS DOUBLE)) > {MOST_CHARACTERS}e0 * abs(CAST({{2}} AS DOUBLE)))"
+
+
 def _counted(template: str) -> Callable[[Sequence[str]], str]:
     """Down when the end is below the start and no step is given. NULL for a step in the other direction."""
 
@@ -170,7 +174,9 @@ def _counted(template: str) -> Callable[[Sequence[str]], str]:
         first, last, *rest = arguments
         step = rest[0] if rest else f"CASE WHEN {last} < {first} THEN -1 ELSE 1 END"
         leads = f"(({step}) > 0 AND {last} >= {first}) OR (({step}) < 0 AND {last} <= {first})"
-        return f"CASE WHEN {leads} THEN {template.format(first, last, step)} END"
+        # An engine computes what is constant even where a CASE has another branch.
+        bounded = f"CASE WHEN {_TOO_MANY.format(first, last, step)} THEN {first} ELSE {last} END"
+        return f"CASE WHEN {leads} THEN {template.format(first, bounded, step)} END"
 
     return write
 
@@ -255,7 +261,9 @@ ARRAYS = (
         _counted("sequence({0}, {1}, {2})"),
         _counted("generate_series({0}, {1}, {2})"),
         exact=True,
+        fails=too_many,
     ),
+    Scalar("TOO_MANY", takes(t.BOOLEAN, t.BIGINT, t.BIGINT, t.INT), _TOO_MANY, hidden=True),
     # Each item or NULL in its place, in all combinations, each once: for CUBE_EXPLODE.
     Scalar(
         "COMBINATIONS",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jobs.functions.scalars.contract import Scalar, Template, takes, takes_any_number
+from jobs.functions.scalars.domains import MOST_CHARACTERS, too_long
 from jobs.functions.scalars.literals import quoted, unquoted
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery
@@ -121,7 +122,9 @@ def _padded_duckdb(left: bool) -> Template:
 
     def write(arguments: Sequence[str]) -> str:
         value, length, padding = arguments
-        pad = f"array_slice(repeat({padding}, {length}), 1, {length} - octet_length({value}))"
+        # The least: an engine computes what is constant even where a CASE has another branch.
+        times = f"least({length}, {MOST_CHARACTERS}) // greatest(octet_length({padding}), 1) + 1"
+        pad = f"array_slice(repeat({padding}, {times}), 1, {length} - octet_length({value}))"
         padded = f"{pad} || {value}" if left else f"{value} || {pad}"
         cut = f"array_slice({value}, 1, {length})"
         none = f"CASE WHEN {length} = 0 THEN ''::BLOB"
@@ -205,7 +208,10 @@ def _from_bytes(name: str, bits: int, result: t.SqlType, finish: dict[str, Calla
 
 
 _PAD = takes(t.BYTES, t.BYTES, t.INT, t.BYTES)
-_PADDED = "CASE WHEN {{1}} >= 0 AND octet_length({{2}}) > 0 THEN {}({{0}}, {{1}}, {{2}}) END"
+_PADDED = (
+    "CASE WHEN {{1}} >= 0 AND octet_length({{2}}) > 0"
+    f" THEN {{}}({{{{0}}}}, least({{{{1}}}}, {MOST_CHARACTERS}), {{{{2}}}}) END"
+)
 
 BYTES = (
     Scalar(
@@ -244,8 +250,8 @@ BYTES = (
         _substring_duckdb,
         hidden=True,
     ),
-    Scalar("BYTES_LPAD", _PAD, _PADDED.format("lpad"), _padded_duckdb(left=True), hidden=True),
-    Scalar("BYTES_RPAD", _PAD, _PADDED.format("rpad"), _padded_duckdb(left=False), hidden=True),
+    Scalar("BYTES_LPAD", _PAD, _PADDED.format("lpad"), _padded_duckdb(left=True), hidden=True, fails=too_long),
+    Scalar("BYTES_RPAD", _PAD, _PADDED.format("rpad"), _padded_duckdb(left=False), hidden=True, fails=too_long),
     Scalar("BYTES_CONCAT", takes_any_number(t.BYTES, t.BYTES, 1), _joined_spark, _joined_duckdb, hidden=True),
     Scalar("BYTES_CONCAT_WS", takes_any_number(t.BYTES, t.BYTES, 2), _separated_spark, _separated_duckdb, hidden=True),
     # Bytes are split as the text that has a character for each of them.

@@ -20,7 +20,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from jobs.model.types import MAX_PRECISION, SqlType, decimal
+from jobs.model.types import MAX_PRECISION, BaseType, SqlType, decimal
 
 OPERANDS: Final = "operands"
 """The mark on the node of an operator between DECIMALs: precision and scale of the left, the right and the result."""
@@ -59,6 +59,15 @@ class Operation:
             return self.fitting(whole)
         step = f"CAST('0.{'0' * (self.scale - 1)}1' AS DECIMAL({self.scale}, {self.scale}))"
         return self.fitting(f"TRY_CAST({whole} AS DECIMAL(38, 0)) * {step}")
+
+
+_SPARK_KEEPS: Final = 34
+"""Digits of a DECIMAL that -x and abs(x) of Spark keep: they round to IEEE 754's decimal128."""
+
+
+def is_wide(sql_type: SqlType) -> bool:
+    """True of a DECIMAL whose opposite Spark rounds."""
+    return sql_type.base is BaseType.DECIMAL and sql_type.precision > _SPARK_KEEPS
 
 
 def in_duckdb(operator: type[exp.Expr], left: str, right: str, marked: Sequence[int]) -> str:

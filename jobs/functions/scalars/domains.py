@@ -80,6 +80,37 @@ def no_expression(place: int) -> Fails:
     return _unknown("IS_REGEXP", (place,))
 
 
+def no_group(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
+    """REGEXP_EXTRACT(pattern, text[, group]): the pattern is none, or has no such group; constants were looked at."""
+    no_pattern = no_expression(0)(arguments)
+    if no_pattern is None or len(arguments) < 3:
+        return no_pattern
+    fewer = exp.LT(this=_call("REGEXP_GROUPS", arguments[0]), expression=exp.Paren(this=arguments[2].copy()))
+    below = exp.LT(this=exp.Paren(this=arguments[2].copy()), expression=exp.Literal.number(0))
+    return exp.Or(this=no_pattern, expression=exp.Or(this=fewer, expression=below))
+
+
+MOST_CHARACTERS = 2**24
+"""Of a text that LPAD and RPAD make, and the items of GENERATE_SERIES: some hundred MB would be a fault of nobody's."""
+
+
+def too_long(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
+    """LPAD(text, length, padding)."""
+    length = arguments[1]
+    if isinstance(length, exp.Literal) and int(length.name) <= MOST_CHARACTERS:
+        return None
+    return exp.GT(this=exp.Paren(this=length.copy()), expression=exp.Literal.number(MOST_CHARACTERS))
+
+
+def too_many(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
+    """GENERATE_SERIES(first, last[, step])."""
+    ends = [int(each.name) for each in arguments[:2] if isinstance(each, exp.Literal)]
+    if len(ends) == 2 and abs(ends[1] - ends[0]) <= MOST_CHARACTERS:
+        return None
+    step = arguments[2] if len(arguments) > 2 else exp.Literal.number(1)
+    return _call("TOO_MANY", *arguments[:2], step)
+
+
 def _unknown(test: str, places: Sequence[int]) -> Fails:
     def fails(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
         made: exp.Expression | None = None

@@ -243,6 +243,16 @@ def _parts(name: str, types: Types) -> tuple[Types, SqlType]:
 NUMBERS = (
     Scalar("DECIMAL_PARTS", _parts, parts_in_spark, parts_in_duckdb, hidden=True),
     Scalar("ABS", _same, "abs"),
+    # Of a DECIMAL that `is_wide`: as text, since Spark's own round to 34 digits.
+    Scalar(
+        "OPPOSITE",
+        _same,
+        "CASE WHEN CAST({0} AS STRING) LIKE '-%' THEN substring(CAST({0} AS STRING), 2)"
+        " ELSE concat('-', CAST({0} AS STRING)) END",
+        "(-({0}))",
+        hidden=True,
+    ),
+    Scalar("MAGNITUDE", _same, "trim(LEADING '-' FROM CAST({0} AS STRING))", "abs({0})", hidden=True),
     # NaN has no sign: 0, as in ksqlDB.
     Scalar(
         "SIGN",

@@ -12,12 +12,26 @@ from functools import cache
 import duckdb
 
 from jobs.functions.scalars.contract import Scalar, Signature, Template, Types, count, takes
-from jobs.functions.scalars.domains import no_expression
+from jobs.functions.scalars.domains import no_expression, no_group
+from jobs.functions.scalars.literals import quoted
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery
 from jobs.model.types import SqlType
 
 _MASKS = ("'X'", "'x'", "'n'", "'-'")
+
+
+_NO_GROUPS = r"(?s)\\Q.*?\\E|\\.|\[\^?\]?([^\]\\]|\\.)*\]"
+"""Parts of a regular expression in which a bracket is none: quoted ones, and classes of characters."""
+
+
+def _groups(bare: str) -> str:
+    """The number of groups, where those parts are taken away: `(` less `(?`, and with `(?<` and `(?P<`."""
+
+    def times(sign: str) -> str:
+        return f"(length({bare}) - length(replace({bare}, '{sign}', ''))) / {len(sign)}"
+
+    return f"CAST({times('(')} - {times('(?')} + {times('(?<')} + {times('(?P<')} AS INT)"
 
 
 def _group(arguments: Sequence[str]) -> str:
@@ -114,7 +128,7 @@ PATTERNS = (
         _extract_duckdb,
         constant=(2,),
         check=_checked(0),
-        fails=no_expression(0),
+        fails=no_group,
     ),
     Scalar(
         "REGEXP_LIKE",
@@ -130,7 +144,7 @@ PATTERNS = (
         _extract_all,
         constant=(2,),
         check=_checked(0),
-        fails=no_expression(0),
+        fails=no_group,
     ),
     # A group of the match is `$1`.
     Scalar(
@@ -155,6 +169,14 @@ PATTERNS = (
         takes(t.BOOLEAN, t.VARCHAR),
         "(try_reflect('java.util.regex.Pattern', 'compile', {0}) IS NOT NULL OR {0} IS NULL)",
         "(TRY(regexp_matches('', {0})) IS NOT NULL OR {0} IS NULL)",
+        hidden=True,
+    ),
+    # The number of groups in a regular expression: its brackets but those that are quoted, in a class, or `(?:`.
+    Scalar(
+        "REGEXP_GROUPS",
+        takes(t.INT, t.VARCHAR),
+        _groups(f"regexp_replace({{0}}, {quoted(_NO_GROUPS, 'spark')}, '')"),
+        _groups(f"regexp_replace({{0}}, {quoted(_NO_GROUPS, 'duckdb')}, '', 'g')"),
         hidden=True,
     ),
     Scalar(

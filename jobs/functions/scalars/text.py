@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.functions.scalars.contract import Scalar, Types, count, takes, takes_any_number
+from jobs.functions.scalars.domains import MOST_CHARACTERS, too_long
 from jobs.functions.scalars.letters import lower_spark, upper_spark
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
@@ -21,7 +22,9 @@ _PAD = takes(t.VARCHAR, t.VARCHAR, t.INT, t.VARCHAR)
 _START = "CASE WHEN {1} < 0 THEN greatest(length({0}) + {1} + 1, 1) WHEN {1} = 0 THEN 1 WHEN {1} > 0 THEN {1} END"
 _LENGTH = "CASE WHEN {2} > 0 THEN {2} WHEN {2} <= 0 THEN 0 END"
 # NULL for an empty padding and for a negative length.
-_PADDED = "CASE WHEN {{1}} >= 0 AND {{2}} <> '' THEN {}({{0}}, {{1}}, {{2}}) END"
+# The least: an engine computes what is constant even where a CASE has another branch.
+_LEAST = f"least({{1}}, {MOST_CHARACTERS})"
+_PADDED = "CASE WHEN {1} >= 0 AND {2} <> '' THEN FUNCTION({0}, LEAST, {2}) END".replace("LEAST", _LEAST)
 
 
 def _substring(arguments: Sequence[str]) -> str:
@@ -135,8 +138,12 @@ TEXT = (
     ),
     Scalar("REPLACE", takes(t.VARCHAR, t.VARCHAR, t.VARCHAR, t.VARCHAR), "replace"),
     Scalar("INSTR", takes(t.INT, t.VARCHAR, t.VARCHAR, t.INT, t.INT, optional=2), _instr_spark, _instr_duckdb),
-    Scalar("LPAD", _PAD, _PADDED.format("lpad"), instead=((BaseType.BYTES, "BYTES_LPAD"),)),
-    Scalar("RPAD", _PAD, _PADDED.format("rpad"), instead=((BaseType.BYTES, "BYTES_RPAD"),)),
+    Scalar(
+        "LPAD", _PAD, _PADDED.replace("FUNCTION", "lpad"), instead=((BaseType.BYTES, "BYTES_LPAD"),), fails=too_long
+    ),
+    Scalar(
+        "RPAD", _PAD, _PADDED.replace("FUNCTION", "rpad"), instead=((BaseType.BYTES, "BYTES_RPAD"),), fails=too_long
+    ),
     # DuckDB's own keeps together what is one sign for the eye.
     Scalar("STARTS_WITH", _TEST, "startswith", "starts_with", aliases=("PREFIX",)),
     Scalar("ENDS_WITH", _TEST, "endswith", "suffix", aliases=("SUFFIX",)),

@@ -12,7 +12,7 @@ from jobs.functions.scalars.contract import Scalar, takes, takes_no_clock
 from jobs.model import types as t
 
 _DAY = 86_400_000
-_SUM_OF_TIME = "CAST(((CAST({{0}} AS BIGINT) + {{1}}) % {0} + {0}) % {0} AS {1})"
+_SUM_OF_TIME = "CAST(((CAST({{0}} AS BIGINT) + {{1}} % {0}) % {0} + {0}) % {0} AS {1})"
 
 
 def _day_spark(days: str, day: str) -> str:
@@ -34,7 +34,8 @@ TIME_SUMS = (
         "ADD_MILLISECONDS",
         takes(t.TIMESTAMP, t.TIMESTAMP, t.BIGINT),
         "timestamp_micros(unix_micros({0}) + {1} * 1000)",
-        "({0} + to_milliseconds({1}))",
+        # Of a NULL no length is too large: without it DuckDB would fail on the length alone.
+        "({0} + to_milliseconds(CASE WHEN {0} IS NOT NULL THEN {1} END))",
         hidden=True,
         fails=domains.no_later_instant,
     ),

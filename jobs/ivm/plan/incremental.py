@@ -1,10 +1,17 @@
-"""The stages that a change makes compute all their rows again, and the check of REFRESH = 'incremental'."""
+"""Checks of a view's plan against its options: REFRESH = 'incremental', and ERRORS beside STATE = 'shared'."""
 
 from __future__ import annotations
 
-from jobs.model.errors import InvalidQuery
+from typing import TYPE_CHECKING
+
+from jobs.ivm.refresh.guarded_stage import guarded
+from jobs.model import tables
+from jobs.model.errors import InvalidQuery, NotSupported
 from jobs.model.stage import AnalyticStage, Plan, Stage
 from state_store.wording import Name, sentence
+
+if TYPE_CHECKING:
+    from jobs.model.view_options import ErrorPolicy
 
 
 def why_not(stage: Stage) -> str | None:
@@ -26,4 +33,22 @@ def check_incremental(made: Plan) -> None:
             raise InvalidQuery(
                 sentence("'{}' cannot be REFRESH = 'incremental': {}", Name(made.view), reason),
                 hint="add PARTITION BY, or leave REFRESH out: the rows are the same",
+            )
+
+
+def check_errors(made: Plan, errors: ErrorPolicy) -> None:
+    """Check that what a view says of rows that fail holds in the stages that it shares, which have dead letters.
+
+    Raises:
+        NotSupported: a row can fail in one of them, and the view says something else of such rows.
+    """
+    if errors == "dead_letter":
+        return
+    for stage in made.stages:
+        if tables.is_shared(stage.table) and guarded(stage, "").aside is not None:
+            raise NotSupported(
+                sentence(
+                    "'{}' has ERRORS = '{}', and a row can fail in a stage that it shares", Name(made.view), errors
+                ),
+                hint="a shared stage keeps such rows in dead letters: leave STATE = 'shared' out, or ERRORS",
             )

@@ -11,13 +11,14 @@ from __future__ import annotations
 from sqlglot import exp
 
 from jobs.functions.scalars.contract import TOTAL
-from jobs.functions.scalars.decimals import OPERANDS
+from jobs.functions.scalars.decimals import OPERANDS, is_wide
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType, as_decimal, common_type
 from jobs.query.expressions.casts import beside, widened
 from jobs.query.expressions.scope import Typed, binary
 from jobs.sql.dialect import sql_of
+from jobs.sql.trees import call
 from jobs.sql.types_text import data_type
 
 _SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
@@ -56,6 +57,8 @@ def negated(value: Typed) -> Typed:
     """
     if not value.type.is_numeric:
         raise TypeMismatch(f"- takes a number, not {value.type}: {sql_of(value.expression)}")
+    if is_wide(value.type):
+        return Typed(exp.Cast(this=call("OPPOSITE", value.expression), to=data_type(value.type)), value.type)
     made = exp.Neg(this=value.expression)
     if value.type.base in (BaseType.DECIMAL, BaseType.DOUBLE):
         made.meta[TOTAL] = True

@@ -18,6 +18,7 @@ from jobs.functions.aggregates.registry import FUNCTIONS
 from jobs.functions.python.declared import function_at, scalar_of
 from jobs.functions.registry import NOT_DETERMINISTIC, SCALARS, find
 from jobs.functions.scalars.contract import TOTAL, Scalar, common
+from jobs.functions.scalars.decimals import is_wide
 from jobs.functions.scalars.higher_order import FORMS as LAMBDA_FORMS
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
@@ -34,6 +35,7 @@ from jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, dep
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.intervals import IntervalNode
 from jobs.sql.nested_query import NestedQuery, OuterValue
+from jobs.sql.trees import call
 from jobs.sql.types_text import data_type, type_of
 
 Aggregate = Callable[[exp.Expression, Infer], Typed | None]
@@ -159,11 +161,20 @@ def _call(node: exp.Anonymous, typed: Infer) -> Typed:
     if scalar.check is not None:
         scalar.check([part.name if isinstance(part, exp.Literal) else None for part in parts])
     made: exp.Expression = exp.Anonymous(this=scalar.name, expressions=parts)
-    if scalar.name == "ABS" and result.base in (BaseType.DECIMAL, BaseType.DOUBLE):
-        made.meta[TOTAL] = True
+    if scalar.name == "ABS":
+        made = _magnitude(made, result)
     if written is not None:
         made.meta.update(node.meta)  # so that `function_at` finds it when this is elaborated again
     return Typed(exp.Cast(this=made, to=data_type(result)) if scalar.exact else made, result)
+
+
+def _magnitude(made: exp.Expression, sql_type: t.SqlType) -> exp.Expression:
+    """ABS of a number of that type."""
+    if is_wide(sql_type):
+        return exp.Cast(this=call("MAGNITUDE", *made.expressions), to=data_type(sql_type))
+    if sql_type.base in (BaseType.DECIMAL, BaseType.DOUBLE):
+        made.meta[TOTAL] = True
+    return made
 
 
 def _for_types(scalar: Scalar, arguments: Sequence[Typed]) -> Scalar:

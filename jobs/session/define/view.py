@@ -7,7 +7,7 @@ from sqlglot import exp
 from jobs.catalog.catalog import Catalog
 from jobs.engines.engine import Dialect, engine_of
 from jobs.ivm.plan.event_time import with_rowtime
-from jobs.ivm.plan.incremental import check_incremental
+from jobs.ivm.plan.incremental import check_errors, check_incremental
 from jobs.ivm.plan.plan import plan_of_query
 from jobs.ivm.rules.maintenance import maintenance
 from jobs.ivm.rules.written import check_written
@@ -59,6 +59,7 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     made = with_rowtime(made, maintenance)
     if maintenance.refresh == "incremental":
         check_incremental(made)
+    check_errors(made, maintenance.errors)
     check_rules(made)
     stored = relation_of(made.stages[-1])
     meta = {name for name, _ in META_COLUMNS} if stored.storage == "append" else set()

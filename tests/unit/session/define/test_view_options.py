@@ -6,7 +6,7 @@ import pytest
 
 from jobs.catalog.catalog import Catalog
 from jobs.ivm.plan.plan import plan
-from jobs.model.errors import InvalidQuery, OptionRefused, UnknownName
+from jobs.model.errors import InvalidQuery, NotSupported, OptionRefused, UnknownName
 from jobs.model.stage import MapStage
 from jobs.sql.dialect import sql_of
 from tests.support.catalog_from_sql import run
@@ -45,3 +45,15 @@ def test_a_view_may_take_its_time_from_a_column(catalog: Catalog) -> None:
         time_of("c", "TIMESTAMP='n'")
     with pytest.raises(UnknownName, match="unknown column 'x'"):
         time_of("d", "TIMESTAMP='x'")
+
+
+@pytest.mark.parametrize("errors", ["null", "stop"])
+def test_what_a_view_says_of_rows_that_fail_holds_in_the_stages_that_it_shares(catalog: Catalog, errors: str) -> None:
+    sums = "SELECT area, n, SUM({}) AS x FROM readings GROUP BY area, n"
+    inner = f"SELECT area, COUNT(*) AS c FROM ({sums}) AS a GROUP BY area"
+    options = f"STATE = 'shared', ERRORS = '{errors}'"
+    with pytest.raises(NotSupported, match=f"ERRORS = '{errors}', and a row can fail in a stage that it shares"):
+        run(f"CREATE MATERIALIZED VIEW v WITH ({options}) AS {inner.format('10 / n')}", catalog)
+    assert run(f"CREATE MATERIALIZED VIEW v WITH ({options}) AS {inner.format('n')}", catalog)
+    assert run(f"CREATE MATERIALIZED VIEW w WITH (ERRORS = '{errors}') AS {inner.format('10 / n')}", catalog)
+    assert run(f"CREATE MATERIALIZED VIEW x WITH (STATE = 'shared') AS {inner.format('10 / n')}", catalog)
