@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.functions.python.batches import ColumnFunction, Finish, Fold, Merge, Scalar
 from jobs.functions.python.code import Code, check_allowed
 from jobs.functions.python.declared import FINISH, FOLD, MERGE, part_of, registered
-from jobs.model.errors import RefreshFailed
+from jobs.model.errors import EngineRefused, RefreshFailed
 from state_store.kernel import elementary
 
 if TYPE_CHECKING:
@@ -74,15 +75,35 @@ class Library:
 
 
 def register_elementary(session: SparkSession, text: str) -> None:
-    """Register with Spark what `text` calls of `state_store.kernel.elementary`, which every kernel has."""
+    """Register with Spark what `text` calls of `state_store.kernel.elementary`, which every kernel has.
+
+    Raises:
+        EngineRefused: it calls one for the items of an array.
+    """
     if elementary.PREFIX not in text:
         return
+    if any(elementary.PREFIX in body for body in _lambdas(text)):
+        raise EngineRefused(
+            "Spark calls no function of Python for the items of an array, and EXP, LN, SIN and their like are such",
+            hint="leave STRANDLINE_ENGINE out, or set it to duckdb: the kernel does",
+        )
     from pyspark.sql.pandas.functions import arrow_udf
 
     for name in elementary.FUNCTIONS:
         if f"{name}(" in text:
             made = arrow_udf(_annotated(elementary.OfColumns(name)), "DOUBLE")  # type: ignore[call-overload]
             session.udf.register(name, made)
+
+
+def _lambdas(text: str) -> Iterator[str]:
+    """The bodies of the lambdas in a text of Spark's: up to the comma or bracket behind them."""
+    for arrow in re.finditer("->", text):
+        depth = 0
+        for place in range(arrow.end(), len(text)):
+            depth += {"(": 1, ")": -1}.get(text[place], 0)
+            if depth < 0 or (depth == 0 and text[place] == ","):
+                yield text[arrow.end() : place]
+                break
 
 
 def _code(function: Function, allowed: Collection[str]) -> Code:
