@@ -49,7 +49,7 @@ test-duckdb: $(STAMP)
 	  tests/properties/paths/test_paths.py tests/properties/paths/test_sabotage.py tests/conformance tests/nexmark
 
 nightly: export STRANDLINE_SEED := anew
-nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills, 20,000 by every path; rules and store; Nexmark; a cluster; many epochs; flipped bits
+nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000 on Delta, 500 also on Spark with real kills, 20,000 by every path; rules and store; Nexmark; a cluster; many epochs; power cuts; killed operations; flipped bits
 	STRANDLINE_EXAMPLES=20000 $(BIN)/python -m pytest tests/properties/test_views.py
 	STRANDLINE_DELTA_EXAMPLES=2000 $(BIN)/python -m pytest tests/properties/test_views_on_delta.py
 	STRANDLINE_SPARK_EXAMPLES=500 STRANDLINE_KILLS=1 $(BIN)/python -m pytest tests/properties/test_views_on_spark.py
@@ -59,6 +59,8 @@ nightly: $(STAMP) ## the property tests at length: 20,000 views in memory, 2,000
 	STRANDLINE_NIGHTLY=1 $(BIN)/python -m pytest tests/unit tests/nexmark tests/outside tests/live/test_cluster.py tests/live/test_kill.py
 	$(BIN)/python -m tests.campaigns.engine_equality --kinds 3 --rows 60 --values 100000
 	$(BIN)/python -m tests.campaigns.many_epochs --epochs 2000
+	$(BIN)/python -m tests.campaigns.power_cuts
+	$(BIN)/python -m tests.campaigns.operation_kills --kills 300
 	$(BIN)/python -m tests.campaigns.bitflips --seed 1 --flips 10000
 	$(BIN)/python -m tests.campaigns.server --seed 1 --requests 20000
 

@@ -54,6 +54,7 @@ class Follower:
         self._replica = replica
         self._lease = ReaderLease(table, reader_name)
         self._report = report
+        self._checked = False
 
     def catch_up(self) -> TableVersion:
         """Bring the replica to the table's head as it is when this begins; the version that it is at then.
@@ -73,6 +74,9 @@ class Follower:
         while True:
             head = self._head()
             try:
+                if not self._checked:
+                    self._replica.check_kept()
+                    self._checked = True
                 if self._replica.state.phase in (Phase.REGISTERED, Phase.RESTORING):
                     self._restore(head)
                 return self._follow(head)

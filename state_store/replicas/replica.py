@@ -101,6 +101,23 @@ class Replica:
         failpoint("before-replica-verified")
         self._write(self._state.entering(Phase.VERIFIED, digest=found, file="", file_rows=0))
 
+    def check_kept(self) -> None:
+        """Compare the digest of the rows that an earlier process has left with its state's, where the store itself
+        would not notice that they rot.
+
+        Raises:
+            ReplicaDiverged: it is another one.
+            CorruptState: they do not read back.
+        """
+        if self._store.has_checksums or self._state.phase not in _READABLE:
+            return
+        found = self.digest()
+        if found != self._state.digest:
+            raise ReplicaDiverged(
+                f"the rows of replica '{self.name}' are not those that were written: digest {found}, its state says "
+                f"{self._state.digest}"
+            )
+
     def apply(self, changes: pa.Table, at: TableVersion, expected: Digest | None = None) -> None:
         """Take in the changes of the next version, with the version, in one atomic write.
 

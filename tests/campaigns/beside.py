@@ -80,9 +80,8 @@ def write_beside(lake: Lake) -> None:
     for name, scope in (("reader", "read:*"), ("writer", "write:readings")):
         make_token(folder / "tokens.json", name, (scope,), None)
     for name, store in _STORES.items():
-        with _replica(lake, folder / name, store) as (replica, follower):
+        with _replica(lake, folder / name, store) as (_, follower):
             follower.catch_up()
-            replica.close()
     # Outside of the lake: a backup is never part of what it is of.
     with tempfile.TemporaryDirectory() as outside:
         backup = Path(outside) / "backup"
@@ -185,12 +184,15 @@ def _replicated(lake: Lake, folder: Path, store: Callable[[Path], Store]) -> obj
             with replica.reading() as now:
                 rows = [repr(row) for batch in now.scan() for row in batch.to_pylist()]
             found = [repr(replica.get([f"s{number}"])) for number in range(40)]
-            replica.close()
         return sorted(rows), found
 
 
 @contextmanager
 def _replica(lake: Lake, folder: Path, store: Callable[[Path], Store]) -> Iterator[tuple[Replica, Follower]]:
     table = lake.table("averages")
-    replica = Replica("averages", store(folder), Layout(reader.schema(table), ("sensor",)))
-    yield replica, Follower(table, replica, "a replica")
+    opened = store(folder)
+    try:
+        replica = Replica("averages", opened, Layout(reader.schema(table), ("sensor",)))
+        yield replica, Follower(table, replica, "a replica")
+    finally:
+        opened.close()

@@ -3,7 +3,8 @@
     python -m tests.campaigns.power_cuts [--seed 1] [--epochs 3]
 
 See `tests.support.power` for what a disk may hold then. With each history a writer is killed after it has given a name
-and before it has flushed it: the next one builds on what only processes see.
+and before it has flushed it: the next one builds on what only processes see. Then the histories of what is kept beside
+tables (`tests.support.power_histories`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 from tests.support.power_cuts import assert_survives, recorded
+from tests.support.power_histories import HISTORIES, assert_each_disk
 
 
 def main() -> None:
@@ -35,6 +37,11 @@ def main() -> None:
             epochs = [draw.randrange(1, 9) for _ in range(asked.epochs)]
             cuts = assert_survives(recorded(root, epochs, killed_at), work, draw)
             moments, disks = moments + cuts.moments, disks + cuts.disks
+        for name, kind in HISTORIES.items():
+            beside = Path(folder) / name
+            beside.mkdir()
+            cuts = assert_each_disk(kind(), beside, draw, most=24)
+            print(f"{name}: {cuts.moments} moments, {cuts.disks} different disks; every one holds")
     text = f"{len(histories)} histories, {moments} moments, {disks} different disks; every one holds"
     print(f"seed {asked.seed}: {text}; {time.monotonic() - began:.0f} s")
 

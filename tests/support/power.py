@@ -90,6 +90,13 @@ class Recorder:
     _flushed_names: dict[int, Names] = field(default_factory=dict)
     _flushed: dict[int, bytes] = field(default_factory=dict)
 
+    def as_flushed(self) -> None:
+        """Take what is there now as it is on the disk."""
+        self._look()
+        moment = self.moments.pop()
+        self._flushed_names = {folder: dict(names) for folder, names in moment.names.items()}
+        self._flushed = dict(moment.content)
+
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Record what the block does below the root. Not for two threads at once."""

@@ -75,7 +75,12 @@ class Store(ABC):
     """One backend's store of one replica.
 
     Making one opens it, and may raise WriterBusy (another process has it) and CorruptState (it does not open).
+
+    Attributes:
+        has_checksums: it notices by itself when a row is not as it was written.
     """
+
+    has_checksums: bool = True
 
     @abstractmethod
     def write(self, write: Write) -> None:

@@ -40,6 +40,8 @@ class LmdbStore(Store):
         DiskFailed: the disk is full or broken.
     """
 
+    has_checksums = False
+
     def __init__(self, path: Path, map_bytes: int = MAP_BYTES) -> None:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)

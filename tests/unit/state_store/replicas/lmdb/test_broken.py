@@ -8,10 +8,12 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from state_store.errors import CorruptState, StorageUnavailable
+from state_store.errors import CorruptState, ReplicaDiverged, StorageUnavailable
 from state_store.replicas.base.store import Write
 from state_store.replicas.lmdb.snapshot import LmdbSnapshot
 from state_store.replicas.lmdb.store import LmdbStore
+from tests.support.replica_backends import Backend
+from tests.support.replicated import Replicated, assert_equal
 
 
 class Broken:
@@ -34,3 +36,22 @@ def test_a_store_that_was_closed_does_not_answer(tmp_path: Path) -> None:
         assert store.point(b"ra") == (b"1", b"a")
     with pytest.raises(StorageUnavailable):
         store.point(b"ra")
+
+
+def test_a_row_that_has_rotten_is_noticed_by_the_next_process(tmp_path: Path) -> None:
+    """LMDB has no checksums: what it holds is compared with the digest when a process begins to follow."""
+    made = Replicated(tmp_path, "keyed")
+    made.epochs(3)
+    backend = Backend("lmdb")
+    with closing(made.replica(backend)) as replica:
+        made.follower(replica).catch_up()
+    file = tmp_path / "replica" / "data.mdb"
+    data = file.read_bytes()
+    rotten = data.replace(b"b" * 450, b"b" * 449 + b"c")
+    assert rotten != data
+    file.write_bytes(rotten)
+    with closing(made.replica(backend)) as replica:
+        with pytest.raises(ReplicaDiverged, match="not those that were written"):
+            replica.check_kept()
+        made.follower(replica).catch_up()
+        assert_equal(replica, made.table)

@@ -1,0 +1,198 @@
+"""Operations that are killed anywhere, and said again: compact, backup, restore, replace, rebuild, drill, publish.
+
+    python -m tests.campaigns.operation_kills [--seed 1] [--kills 300]
+
+Before each operation come new events. Its process is killed by SIGKILL at a place that is drawn: the n-th time that it
+gives a file its name, begins or ends a commit, copies, removes or publishes. Then it is said again, until it is done:
+all that `strandline verify --deep` looks at must be right, and views must be what DuckDB makes of their events.
+Retention has a campaign of its own: `tests/unit/operate/maintenance/test_retention_kills.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from jobs.model.settings import Settings, load_settings
+from jobs.operate.backup.execute import execute_backup
+from jobs.operate.backup.plan import plan_backup
+from jobs.operate.backup.restore import execute_restore, plan_restore
+from jobs.operate.drills.plan import plan_drills
+from jobs.operate.drills.run import run_drill
+from jobs.operate.maintenance.execute import execute_maintenance
+from jobs.operate.maintenance.plan import plan_maintenance
+from jobs.operate.rebuild import execute_rebuild
+from jobs.operate.rebuild_plan import plan_rebuilds
+from jobs.operate.verify.verify import verify
+from jobs.publish.open import open_publisher
+from jobs.run.pipeline import drain
+from jobs.session.interpreter import Interpreter
+from state_store.delta import reader
+from state_store.folders import remove_folder
+from state_store.layout import Lake
+from tests.support.invariants import assert_correct
+from tests.support.warm_process import exit_code
+
+DEFINITIONS: Final = """
+CREATE STREAM sales (shop VARCHAR KEY, qty INT) WITH (KAFKA_TOPIC = 'sales', PARTITIONS = 2);
+CREATE TABLE shops (shop VARCHAR PRIMARY KEY, town VARCHAR) WITH (KAFKA_TOPIC = 'shops');
+CREATE MATERIALIZED VIEW by_shop WITH (KAFKA_TOPIC = 'by_shop') AS
+    SELECT shop, COUNT(*) AS n, MAX(qty) AS most FROM sales GROUP BY shop;
+CREATE MATERIALIZED VIEW by_town AS
+    SELECT town, SUM(n) AS n FROM by_shop JOIN shops ON by_shop.shop = shops.shop GROUP BY town;
+"""
+OPERATIONS: Final = ("compact", "backup", "restore", "replace", "rebuild", "drill", "publish")
+_PLACES: Final[dict[str, tuple[str, ...]]] = {
+    "compact": ("after-compaction-staged", "inside-cleanup", "before-checkpoint", "after-checkpoint"),
+    "backup": ("inside-backup", "before-backup-manifest"),
+    "restore": ("inside-restore",),
+    "replace": ("after-standby-build", "before-replacement-swap", "after-replacement-swap", "after-replacement-intent"),
+    "rebuild": ("inside-refresh", "after-refresh-commit", "before-log-commit", "after-log-commit"),
+    "drill": ("inside-restore", "inside-refresh"),
+    "publish": ("before-publish", "after-publish"),
+}
+_ANYWHERE: Final = (
+    "before-link",
+    "after-link",
+    "before-rename",
+    "before-log-entry",
+    "after-log-entry",
+    "after-staging",
+)
+_AGAIN: Final = 3
+"""Kills of one operation at most, before it is left to end."""
+
+
+def operate(root: Path, name: str, number: int) -> None:
+    """One operation, in this process."""
+    settings, beside = settings_of(root), root.parent
+    match name:
+        case "compact":
+            execute_maintenance(settings, plan_maintenance(settings, ["by_shop"], before=None))
+        case "backup":
+            execute_backup(settings, plan_backup(settings, beside / "backup"))
+        case "restore":
+            execute_restore(plan_restore(beside / "backup", beside / "restored"))
+        case "replace":
+            others = ("MAX", "MIN", "SUM")
+            text = f"SELECT shop, COUNT(*) AS n, {others[number % 3]}(qty) AS most FROM sales GROUP BY shop"
+            list(
+                Interpreter(settings, "shop").run(
+                    f"CREATE OR REPLACE MATERIALIZED VIEW by_shop WITH (KAFKA_TOPIC = 'by_shop') AS {text};"
+                )
+            )
+        case "rebuild":
+            for plan in plan_rebuilds(settings, [["sales", "shops"], ["by_shop"], ["by_town", "sales"]][number % 3]):
+                execute_rebuild(settings, plan)
+        case "drill":
+            for each in plan_drills(settings, ["by_shop"], ["changelog", "local-state", "backup"]):
+                assert run_drill(settings, each).passed is not False
+        case "publish":
+            publisher = open_publisher(settings, "by_shop")
+            publisher.catch_up()
+            publisher.close()
+
+
+def settings_of(root: Path) -> Settings:
+    """Without Spark."""
+    return load_settings(lake=root).model_copy(update={"engine": "duckdb"})
+
+
+def feed(root: Path, seed: int) -> None:
+    """Some events, taken in."""
+    draw, settings = random.Random(seed), settings_of(root)
+    sales = ", ".join(f"('{draw.choice('abcdef')}', {draw.randrange(9)})" for _ in range(5))
+    shops = f"('{draw.choice('abcdef')}', '{draw.choice(('Rome', 'Oslo'))}')"
+    list(Interpreter(settings, "shop").run(f"INSERT INTO sales VALUES {sales}; INSERT INTO shops VALUES {shops};"))
+    drain(settings, "shop", in_driver=True)
+
+
+@dataclass
+class Campaign:
+    """Operations on one lake, one after the other.
+
+    Attributes:
+        kills: by operation.
+    """
+
+    folder: Path
+    draw: random.Random
+    kills: Counter[str] = field(default_factory=Counter)
+    _number: int = 0
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "lake"
+
+    def begin(self) -> None:
+        """The lake, with a backup of it."""
+        list(Interpreter(settings_of(self.root), "shop").run(DEFINITIONS))
+        feed(self.root, 0)
+        operate(self.root, "backup", 0)
+
+    def operation(self, name: str) -> None:
+        """New events; the operation, killed some times; what must hold then."""
+        self._number += 1
+        feed(self.root, self._number)
+        if (self.folder / "restored").exists():
+            remove_folder(self.folder / "restored")
+        for _ in range(self.draw.randint(1, _AGAIN)):
+            places = (*_PLACES[name], *_PLACES[name], *_ANYWHERE)
+            place = f"{self.draw.choice(places)}:{self.draw.randint(1, 6)}"
+            code = exit_code(operate, self.root, name, self._number, failpoint=place)
+            assert code in (0, -signal.SIGKILL), (name, place, code)
+            if code == 0:
+                break
+            self.kills[name] += 1
+        else:
+            assert exit_code(operate, self.root, name, self._number) == 0, f"{name} does not end after its kills"
+        self._check(name)
+
+    def _check(self, name: str) -> None:
+        settings, lake = settings_of(self.root), Lake(self.root)
+        drain(settings, "shop", in_driver=True)
+        wrong = [each for each in verify(settings, deep=True) if each.ok is False]
+        assert not wrong, (name, wrong)
+        assert_correct(lake, "shop")
+        if name == "restore":
+            for table in ("by_shop", "by_town", "sales"):
+                head = reader.head(Lake(self.folder / "restored").table(table))
+                assert head is not None, table
+                assert reader.read_rows(Lake(self.folder / "restored").table(table)).num_rows == head.record.rows
+
+
+def campaign(folder: Path, seed: int, kills: int) -> Counter[str]:
+    """Operations until there were so many kills; the kills by operation."""
+    made = Campaign(folder, random.Random(seed))
+    made.begin()
+    while made.kills.total() < kills:
+        for name in OPERATIONS:
+            made.operation(name)
+    return made.kills
+
+
+def main() -> int:
+    """Kill, print what was tried."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaigns.operation_kills", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=300)
+    asked = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="operations-") as folder:
+        found = campaign(Path(folder), asked.seed, asked.kills)
+    for name, count in sorted(found.items()):
+        print(f"{name}: {count} kills")
+    print(f"seed {asked.seed}: {found.total()} kills, nothing wrong; {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
