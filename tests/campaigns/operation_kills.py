@@ -82,8 +82,8 @@ def operate(root: Path, name: str, number: int) -> None:
         case "restore":
             execute_restore(plan_restore(beside / "backup", beside / "restored"))
         case "replace":
-            others = ("MAX", "MIN", "SUM")
-            text = f"SELECT shop, COUNT(*) AS n, {others[number % 3]}(qty) AS most FROM sales GROUP BY shop"
+            others = ("MAX(qty)", "MIN(qty)", "MAX(-qty)")
+            text = f"SELECT shop, COUNT(*) AS n, {others[number % 3]} AS most FROM sales GROUP BY shop"
             list(
                 Interpreter(settings, "shop").run(
                     f"CREATE OR REPLACE MATERIALIZED VIEW by_shop WITH (KAFKA_TOPIC = 'by_shop') AS {text};"
