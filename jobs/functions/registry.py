@@ -41,7 +41,7 @@ _HIDDEN: Mapping[str, Scalar] = {scalar.name: scalar for scalar in _ALL if scala
 
 NOT_DETERMINISTIC = frozenset(
     {
-        *("RAND", "RANDOM", "UUID", "NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME"),
+        *("RAND", "RANDOM", "NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME"),
         *("LOCALTIMESTAMP", "GETDATE"),
     }
 )

@@ -191,12 +191,12 @@ ARRAYS = (
     Scalar(
         "ARRAY_LENGTH", _one(lambda _: t.INT), "array_size({0})", "CAST(len({0}) AS INTEGER)", aliases=("CARDINALITY",)
     ),
-    # False, not NULL, when the array lacks the value and holds a NULL.
+    # False, not NULL, when the array lacks the value and holds a NULL, and where there is no array.
     Scalar(
         "ARRAY_CONTAINS",
         _with_item(lambda _: t.BOOLEAN),
-        "CASE WHEN {0} IS NOT NULL THEN exists({0}, __x -> __x <=> {1}) END",
-        "CASE WHEN {0} IS NOT NULL THEN list_position({0}, {1}) IS NOT NULL END",
+        "CASE WHEN {0} IS NOT NULL THEN exists({0}, __x -> __x <=> {1}) ELSE false END",
+        "CASE WHEN {0} IS NOT NULL THEN list_position({0}, {1}) IS NOT NULL ELSE false END",
     ),
     Scalar("ARRAY_DISTINCT", _one(lambda sql_type: sql_type, compared=True), _DISTINCT_SPARK, _DISTINCT),
     Scalar(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jobs.functions.scalars.contract import Scalar, Template, takes, takes_any_number
+from jobs.functions.scalars.contract import Scalar, Template, Types, takes, takes_any_number
 from jobs.functions.scalars.domains import MOST_CHARACTERS, too_long
 from jobs.functions.scalars.literals import quoted, unquoted
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery
+from jobs.model.types import SqlType
 
 ENCODINGS = ("hex", "utf8", "ascii", "base64")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -213,7 +214,29 @@ _PADDED = (
     f" THEN {{}}({{{{0}}}}, least({{{{1}}}}, {MOST_CHARACTERS}), {{{{2}}}}) END"
 )
 
+# 16 bytes as RFC 4122 writes them; of another number of bytes NULL.
+_UUID = "CASE WHEN {length} = 16 THEN regexp_replace(lower(hex({{0}})), {groups}, {made}) END"
+
+
+def _of_sixteen_bytes(name: str, types: Types) -> tuple[Types, SqlType]:
+    """BYTES; without an argument the function would give another value each time."""
+    if not types:
+        raise InvalidQuery(
+            f"{name}() gives another value each time, and a query gives the same rows of the same tables each time",
+            hint="UUID(bytes) is the text of 16 bytes",
+        )
+    return takes(t.VARCHAR, t.BYTES)(name, types)
+
+
 BYTES = (
+    Scalar(
+        "UUID",
+        _of_sixteen_bytes,
+        _UUID.format(length="length({0})", groups="'^(.{{8}})(.{{4}})(.{{4}})(.{{4}})'", made="'$1-$2-$3-$4-'"),
+        _UUID.format(
+            length="octet_length({0})", groups="'^(.{{8}})(.{{4}})(.{{4}})(.{{4}})'", made="'\\1-\\2-\\3-\\4-'"
+        ),
+    ),
     Scalar(
         "TO_BYTES",
         takes(t.BYTES, t.VARCHAR, t.VARCHAR),

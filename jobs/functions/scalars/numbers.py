@@ -190,8 +190,11 @@ def _logarithm_text(arguments: Sequence[str]) -> str:
 
 _RADIAN, _DEGREE = "1.7453292519943295e-2", "5.729577951308232e1"
 """One degree in radians, one radian in degrees."""
-_EARTH = {"km": 6371, "miles": 3959}
-"""Radius of the earth, as in ksqlDB."""
+_EARTH = {
+    **dict.fromkeys(("", "km", "kilometer", "kilometers", "kilometre", "kilometres"), 6371),
+    **dict.fromkeys(("mi", "mile", "miles"), 3959),
+}
+"""Radius of the earth in each unit, as in ksqlDB."""
 
 
 def _distance(name: str, types: Types) -> tuple[Types, SqlType]:
@@ -208,15 +211,15 @@ def _distance_text(arguments: Sequence[str]) -> str:
         f" + nearest_power(nearest_sin(({lon2} - ({lon1})) * {half}), 2e0)"
         f" * nearest_cos(({lat1}) * {_RADIAN}) * nearest_cos(({lat2}) * {_RADIAN})"
     )
-    return f"(2 * nearest_asin(sqrt({squares})) * {radius})"
+    inside = f"abs({lat1}) <= 90 AND abs({lat2}) <= 90 AND abs({lon1}) <= 180 AND abs({lon2}) <= 180"
+    return f"CASE WHEN {inside} THEN 2 * nearest_asin(sqrt({squares})) * {radius} END"
 
 
 def _radius(unit: str) -> int:
-    name = unit.lower()
-    found = [radius for key, radius in _EARTH.items() if name and (key.startswith(name) or name.startswith(key[:2]))]
-    if not found:
+    found = _EARTH.get(unit.strip().lower())
+    if found is None:
         raise InvalidQuery(f"{unit!r} is not a unit of distance", hint="'KM' or 'MILES'")
-    return found[0]
+    return found
 
 
 def _check_unit(literals: Sequence[str | None]) -> None:

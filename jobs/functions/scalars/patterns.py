@@ -6,6 +6,7 @@ back-references).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -13,7 +14,7 @@ import duckdb
 
 from jobs.functions.scalars.contract import Scalar, Signature, Template, Types, count, takes
 from jobs.functions.scalars.domains import no_expression, no_group
-from jobs.functions.scalars.literals import quoted
+from jobs.functions.scalars.literals import quoted, unquoted
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery
 from jobs.model.types import SqlType
@@ -44,15 +45,36 @@ def _extract(arguments: Sequence[str]) -> str:
 
 
 def _extract_spark(arguments: Sequence[str]) -> str:
+    if _lacks_group(arguments, "spark"):
+        return "CAST(NULL AS STRING)"
     return f"CASE WHEN regexp_like({arguments[1]}, {arguments[0]}) THEN {_extract(arguments)} END"
 
 
 def _extract_duckdb(arguments: Sequence[str]) -> str:
+    if _lacks_group(arguments, "duckdb"):
+        return "CAST(NULL AS VARCHAR)"
     return f"CASE WHEN regexp_matches({arguments[1]}, {arguments[0]}) THEN {_extract(arguments)} END"
+
+
+def _lacks_group(arguments: Sequence[str], dialect: str) -> bool:
+    """True if the expression, a constant, has fewer groups than the one that is asked for."""
+    expression = unquoted(arguments[0], dialect)
+    return expression is not None and _groups_of(expression) < int(_group(arguments))
+
+
+def _groups_of(expression: str) -> int:
+    """How many groups a regular expression has: brackets outside of classes, but for `(?:…)` and its like."""
+    without = re.sub(r"\\Q.*?(\\E|$)|\\.|\[\^?\]?(\\.|[^\]\\])*\]", "", expression, flags=re.DOTALL)
+    return len(re.findall(r"\((?!\?)|\(\?P?<(?![=!])", without))
 
 
 def _extract_all(arguments: Sequence[str]) -> str:
     return f"regexp_extract_all({arguments[1]}, {arguments[0]}, {_group(arguments)})"
+
+
+def _extract_all_of(dialect: str) -> Callable[[Sequence[str]], str]:
+    none = {"spark": "CAST(NULL AS ARRAY<STRING>)", "duckdb": "CAST(NULL AS VARCHAR[])"}[dialect]
+    return lambda arguments: none if _lacks_group(arguments, dialect) else _extract_all(arguments)
 
 
 def _masks(counted: bool) -> Signature:
@@ -101,8 +123,8 @@ def _checked(place: int) -> Callable[[Sequence[str | None]], None]:
     """The check of a constant expression, by the engine that knows fewer of them."""
 
     def check(literals: Sequence[str | None]) -> None:
-        expression, group = literals[place], (*literals[place + 2 :], None)[0]
-        fault = _fault(expression, group or "0") if expression is not None else None
+        expression = literals[place]
+        fault = _fault(expression) if expression is not None else None
         if fault is not None:
             raise InvalidQuery(f"'{expression}' is no regular expression: {fault}", hint="RE2's: no look-around")
 
@@ -110,11 +132,11 @@ def _checked(place: int) -> Callable[[Sequence[str | None]], None]:
 
 
 @cache
-def _fault(expression: str, group: str) -> str | None:
-    """What is wrong with a regular expression and the number of its group, in RE2's words; None: nothing."""
+def _fault(expression: str) -> str | None:
+    """What is wrong with a regular expression, in RE2's words; None: nothing."""
     with duckdb.connect() as engine:
         try:
-            engine.execute("SELECT regexp_extract_all('', ?, ?)", [expression, int(group)])
+            engine.execute("SELECT regexp_extract_all('', ?)", [expression])
         except duckdb.Error as error:
             return str(error).splitlines()[0].rpartition("Error: ")[2]
     return None
@@ -141,7 +163,8 @@ PATTERNS = (
     Scalar(
         "REGEXP_EXTRACT_ALL",
         takes(t.array(t.VARCHAR), t.VARCHAR, t.VARCHAR, t.INT, optional=1),
-        _extract_all,
+        _extract_all_of("spark"),
+        _extract_all_of("duckdb"),
         constant=(2,),
         check=_checked(0),
         fails=no_group,

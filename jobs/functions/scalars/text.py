@@ -34,14 +34,14 @@ def _substring(arguments: Sequence[str]) -> str:
 
 def _instr_spark(arguments: Sequence[str]) -> str:
     if len(arguments) == 2:
-        return f"instr({arguments[0]}, {arguments[1]})"
+        return f"coalesce(instr({arguments[0]}, {arguments[1]}), 0)"
     places = "filter(sequence(1, greatest(length({0}), 1)), __x -> substring({0}, __x, length({1})) = {1} AND {2})"
     return _nth_place(places, "try_element_at({0}, nullif({1}, 0))", arguments)
 
 
 def _instr_duckdb(arguments: Sequence[str]) -> str:
     if len(arguments) == 2:
-        return f"CAST(instr({arguments[0]}, {arguments[1]}) AS INTEGER)"
+        return f"coalesce(CAST(instr({arguments[0]}, {arguments[1]}) AS INTEGER), 0)"
     places = "list_filter(range(1, length({0}) + 1), lambda __x: substring({0}, __x, length({1})) = {1} AND {2})"
     return f"CAST({_nth_place(places, 'list_extract({0}, {1})', arguments)} AS INTEGER)"
 
@@ -53,7 +53,7 @@ def _nth_place(places: str, element: str, arguments: Sequence[str]) -> str:
     after = places.format(text, searched, f"__x >= {position}")
     before = places.format(text, searched, f"__x <= length({text}) + {position} + 1")
     return (
-        f"CASE WHEN {text} IS NULL OR {searched} IS NULL THEN NULL"
+        f"CASE WHEN {text} IS NULL OR {searched} IS NULL THEN 0 WHEN {position} IS NULL OR {nth} IS NULL THEN NULL"
         f" WHEN {position} > 0 AND {nth} > 0 THEN coalesce({element.format(after, nth)}, 0)"
         f" WHEN {position} < 0 AND {nth} > 0 THEN coalesce({element.format(before, f'-({nth})')}, 0) ELSE 0 END"
     )

@@ -39,13 +39,15 @@ _ZONES_OF: Mapping[str, str] = {
 }
 _OFFSET = "[+-][0-9]{2}(?::?[0-9]{2})?"
 _WIDTHS = {"y": 4, "u": 4, "M": 2, "L": 2, "d": 2, "D": 3, "H": 2, "h": 2, "K": 2, "k": 2, "m": 2, "s": 2}
-_ZONED = {
+ZONED = {
     **{"X": "Z|[+-][0-9]{2}(?:[0-9]{2})?", "XX": "Z|[+-][0-9]{4}", "XXX": "Z|[+-][0-9]{2}:[0-9]{2}"},
     **{"XXXX": "Z|[+-][0-9]{4}", "XXXXX": "Z|[+-][0-9]{2}:[0-9]{2}", "ZZZZZ": "Z|[+-][0-9]{2}:[0-9]{2}"},
     **{"x": "[+-][0-9]{2}(?:[0-9]{2})?", "xx": "[+-][0-9]{4}", "xxx": "[+-][0-9]{2}:[0-9]{2}"},
     **dict.fromkeys(("Z", "ZZ", "ZZZ"), "[+-][0-9]{4}"),
     **dict.fromkeys(("z", "zz", "zzz", "VV"), f"{_OFFSET}|[A-Za-z][A-Za-z0-9_+/-]*"),
 }
+"""What each of the letters of a zone reads."""
+ANY_ZONE = f"(?:{_OFFSET}|[A-Za-z][A-Za-z0-9_+/-]*)"
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ _END = "\\z"
 def _read(letters: str, pattern: str, *, beside: bool, any_width: bool) -> tuple[str, str]:
     """The regular expression of a token, with a group, and the group's letter."""
     letter, length = letters[0], len(letters)
-    if letters in _ZONED:
-        return f"({_ZONED[letters]})", "z"
+    if letters in ZONED:
+        return f"({ZONED[letters]})", "z"
     if letters in ("MMM", "MMMM", "LLL", "LLLL"):
         names = [name if length > _SHORT else name[:_SHORT] for name in MONTHS]
         return f"({'|'.join(map(_any_case, names))})", "MMM"
@@ -136,6 +138,27 @@ def read(dialect: Dialect, text: str, found: Reading, zone: str | None) -> str:
     return _Parts(dialect, text, found).instant(zone)
 
 
+def is_zone_name(zone: str) -> str:
+    """The condition that a text is a name of the time zone database, as either engine writes it."""
+    # One literal: a list of six hundred takes longer to plan than a query takes to run. No name has a blank in it.
+    names = " ".join(sorted(available_timezones()))
+    return f"(contains(' {names} ', concat(' ', {zone}, ' ')) AND NOT contains({zone}, ' ') AND {zone} <> '')"
+
+
+def in_zone(dialect: Dialect, local: str, zone: str) -> str:
+    """The TIMESTAMP in UTC at which the clocks of a zone show another; the zone is as a text states it."""
+    offset = seconds_of(zone)
+    branches = " ".join(f"WHEN '{short}' THEN '{name}'" for short, name in _ZONES_OF.items())
+    named = f"CASE {zone} {branches}"
+    name = f"{named} ELSE CASE WHEN {is_zone_name(zone)} THEN {zone} END END"
+    if dialect == "spark":
+        shifted = f"timestamp_micros(unix_micros({local}) - ({offset}) * 1000000L)"
+    else:
+        shifted = f"({local} - to_seconds({offset}))"
+    by_name = local_to_utc(dialect, local, f"({name})")
+    return f"CASE WHEN left({zone}, 1) IN ('+', '-') THEN {shifted} ELSE {by_name} END"
+
+
 @dataclass(frozen=True)
 class _Parts:
     dialect: Dialect
@@ -150,7 +173,7 @@ class _Parts:
             valid += f" AND {self._number('h', '1')} BETWEEN 1 AND 12"
         local = self._sum(f"CASE WHEN {valid} THEN {self._day()} END", clock)
         if self.found.zoned:
-            return self._in_zone(local, self._group("z"))
+            return in_zone(self.dialect, local, self._group("z"))
         return local if zone is None else local_to_utc(self.dialect, local, zone)
 
     def _day(self) -> str:
@@ -193,19 +216,6 @@ class _Parts:
             return f"timestamp_micros(CAST(unix_date({day}) AS BIGINT) * 86400000000L + {micros})"
         micros = f"(CAST({seconds} AS BIGINT) * 1000000 + TRY_CAST({fraction} AS BIGINT))"
         return f"(CAST({day} AS TIMESTAMP) + to_microseconds({micros}))"
-
-    def _in_zone(self, local: str, zone: str) -> str:
-        offset = seconds_of(zone)
-        branches = " ".join(f"WHEN '{short}' THEN '{name}'" for short, name in _ZONES_OF.items())
-        named = f"CASE {zone} {branches}"
-        known = ", ".join(f"'{name}'" for name in sorted(available_timezones() - _ZONES_OF.keys()))
-        name = f"{named} ELSE CASE WHEN {zone} IN ({known}) THEN {zone} END END"
-        if self.dialect == "spark":
-            shifted = f"timestamp_micros(unix_micros({local}) - ({offset}) * 1000000L)"
-        else:
-            shifted = f"({local} - to_seconds({offset}))"
-        by_name = local_to_utc(self.dialect, local, f"({name})")
-        return f"CASE WHEN left({zone}, 1) IN ('+', '-') THEN {shifted} ELSE {by_name} END"
 
     def _number(self, letter: str, missing: str) -> str:
         if letter not in self.found.groups:

@@ -6,7 +6,7 @@ TIME is milliseconds of the day. A text that does not fit its pattern gives NULL
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from jobs.functions.scalars import domains, time_reading
 from jobs.functions.scalars.contract import Scalar, Written, takes
@@ -101,8 +101,7 @@ def _parsed_duckdb(finish: Callable[[str, bool], str], *, of_date: bool = False)
             known = zone is None or unquoted(zone, "duckdb") is None or _is_zone(unquoted(zone, "duckdb") or "")
             instant = time_reading.read("duckdb", arguments[0], found, zone if known else None)
             return finish(instant if known else "CAST(NULL AS TIMESTAMP)", False)
-        found_by_row = read_by_row(arguments[0], arguments[1])
-        return finish(f"timezone({zone}, {found_by_row})" if zone else found_by_row, zone is not None)
+        return finish(read_by_row(arguments[0], arguments[1], zone), False)
 
     return write
 
@@ -135,9 +134,8 @@ def _check_read(literals: Sequence[str | None]) -> None:
 
 
 def _among_zones(dialect: Dialect, zone: str) -> str:
-    """A list of names: DuckDB's TRY does not catch the error about one that it does not know."""
-    names = ", ".join(quoted(name, "duckdb") for name in sorted(available_timezones()))
-    return f"({zone} IN ({names}) OR {zone} IS NULL OR {IS_OFFSET[dialect].format(zone)})"
+    """By the names: DuckDB's TRY does not catch the error about one that it does not know."""
+    return f"({time_reading.is_zone_name(zone)} OR {zone} IS NULL OR {IS_OFFSET[dialect].format(zone)})"
 
 
 def _check_zones(literals: Sequence[str | None]) -> None:

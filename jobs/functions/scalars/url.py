@@ -69,12 +69,13 @@ def _parameter(dialect: str) -> Written:
         text = query(arguments)
         if dialect == "spark":
             name = _decoded("split(__x, '=', 2)[0]", dialect)
-            value = _decoded("split(__x, '=', 2)[1]", dialect)
-            pairs = f"filter(split({text}, '&'), __x -> contains(__x, '=') AND {name} = {arguments[1]})"
+            value = _decoded("try_element_at(split(__x, '=', 2), 2)", dialect)
+            value = f"CASE WHEN contains(__x, '=') THEN {value} ELSE '' END"
+            pairs = f"filter(split({text}, '&'), __x -> {name} = {arguments[1]})"
             return f"try_element_at(transform({pairs}, __x -> {value}), 1)"
         name = _decoded("str_split(__x, '=')[1]", dialect)
         value = _decoded("regexp_extract(__x, '=(.*)$', 1)", dialect)
-        pairs = f"list_filter(str_split({text}, '&'), lambda __x: contains(__x, '=') AND {name} = {arguments[1]})"
+        pairs = f"list_filter(str_split({text}, '&'), lambda __x: {name} = {arguments[1]})"
         return f"list_transform({pairs}, lambda __x: {value})[1]"
 
     return write

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jobs.ingest.formats.format import FORMATS, NULLABLE_OPTIONS
@@ -29,6 +29,7 @@ _SOURCE_OPTIONS = (
     *NULLABLE_OPTIONS.values(),
 )
 _KAFKA_TYPES = (BaseType.INT, BaseType.BIGINT, BaseType.DOUBLE, BaseType.VARCHAR, BaseType.BYTES)
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
 # Kafka's own limits are far higher; above this a number is a typing error, and each partition costs a file.
 _MOST_PARTITIONS = 10_000
@@ -147,8 +148,20 @@ def check_columns(side: str, form: str, columns: list[Column]) -> None:
                 f"column '{column.name}': the format {form} has no ARRAY or MAP in an ARRAY or MAP",
                 hint="put a STRUCT around the inner one",
             )
+        odd = next((name for name in _names(column.name, column.type) if not _AVRO_NAME.fullmatch(name)), None)
+        if form == "AVRO" and odd is not None:
+            raise InvalidQuery(f"the format AVRO has no name '{odd}': letters, digits and _, no digit first")
         if form != "KAFKA" and has_odd_map(column.type):
             raise InvalidQuery(f"column '{column.name}': the format {form} has MAPs with VARCHAR keys only")
+
+
+def _names(name: str, sql_type: SqlType) -> Iterator[str]:
+    """The name of a column or field, and those of the fields in it."""
+    yield name
+    for inner in sql_type.args:
+        yield from (each for each in _names(name, inner) if each != name)
+    for field_name, inner in sql_type.fields:
+        yield from _names(field_name, inner)
 
 
 def has_odd_map(sql_type: SqlType) -> bool:
@@ -251,6 +264,6 @@ def delimiter_of(option: Option, form: str = "DELIMITED") -> str:
     if form != "DELIMITED":
         raise error(OptionRefused, option, f"VALUE_DELIMITER is for VALUE_FORMAT = 'DELIMITED', not {form}")
     value = _DELIMITERS.get(option.value.upper(), option.value)
-    if len(value) != 1:
+    if len(value) != 1 or not option.value.strip():
         raise error(OptionRefused, option, f"VALUE_DELIMITER is one character, TAB or SPACE, not '{option.value}'")
     return value

@@ -21,6 +21,7 @@ EXPECTED: dict[str, object] = {
     "ARRAY_LENGTH(tags)": 3,
     "ARRAY_CONTAINS(tags, 'y')": True,
     "ARRAY_CONTAINS(tags, 'z')": False,
+    "ARRAY_CONTAINS(CAST(NULL AS ARRAY<INT>), 1)": False,
     "UNIX_TIMESTAMP(at)": 1_706_708_700_500,
     "FROM_UNIXTIME(UNIX_TIMESTAMP(at)) = at": True,
     "ARRAY_DISTINCT(ARRAY[1, NULL, 1, 2, NULL])": [1, None, 2],

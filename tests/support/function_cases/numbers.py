@@ -51,4 +51,6 @@ EXPECTED: dict[str, object] = {
     "DEGREES(PI()) - RADIANS(180) + PI()": 180.0,
     "ROUND(GEO_DISTANCE(37.4, -122.1, 51.5, -0.1), 3)": 8_638.258,
     "ROUND(GEO_DISTANCE(37.4, -122.1, 51.5, -0.1, 'miles'), 3)": 5_367.896,
+    "GEO_DISTANCE(91, 0, 51.5, -0.1)": None,
+    "GEO_DISTANCE(1, 0, 51.5, 180.1, 'Kilometres')": None,
 }
