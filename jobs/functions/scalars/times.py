@@ -22,6 +22,7 @@ from jobs.model.errors import InvalidQuery
 _DAY = 86_400_000
 _SPARK_TIME = "timestamp_millis(CAST({0} AS BIGINT))"
 _DUCKDB_TIME = "make_timestamp(CAST({0} AS BIGINT) * 1000)"
+_IN_QUOTES = quoted("'[^']*'", "spark")
 _DUCKDB_UTC = "timezone('UTC', {0})"
 
 

@@ -10,6 +10,7 @@
 | CASE … EXPLODE(…) | the rows of an item come whatever the branch |
 | TRANSFORM(a, b => …), where b is a column | it would not be seen which is meant |
 | table JOIN stream, ON int = bigint | events wait for no row; keys of two types lie in other partitions |
+| a table of windows JOIN another table | a window is part of the one key, and not of the other |
 
 It is asked when a statement is given for the first time: a definition that is there goes on as it is.
 """
@@ -68,8 +69,8 @@ def check_join(node: exp.Join, part: Part, inputs: Inputs, before: Inputs) -> No
     """Check one join, as it is written; `inputs` are those before it and its own.
 
     Raises:
-        InvalidQuery: a table is joined with a stream after it, or RIGHT or FULL JOIN of tables is not on the key of the
-            left one.
+        InvalidQuery: a table is joined with a stream after it, a table of windows with one without, or RIGHT or FULL
+            JOIN of tables is not on the key of the left one.
         TypeMismatch: the sides of its equality are of two types.
     """
     if part.stream and not any(each.stream for each in before.parts):
@@ -79,6 +80,12 @@ def check_join(node: exp.Join, part: Part, inputs: Inputs, before: Inputs) -> No
             sentence(
                 "a stream joins a table, not the other way: FROM {} JOIN {}", Name(part.name, quote), Name(first, quote)
             ),
+        )
+    windows = [_has_windows(each) for each in (*before.parts, part)]
+    if any(windows) and not all(windows):
+        raise _refused(
+            node.this,
+            sentence("windows join windows alone: {} and what is before it are no such pair", Name(part.name)),
         )
     tree = node.args.get("on")
     for term in conjuncts(tree) if isinstance(tree, exp.Expression) else ():
@@ -93,6 +100,11 @@ def check_join(node: exp.Join, part: Part, inputs: Inputs, before: Inputs) -> No
         if left.type != right.type:
             message = f"the sides of the join are of two types: {sql_of(term)} compares {left.type} with {right.type}"
             raise _refused(term, message, TypeMismatch, f"CAST one side; {_INSTEAD}")
+
+
+def _has_windows(part: Part) -> bool:
+    """True if a window is part of its rows' key."""
+    return any(name in WINDOW_BOUNDS for name in part.row_key)
 
 
 def _on_key(sides: tuple[Typed, Typed], before: Inputs) -> bool:

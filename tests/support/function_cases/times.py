@@ -34,6 +34,12 @@ EXPECTED: dict[str, object] = {
     "PARSE_TIMESTAMP('2024-01-31 05:45:00.500 America/Los_Angeles', 'yyyy-MM-dd HH:mm:ss.SSS VV') = at": True,
     "PARSE_TIMESTAMP('240131134500.500', 'yyMMddHHmmss.SSS') = at": True,
     "PARSE_TIMESTAMP('2024-01-31 19:15:00.500', 'yyyy-MM-dd HH:mm:ss.SSS', '+05:30') = at": True,
+    "PARSE_DATE('31/jan/2024', CASE WHEN i > 0 THEN 'dd/MMM/yyyy' END) = day": True,
+    "PARSE_DATE('Wednesday 31 January 2024', CASE WHEN i > 0 THEN 'EEEE d MMMM yyyy' END) = day": True,
+    "PARSE_DATE('31/Foo/2024', CASE WHEN i > 0 THEN 'dd/MMM/yyyy' END)": None,
+    "PARSE_TIMESTAMP('2024-01-31 05:45:00.500 -0800', CASE WHEN i > 0 THEN 'yyyy-MM-dd HH:mm:ss.SSS Z' END) = at": True,
+    "PARSE_TIMESTAMP('31 Jan 2024 05:45:00.500 America/Los_Angeles',"
+    " CASE WHEN i > 0 THEN 'dd MMM yyyy HH:mm:ss.SSS VV' END, 'Europe/Paris') = at": True,
     "COALESCE(PARSE_TIMESTAMP('epoch', 'yyyy-MM-dd'), PARSE_TIMESTAMP('2023-02-29', 'yyyy-MM-dd'))": None,
     "COALESCE(PARSE_TIME('24:00', 'HH:mm'), PARSE_TIME('23:60', 'HH:mm'), PARSE_TIME('1:30', 'HH:mm'))": None,
     "PARSE_TIME('24:30', 'kk:mm')": 1_800_000,
