@@ -27,10 +27,10 @@ def _element(node: exp.Bracket, typed: Infer) -> Typed:
         return Typed(exp.Bracket(this=this.expression, expressions=[widened(index, key).expression]), value)
     if index.type.base not in (BaseType.INT, BaseType.BIGINT):
         raise TypeMismatch(f"the elements of an ARRAY are numbered by INT, not {index.type}")
-    if sql_of(index.expression) == "0":
-        raise InvalidQuery("arrays count from 1: element 0 is never there")
     place = converted(index, t.INT).expression
-    if not is_constant(place) and not (isinstance(place, exp.Anonymous) and place.name == "NULLIF"):
+    # Arrays count from 1, and element 0 is never there.
+    known = is_constant(place) and sql_of(place) != "0"
+    if not known and not (isinstance(place, exp.Anonymous) and place.name == "NULLIF"):
         place = exp.Anonymous(this="NULLIF", expressions=[place, exp.Literal.number(0)])
     made = exp.Bracket(this=this.expression, expressions=[place])
     made.meta[OF_ARRAY] = True

@@ -19,6 +19,7 @@ EXPECTED: dict[str, object] = {
     "MAP('k' := i)['k']": 7,
     "MAP(COALESCE(s, '-') := i)[s]": 7,
     "ARRAY_LENGTH(tags)": 3,
+    "tags[0]": None,
     "ARRAY_CONTAINS(tags, 'y')": True,
     "ARRAY_CONTAINS(tags, 'z')": False,
     "ARRAY_CONTAINS(CAST(NULL AS ARRAY<INT>), 1)": False,
