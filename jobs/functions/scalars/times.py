@@ -74,8 +74,8 @@ def _is_zone(name: str) -> bool:
     return True
 
 
-_OLD_ZONES = ("PST", "PDT", "EST", "EDT", "MST", "MDT", "CST", "CDT")
-"""Names that Java knows and the time zone database does not."""
+_OLD_ZONES = ("PST", "CST")
+"""Names that both engines know and the time zone database does not; those of summer time neither knows."""
 
 
 def _parsed_spark(finish: str, *, of_date: bool = False) -> Written:

@@ -11,6 +11,7 @@ from jobs.engines.arrays import has_map
 from jobs.functions.scalars.contract import common
 from jobs.functions.scalars.numbers import PARTS
 from jobs.model import types as t
+from jobs.model.columns import WINDOW_BOUNDS
 from jobs.model.errors import InvalidQuery, NotSupported, TypeMismatch
 from jobs.model.types import BaseType
 from jobs.query.expressions.casts import beside, converted, loses, widened
@@ -242,8 +243,12 @@ def _whens(
 
 
 def _read_text(side: Typed, other: Typed) -> Typed:
-    """A text read as the date or time it is compared with, beside ROWTIME as a timestamp: `rowtime > '2024-01-31'`."""
+    """A text read as the date or time it is compared with; beside milliseconds since 1970, which ROWTIME and a window's
+    bounds are, as a timestamp: `rowtime > '2024-01-31'`.
+    """
     of_event = isinstance(other.expression, exp.Anonymous) and other.expression.name == "UNIX_TIMESTAMP"
+    if isinstance(other.expression, exp.Column) and other.expression.name in WINDOW_BOUNDS:
+        of_event = other.type.base is BaseType.BIGINT
     sql_type = t.TIMESTAMP if of_event else other.type
     if sql_type.base not in _TEMPORAL or side.type.base is not BaseType.VARCHAR:
         return side
