@@ -85,7 +85,7 @@ def check_join(node: exp.Join, part: Part, inputs: Inputs, before: Inputs) -> No
     if any(windows) and not all(windows):
         raise _refused(
             node.this,
-            sentence("windows join windows alone: {} and what is before it are no such pair", Name(part.name)),
+            sentence("windows join windows alone: '{}' and what is before it are no such pair", Name(part.name)),
         )
     tree = node.args.get("on")
     for term in conjuncts(tree) if isinstance(tree, exp.Expression) else ():
