@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 
 from jobs.catalog.catalog import Catalog
+from state_store.kernel import elementary
 from state_store.layout import Lake
 from tests.conformance.cases import Case
 from tests.conformance.compare import Unreadable
@@ -61,7 +62,9 @@ def failed(case: Case, mode: str, stage: str, error: Exception) -> Outcome:
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"threads": 1})
+    connection = duckdb.connect(config={"threads": 1})
+    elementary.register(connection)
+    return connection
 
 
 def _open(program: Program) -> DuckLake:
