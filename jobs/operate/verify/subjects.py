@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from jobs.catalog.catalog import Catalog
+    from jobs.model.definitions import Definition
     from state_store.paths import LakePath
 
 REBUILD_HINT = "type: strandline rebuild "
@@ -71,7 +72,11 @@ def subjects(names: Sequence[str], catalog: Catalog, lake: Lake) -> list[Subject
     Raises:
         UnknownName: there is neither a definition nor a table of a name.
     """
-    found = _all(catalog, lake)
+    definitions = catalog.definitions()
+    named = [each for each in definitions if each.name in names]
+    if names and len({each.name for each in named}) == len(set(names)):
+        definitions = named  # nothing else is planned
+    found = _all(definitions, catalog, lake)
     if not names:
         return found
     known = {subject.owner for subject in found} | {subject.table for subject in found}
@@ -81,10 +86,10 @@ def subjects(names: Sequence[str], catalog: Catalog, lake: Lake) -> list[Subject
     return [subject for subject in found if subject.owner in names or subject.table in names]
 
 
-def _all(catalog: Catalog, lake: Lake) -> list[Subject]:
+def _all(definitions: Sequence[Definition], catalog: Catalog, lake: Lake) -> list[Subject]:
     there = _there(lake)
     found: dict[str, Subject] = {}
-    for definition in catalog.definitions():
+    for definition in definitions:
         if isinstance(definition, View) and definition.partial:
             continue
         if not isinstance(definition, InsertQuery):

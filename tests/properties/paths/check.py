@@ -66,10 +66,12 @@ def check(example: Example, engines: Engines) -> None:
         Differs: the first one that does.
     """
     with TemporaryDirectory(prefix="paths") as folder:
-        with ViewLake(Path(folder) / "epochs", example.relations, example.views) as lake:
+        with (
+            ViewLake(Path(folder) / "epochs", example.relations, example.views) as lake,
+            lake.copied(Path(folder) / "once") as once,
+        ):
             _Checked(example, engines, lake).by_epochs()
-        with ViewLake(Path(folder) / "once", example.relations, example.views, beside=False) as lake:
-            _Checked(example, engines, lake).at_once()
+            _Checked(example, engines, once).at_once()
 
 
 def failure(example: Example, engines: Engines) -> str:

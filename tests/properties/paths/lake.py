@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,16 +35,14 @@ if TYPE_CHECKING:
     from tests.properties.paths.history import Event
 
 _SOURCES: Final = "sources"
-VIEWS: Final = "views"
-"""The pipeline of the views. It has no topic of its own, so that a rebuild needs no JVM."""
 _BEGIN: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 
 
 class ViewLake:
     """A lake with some relations, fed by hand, and views over them. Close it by `with`.
 
-    Args:
-        beside: every view has a changelog topic where one can be, and a partial one beside it.
+    Every view is a pipeline of its own, so that a rebuild plans it alone and, as it has no topic, needs no JVM. It has
+    a changelog topic where one can be, and a partial view beside it.
 
     Attributes:
         published: the views that have a topic.
@@ -51,26 +51,38 @@ class ViewLake:
         duck: what subscriptions compute with.
     """
 
-    def __init__(
-        self, folder: Path, relations: Sequence[Relation], views: Sequence[ViewOf], *, beside: bool = True
-    ) -> None:
-        self.settings = load_settings(lake=folder)
-        self.lake = Lake(folder)
+    def __init__(self, folder: Path, relations: Sequence[Relation], views: Sequence[ViewOf]) -> None:
         self.relations = {each.name: each for each in relations}
         self.partial: dict[str, str] = {}
+        self._open(folder)
+        session = Interpreter(self.settings, _SOURCES)
+        list(session.run("".join(each.statement for each in relations)))
+        for source in session.catalog.definitions():
+            assert isinstance(source, Source)
+            log_table(self.lake, source).ensure(CommitRecord(epoch=0))
+        for view in views:
+            session.pipeline = view.name
+            self._add(view, session)
+        self._planned()
+
+    def copied(self, folder: Path) -> ViewLake:
+        """Another lake with the same definitions, if nothing has come into this one yet."""
+        assert not self._events
+        shutil.copytree(self.lake.root, folder)
+        made = copy.copy(self)
+        made._open(folder)
+        made.catalog = Catalog(made.lake)
+        return made
+
+    def _open(self, folder: Path) -> None:
+        self.settings = load_settings(lake=folder)
+        self.lake = Lake(folder)
         self.kept: dict[tuple[str, str], Any] = {}
         self.duck = Duck(Library((), ()))
         self._events = 0
         self._offsets = dict.fromkeys(self.relations, 0)
-        self._define(_SOURCES, "".join(each.statement for each in relations))
-        for source in Catalog(self.lake).definitions():
-            assert isinstance(source, Source)
-            log_table(self.lake, source).ensure(CommitRecord(epoch=0))
-        for view in views:
-            if beside:
-                self._add(view)
-            else:
-                self._define(VIEWS, view.statement)
+
+    def _planned(self) -> None:
         self.catalog = Catalog(self.lake)
         self.published = {each.name for each in published_views(self.catalog.definitions())}
         self.levels = maintained(self.catalog.definitions(), self.catalog)
@@ -110,19 +122,16 @@ class ViewLake:
         self, kernel: Kernel | None, spark: SparkSessions | None = None, *, stopped: frozenset[str] = frozenset()
     ) -> dict[str, StrandlineError]:
         """Bring every view to what has come; what failed, by table."""
-        context = RunContext(spark, self.lake, f"{VIEWS}/1", kernel=kernel)
+        context = RunContext(spark, self.lake, "views/1", kernel=kernel)
         return refresh_all(context, self.levels, stopped).failures
 
-    def _add(self, view: ViewOf) -> None:
+    def _add(self, view: ViewOf, session: Interpreter) -> None:
         """Define a view, with a topic if it may have one, and a partial one beside it if there may be one."""
         try:
-            self._define(VIEWS, view.made(view.name, KAFKA_TOPIC=view.name).statement)
+            list(session.run(view.made(view.name, KAFKA_TOPIC=view.name).statement))
         except SqlError:
-            self._define(VIEWS, view.statement)
+            list(session.run(view.statement))
         with suppress(SqlError):
             name = f"{view.name}_partial"
-            self._define(VIEWS, view.made(name, STATE="partial").statement)
+            list(session.run(view.made(name, STATE="partial").statement))
             self.partial[view.name] = name
-
-    def _define(self, pipeline: str, text: str) -> None:
-        assert list(Interpreter(self.settings, pipeline).run(text))
