@@ -86,6 +86,8 @@ class Core:
         expand: array expressions over qualified columns; each row is repeated for each item, several arrays side by
             side (the shorter are padded with NULL). `columns` and `where` read an item by the output's plain name;
             `type` is that of an item. The item's number, from 1, can be read as `__item`.
+        repeated: `expand` is one array of the groups that a row is in, not of items that the query asks for: what is
+            computed of a row is the same for each, and what filters by an item holds for the first if for any.
     """
 
     inputs: tuple[Input, ...]
@@ -93,6 +95,7 @@ class Core:
     columns: tuple[Output, ...]
     key: tuple[str, ...] = ()
     expand: tuple[Output, ...] = ()
+    repeated: bool = False
 
     @property
     def storage(self) -> Literal["append", "keyed"]:

@@ -6,18 +6,22 @@ SELECT area, COUNT(*) AS n FROM s GROUP BY ROLLUP (area) HAVING …
                                           ├ UNION ALL    HAVING, OVER (…), SELECT
     all rows, no group   NULL, COUNT(*)   ┘
 
-Any other group exists while rows fall into it. Under WINDOW there is no grand total: each group belongs to a window.
+A row on which a group column fails is not in the total either. Any other group exists while rows fall into it. Under
+WINDOW there is no grand total: each group belongs to a window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
+from jobs.functions.failing import can_fail
 from jobs.ivm.plan.builder import Stages
 from jobs.ivm.plan.trees import named
+from jobs.model import types as t
+from jobs.model.calls import AggregateCall
 from jobs.model.stage import Output
 from jobs.query.logical.group_columns import mark_outputs, mark_value
 from jobs.query.logical.query import Block, From, SetOperation
@@ -44,7 +48,9 @@ def totals_apart(block: Block, stages: Stages) -> Block:
     plain = replace(below, sets=(), outputs=(*groups, *calls, *inside))
     branches = [plain if whole else replace(below, sets=others)] if others else []
     absent = tuple(replace(each, expression=exp.Null()) for each in groups)
-    total = replace(below, group=(), sets=(), outputs=(*absent, *calls, *outside))
+    total = replace(
+        below, group=(), sets=(), calls=(*block.calls, *_read(block.group)), outputs=(*absent, *calls, *outside)
+    )
     branches += [total] * (len(block.sets) - len(others))
     names = {("", each.name): named(each.name, _OVER) for each in below.outputs}
     made = SetOperation("union all", tuple(branches), tuple((each.name, each.type) for each in below.outputs))
@@ -58,6 +64,13 @@ def totals_apart(block: Block, stages: Stages) -> Block:
         distinct=block.distinct,
         key=block.key,
     )
+
+
+def _read(group: Sequence[Output]) -> Iterator[AggregateCall]:
+    """Calls of nobody's that read the group columns which can fail: a row on which one does is in no set."""
+    for place, each in enumerate(group):
+        if can_fail(each.expression):
+            yield AggregateCall(f"__read{place}", "COUNT", (each.expression,), (each.type,), t.BIGINT)
 
 
 def _over(node: exp.Expression | None, names: Mapping[Place, exp.Expression]) -> exp.Expression | None:

@@ -1,7 +1,7 @@
 """The normal form of a stage, by which equal stages are recognized and built once.
 
-Left out are the table's name, the names of the inputs' aliases, and the late rows, which follow from the body;
-everything else is written down as text.
+Left out are the table's name, the names of the inputs' aliases, and what follows from the rest: the late rows, and
+whether rows are repeated for their groups. Everything else is written down as text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jobs.sql.dialect import sql_of
 _HEX = 12
 """Digits of a hash in a table's name: two of a million stages have one hash by chance in one of 500 lakes."""
 
-_LEFT_OUT = ("table", "late")
+_LEFT_OUT = ("table", "late", "repeated")
 
 
 def digest_of(stage: Stage, *context: str) -> str:

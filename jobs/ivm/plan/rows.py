@@ -31,6 +31,7 @@ class Rows:
     Attributes:
         values: the meaning of the block's names, by place; a place that is missing means itself.
         branch: number of the branch of a UNION ALL, from 1; 0 outside of one.
+        repeated: as `jobs.model.stage.Core.repeated`.
     """
 
     inputs: tuple[Input, ...]
@@ -38,6 +39,7 @@ class Rows:
     expand: tuple[Output, ...] = ()
     values: Mapping[Place, exp.Expression] = field(default_factory=dict)
     branch: int = 0
+    repeated: bool = False
 
     def read(self, node: exp.Expression) -> exp.Expression:
         """An expression of the block, over the columns of `inputs`."""
@@ -53,7 +55,7 @@ class Rows:
 
     def core(self, columns: tuple[Output, ...], key: tuple[str, ...] = ()) -> Core:
         """The core that gives those columns, which are over the columns of `inputs`."""
-        return Core(self.inputs, self.where, columns, key, self.expand)
+        return Core(self.inputs, self.where, columns, key, self.expand, self.repeated)
 
     @property
     def is_append(self) -> bool:

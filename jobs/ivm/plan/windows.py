@@ -184,7 +184,7 @@ def _repeated(rows: Rows, items: Output, what: str) -> Rows:
             f"{what} over rows that are repeated already is not maintained",
             hint="explode in a view of its own, and group that",
         )
-    return replace(rows, expand=(items,))
+    return replace(rows, expand=(items,), repeated=True)
 
 
 def _floor(value: exp.Expression, size: int) -> exp.Expression:

@@ -209,7 +209,8 @@ def _aside(stage: BodyStage) -> Iterator[_Aside]:
         fails = all_of(check.fails or exp.false(), *sound)
         assert fails is not None
         made = _lenient_core(core, check, nulls=False)
-        yield _Aside(made, truth(fails), check.reason(stage.table), numbered=bool(core.expand))
+        letter = _Aside(made, truth(fails), check.reason(stage.table), numbered=bool(core.expand))
+        yield _once(letter) if core.repeated else letter
     for core, check in checks:
         arrays = _arrays_fail(core)
         if arrays is not None:
@@ -220,6 +221,20 @@ def _aside(stage: BodyStage) -> Iterator[_Aside]:
             reason = said_of([each.term], stage.table)
             made = replace(_read_apart(_lenient_core(core, check, nulls=False), each), expand=())
             yield _Aside(made, each.fails, exp.Literal.string(reason), joins_nothing=True)
+
+
+def _once(letter: _Aside) -> _Aside:
+    """The rows that fail, once each and not for every group that they are in."""
+    (groups,) = letter.core.expand
+    first = {("", groups.name): groups.expression.expressions[0]}
+    core = replace(letter.core, expand=(), repeated=False)
+    return replace(
+        letter,
+        core=core,
+        fails=replaced(letter.fails, first),
+        reason=replaced(letter.reason, first),
+        numbered=False,
+    )
 
 
 def _arrays_fail(core: Core) -> exp.Expression | None:

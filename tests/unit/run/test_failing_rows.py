@@ -403,3 +403,36 @@ def test_a_rebuild_fails_only_where_what_reads_it_stands_still(
     with pytest.raises(ViewsStopped) if stops else nullcontext():
         rebuild(settings, "v")
     assert failing.rows() == [(1, 0)]
+
+
+def test_a_row_that_is_in_several_groups_is_one_dead_letter(settings: Settings, lake: Lake) -> None:
+    views = """
+        CREATE MATERIALIZED VIEW v AS SELECT t, COUNT(10 / n) AS c FROM e
+          WINDOW HOPPING (SIZE 9 SECONDS, ADVANCE BY 3 SECONDS) GROUP BY t;
+        CREATE MATERIALIZED VIEW w AS SELECT t, id, SUM(10 / n) AS x FROM e GROUP BY GROUPING SETS ((t), (id), (t, id));
+    """
+    made = Failing(settings, lake, views)
+    made.came(e=[(1, 0, "a"), (2, 2, "a"), (3, 0, "b"), (4, 5, "b")])
+    assert [row["e_id"] for row, _ in made.letters("v")] == [1, 3]
+    assert [row["e_id"] for row, _ in made.letters("w__stage_1") or made.letters("w")] == [1, 3]
+    assert made.wrong("v", "w") == []
+
+
+def test_a_row_whose_grouping_column_fails_is_in_no_grouping_set(settings: Settings, lake: Lake) -> None:
+    sets = {"v": "ROLLUP (10 / n)", "w": "GROUPING SETS ((10 / n), (kind), ())", "x": "CUBE (10 / n, kind)"}
+    made = Failing(
+        settings,
+        lake,
+        "".join(
+            f"CREATE MATERIALIZED VIEW {name} AS SELECT 10 / n AS g, COUNT(*) AS c FROM s GROUP BY {by};"
+            for name, by in sets.items()
+        ),
+    )
+    made.came([(1, 0, None, "a"), (2, 2, None, "a"), (3, 5, None, "a")])
+    assert made.rows("v") == [(2, 1), (5, 1), (None, 2)]
+    assert made.rows("w") == [(2, 1), (5, 1), (None, 2), (None, 2)]
+    assert [row for row in made.rows("x") if row[0] is None] == [(None, 2), (None, 2)]
+    assert made.wrong(*sets) == []
+    made.came([(1, 1, None, "b")])
+    assert (None, 3) in made.rows("v")
+    assert made.wrong(*sets) == []
