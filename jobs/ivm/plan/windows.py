@@ -145,7 +145,8 @@ def closed(rows: Rows, block: Block, stages: Stages) -> Rows:
     assert window is not None
     relation = stages.add(_time_of_streams(block, stages))
     stages.note("EMIT FINAL: an inner stage keeps the stream's time; a window is shown once that has passed it")
-    slack = (window.grace or 0) + (window.size if window.type == "session" else 0)
+    # The end of a session is a time in it: what comes at the last millisecond of gap and grace is still taken.
+    slack = (window.grace or 0) + (window.size + 1 if window.type == "session" else 0)
     ends = _plus(rows.read(named(WINDOW_END)), slack)
     passed = exp.LTE(this=ends, expression=call("UNIX_TIMESTAMP", named(_CLOCK, _CLOCK)))
     return replace(rows, inputs=(*rows.inputs, Input(_CLOCK, relation, on=passed)))

@@ -60,7 +60,7 @@ def closed(block: Block, recompute: Recomputation) -> str:
     assert isinstance(block.time, exp.Column)
     source = next(part.source for part in block.inputs if part.alias == block.time.table)
     stream_time = recompute.millis(exp.column("_stream_time"))
-    open_for = (window.grace or 0) + (window.size if window.type == "session" else 0)
+    open_for = (window.grace or 0) + (window.size + 1 if window.type == "session" else 0)
     events = recompute.source(source, ("_stream_time",))
     return f"{WINDOW_END} + {open_for} <= (SELECT MAX({stream_time}) FROM {events} AS __s)"
 

@@ -83,3 +83,16 @@ def test_a_refresh_that_is_killed_and_repeated_counts_nothing_twice(settings: Se
     assert subprocess.run(command, env=environment, check=False, timeout=PATIENCE_SECONDS).returncode == -signal.SIGKILL
     assert late(settings) == {"sales": None, "by_shop": 3, "closed": 3}
     assert_correct(lake, "shop")
+
+
+def test_a_session_that_can_take_a_row_is_not_shown_as_final(settings: Settings, lake: Lake) -> None:
+    window = "WINDOW SESSION (10 SECONDS, GRACE PERIOD 3 SECONDS) GROUP BY shop EMIT FINAL"
+    list(Interpreter(settings, "shop").run(f"CREATE TABLE over AS SELECT shop, COUNT(*) AS n FROM sales {window};"))
+    shown = []
+    # The session of 40 is open until 53, and takes what comes at that moment.
+    for number, (second, clock) in enumerate([(53, 40), (42, 53), (60, 53)], 1):
+        sales(lake, [second], number, clock)
+        drain(settings, "shop")
+        assert_correct(lake, "shop")
+        shown.append(sorted(reader.read_rows(lake.table("over"), columns=["n"])["n"].to_pylist()))
+    assert shown == [[2], [2], [2, 2]]
