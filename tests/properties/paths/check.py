@@ -24,6 +24,7 @@ from tests.properties.paths import ways
 from tests.properties.paths.example import Example, Tally
 from tests.properties.paths.lake import ViewLake
 from tests.properties.paths.oracle import Expected, oracle
+from tests.properties.paths.views import relations_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,12 +45,14 @@ class Engines:
     Attributes:
         db: the oracle's, with nothing in it.
         spark: where there is one, it runs every other epoch, and the load of everything at once.
+        folder: where lakes are made; None: where the system keeps temporary files.
     """
 
     kernel: Kernel
     db: duckdb.DuckDBPyConnection
     spark: SparkSession | None = None
     tally: Tally = field(default_factory=Tally)
+    folder: Path | None = None
 
     def refresh(self, lake: ViewLake, *, by_spark: bool) -> dict[str, StrandlineError]:
         """Bring the views of a lake to what has come; what failed, by table."""
@@ -65,13 +68,14 @@ def check(example: Example, engines: Engines) -> None:
     Raises:
         Differs: the first one that does.
     """
-    with TemporaryDirectory(prefix="paths") as folder:
-        with (
-            ViewLake(Path(folder) / "epochs", example.relations, example.views) as lake,
-            lake.copied(Path(folder) / "once") as once,
-        ):
-            _Checked(example, engines, lake).by_epochs()
-            _Checked(example, engines, once).at_once()
+    with (
+        TemporaryDirectory(prefix="paths", dir=engines.folder) as folder,
+        ViewLake(Path(folder) / "epochs", example.relations, example.views) as lake,
+        lake.copied(Path(folder) / "once") as once,
+    ):
+        by_epochs = _Checked(example, engines, lake)
+        by_epochs.by_epochs()
+        _Checked(example, engines, once, accepted=by_epochs.accepted).at_once()
 
 
 def failure(example: Example, engines: Engines) -> str:
@@ -87,10 +91,15 @@ class _Checked:
     """An example at work in a lake.
 
     Its views hold what the oracle said when they last went on: one with `ERRORS = 'stop'` stays there.
+
+    Attributes:
+        accepted: the view that is to be replaced was; otherwise it is as it was.
     """
 
-    def __init__(self, example: Example, engines: Engines, lake: ViewLake) -> None:
+    def __init__(self, example: Example, engines: Engines, lake: ViewLake, *, accepted: bool = False) -> None:
         self._example, self._engines, self._lake = example, engines, lake
+        self._views = list(example.views)
+        self.accepted = accepted
         self._now: dict[str, Expected] = {}
         self._held: dict[str, Expected] = dict.fromkeys((view.name for view in example.views), Expected((), 0))
 
@@ -98,14 +107,17 @@ class _Checked:
         """Epoch by epoch, each way that goes on with them; then those that are asked once."""
         for number, events in enumerate(self._example.epochs):
             place = f"epoch {number}"
+            if self._example.replaced is not None and self._example.replaced[0] == number:
+                self._replace(self._example.replaced[1], number)
             self._lake.take(events)
             self._refresh(number + 1, place, by_spark=number % 2 == 0)
-            for view in self._example.views:
+            for view in self._views:
                 self._compare(view, ways.EACH_EPOCH, place)
                 self._compare_letters(view, place)
         self._verify()
-        for view in self._example.views:
-            self._compare_select(view)
+        for view in self._views:
+            if ways.can_be_pulled(view.query):
+                self._compare_select(view)
             self._compare(view, ways.AT_REST, "at rest")
             if not self._stops(view):
                 self._compare(view, {"partial": ways.partial}, "at rest")
@@ -113,11 +125,42 @@ class _Checked:
 
     def at_once(self) -> None:
         """The same events in one epoch, which is the first load."""
+        if self._example.replaced is not None and self.accepted:
+            self._put(self._example.replaced[1])
         self._lake.take(self._example.events())
         self._refresh(len(self._example.epochs), "one load", by_spark=True)
-        for view in self._example.views:
+        for view in self._views:
             self._compare(view, {"one load": ways.table}, "one load")
             self._compare_letters(view, "one load")
+
+    def _put(self, view: ViewOf) -> None:
+        self._lake.replace(view)
+        self._views = [view if each.name == view.name else each for each in self._views]
+
+    def _replace(self, view: ViewOf, epochs: int) -> None:
+        """Another query for a view: its rows are that one's at once, and those that follow the table follow.
+
+        Raises:
+            Differs: it is refused though no row fails, or accepted though one does.
+        """
+        at = ways.At(self._lake, view, self._held[view.name])
+        if not at.computed or self._lake.view(view.name).storage == "append":
+            return  # it has no rows yet, or rows are only ever added to it
+        with oracle(self._engines.db, self._example.relations, self._example.events(epochs)) as plain:
+            wanted = {each.name: plain.expected(view if each.name == view.name else each) for each in self._views}
+        fails = view.errors != "null" and wanted[view.name].failing > 0
+        try:
+            self._put(view)
+        except StrandlineError as error:
+            if not fails and not any(view.name in relations_of(each.query) for each in self._views):
+                raise Differs(f"replaced: {_said(error)}\n{view.again}") from error
+            return
+        if fails:
+            raise Differs(f"replaced: it has {wanted[view.name].failing} failing rows\n{view.again}")
+        self.accepted = True
+        self._engines.tally.ways["replaced"] += 1
+        self._held[view.name] = wanted[view.name]
+        self._compare(view, ways.EACH_EPOCH, "replaced")
 
     def _refresh(self, epochs: int, place: str, *, by_spark: bool) -> None:
         """A refresh. A view stops where it is to stop and a row fails, and nowhere else.
@@ -127,8 +170,8 @@ class _Checked:
         """
         failures = self._engines.refresh(self._lake, by_spark=by_spark)
         with oracle(self._engines.db, self._example.relations, self._example.events(epochs)) as plain:
-            self._now = {view.name: plain.expected(view) for view in self._example.views}
-        for view in self._example.views:
+            self._now = {view.name: plain.expected(view) for view in self._views}
+        for view in self._views:
             error = failures.get(view.name)
             if error is not None and not self._stops(view):
                 raise Differs(f"{place}: it stopped: {_said(error)}\n{view.statement}") from error
@@ -146,8 +189,8 @@ class _Checked:
 
     def _verify(self) -> None:
         """`verify --deep` finds nothing in tables that are what the oracle says."""
-        found = ways.verified(self._lake, [view.name for view in self._example.views])
-        self._engines.tally.ways["verify --deep"] += len(self._example.views)
+        found = ways.verified(self._lake, [view.name for view in self._views])
+        self._engines.tally.ways["verify --deep"] += len(self._views)
         if found:
             raise Differs(f"verify --deep: {found}")
 

@@ -46,11 +46,16 @@ class Tally:
 
 @dataclass(frozen=True)
 class Example:
-    """Relations, views over them, and what comes, epoch by epoch."""
+    """Relations, views over them, and what comes, epoch by epoch.
+
+    Attributes:
+        replaced: a view that is created again with another query, and the number of the epoch before which it is.
+    """
 
     relations: tuple[Relation, ...]
     views: tuple[ViewOf, ...]
     epochs: tuple[Epoch, ...]
+    replaced: tuple[int, ViewOf] | None = None
 
     def events(self, epochs: int | None = None) -> list[Event]:
         """What has come after so many epochs; None: all."""
@@ -59,6 +64,9 @@ class Example:
     def __str__(self) -> str:
         """Its statements and its history; and all of it as it can be pasted into a test."""
         given = [each.statement for each in self.relations] + [each.statement for each in self.views]
+        if self.replaced is not None:
+            number, view = self.replaced
+            given.append(f"{view.again} -- before epoch {number}")
         statements = "\n".join(given)
         return f"{statements}\n{pprint.pformat(self.epochs, width=160, sort_dicts=False)}\n\n{self!r}"
 
@@ -69,4 +77,9 @@ def example(pick: Picker, tally: Tally, views: int = VIEWS) -> Example:
     grammar = Views(pick, known)
     made = [grammar.view(f"v{number}") for number in range(views)]
     tally.forms.update(form for form, _ in made)
-    return Example(known, tuple(view for _, view in made), history(pick, known))
+    epochs = history(pick, known)
+    replaced = None
+    if len(epochs) > 1 and pick.chance(50):
+        view = grammar.changed(pick.one([view for _, view in made]))
+        replaced = (pick.count(1, len(epochs) - 1), view)
+    return Example(known, tuple(view for _, view in made), epochs, replaced)

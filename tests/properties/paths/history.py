@@ -2,44 +2,78 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from tests.properties.paths.values import VALUES
 from tests.properties.paths.views import Relation
 from tests.properties.picker import Picker
 
+BEGIN: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+"""The moment that the times of events are counted from."""
+TIME: Final = "__time"
+NOW: Final = "__now"
+_LATE: Final = (0, 0, 0, 1, 3, 8, -1, -4, -12)
+"""How far the times of events are from their order."""
+
 Row = dict[str, Any]
-Event = tuple[str, Row | None, Any]
-"""The relation, the row (None: the key is gone), and the key of a table."""
+
+
+class Event(NamedTuple):
+    """What comes.
+
+    Attributes:
+        name: the relation's.
+        row: None: the key is gone.
+        key: of a table.
+        at: its time, in seconds from a common moment; the order of events is another one.
+    """
+
+    name: str
+    row: Row | None
+    key: Any
+    at: int = 0
+
+
 Epoch = tuple[Event, ...]
 
 
 def history(pick: Picker, relations: Sequence[Relation], *, most: int = 32, cuts: int = 2) -> tuple[Epoch, ...]:
     """Up to `most` events, cut up to `cuts` times; some epochs are empty, the first perhaps as well."""
     count = pick.count(most // 2, most)
-    events = [_event(pick, pick.one(relations)) for _ in range(count)]
+    events = [_event(pick, pick.one(relations), number + pick.one(_LATE)) for number in range(count)]
     places = sorted(pick.count(0, count) for _ in range(pick.count(0, cuts)))
     return tuple(tuple(events[a:b]) for a, b in zip([0, *places], [*places, count], strict=True))
 
 
-def _event(pick: Picker, relation: Relation) -> Event:
+def _event(pick: Picker, relation: Relation, at: int) -> Event:
     values = {name: pick.one(VALUES[kind]) for name, kind in relation.columns}
     if relation.kind == "stream":
-        return relation.name, values, None
+        return Event(relation.name, values, None, at)
     name, kind = relation.columns[0]
     key = pick.one(VALUES[kind][1:6])
-    return relation.name, None if pick.chance(20) else values | {name: key}, key
+    return Event(relation.name, None if pick.chance(20) else values | {name: key}, key, at)
 
 
 def standing(relation: Relation, events: Sequence[Event]) -> list[Row]:
-    """The rows of a relation after these events: all of a stream, of a table the newest of each key."""
+    """The rows of a relation after these events: all of a stream, of a table the newest of each key.
+
+    Those of a stream have their time, and the latest of the stream's when they came, in milliseconds.
+    """
     rows: dict[Any, Row] = {}
-    for place, (name, row, key) in enumerate(events):
-        if name != relation.name:
+    latest = 0
+    for place, event in enumerate(events):
+        if event.name != relation.name:
             continue
-        at = place if relation.kind == "stream" else (str(type(key)), key)
+        latest = max(latest, event.at)
+        at = place if relation.kind == "stream" else (str(type(event.key)), event.key)
         rows.pop(at, None)
-        if row is not None:
-            rows[at] = row
+        if event.row is not None:
+            times = {TIME: _milliseconds(event.at), NOW: _milliseconds(latest)} if relation.kind == "stream" else {}
+            rows[at] = event.row | times
     return list(rows.values())
+
+
+def _milliseconds(seconds: int) -> int:
+    return int(BEGIN.timestamp() + seconds) * 1000

@@ -25,6 +25,7 @@ from jobs.session.interpreter import Interpreter
 from state_store.commits import CommitRecord
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
+from tests.properties.paths.history import BEGIN
 from tests.properties.paths.views import Relation, ViewOf
 from tests.support.event_commits import commit_events, log_table
 
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
     from tests.properties.paths.history import Event
 
 _SOURCES: Final = "sources"
-_BEGIN: Final = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 
 
 class ViewLake:
     """A lake with some relations, fed by hand, and views over them. Close it by `with`.
 
-    Every view is a pipeline of its own, so that a rebuild plans it alone and, as it has no topic, needs no JVM. It has
+    Every view is a pipeline of its own, but those that share stages, so that a rebuild plans it alone. As none has a
+    topic to read, it needs no JVM. A view has
     a changelog topic where one can be, and a partial view beside it.
 
     Attributes:
@@ -61,25 +62,33 @@ class ViewLake:
             assert isinstance(source, Source)
             log_table(self.lake, source).ensure(CommitRecord(epoch=0))
         for view in views:
-            session.pipeline = view.name
+            session.pipeline = view.pipeline
             self._add(view, session)
         self._planned()
 
     def copied(self, folder: Path) -> ViewLake:
         """Another lake with the same definitions, if nothing has come into this one yet."""
-        assert not self._events
-        shutil.copytree(self.lake.root, folder)
+        assert not any(self._offsets.values())
+        shutil.copytree(Path(str(self.lake.root)), folder)
         made = copy.copy(self)
         made._open(folder)
         made.catalog = Catalog(made.lake)
         return made
+
+    def replace(self, view: ViewOf) -> None:
+        """Create a view again with another query. Its partial one is of the former query, and no longer asked."""
+        session = Interpreter(self.settings, view.pipeline)
+        topic = {"KAFKA_TOPIC": view.name} if view.name in self.published else {}
+        list(session.run(view.made(view.name, **topic).again))
+        self.partial = {name: other for name, other in self.partial.items() if name != view.name}
+        self._planned()
 
     def _open(self, folder: Path) -> None:
         self.settings = load_settings(lake=folder)
         self.lake = Lake(folder)
         self.kept: dict[tuple[str, str], Any] = {}
         self.duck = Duck(Library((), ()))
-        self._events = 0
+        self._times = dict.fromkeys(self.relations, BEGIN)
         self._offsets = dict.fromkeys(self.relations, 0)
 
     def _planned(self) -> None:
@@ -100,15 +109,15 @@ class ViewLake:
     def take(self, events: Sequence[Event]) -> None:
         """One commit of each relation's event log with its events."""
         batches: dict[str, list[dict[str, Any]]] = {}
-        for name, row, key in events:
+        for name, row, key, seconds in events:
             relation = self.relations[name]
-            at = _BEGIN + dt.timedelta(seconds=self._events)
-            self._events += 1
+            at = BEGIN + dt.timedelta(seconds=seconds)
+            self._times[name] = max(self._times[name], at)
             made: dict[str, Any] = {
                 "_partition": 0,
                 "_offset": self._offsets[name],
                 "_timestamp": at,
-                "_stream_time": at,
+                "_stream_time": self._times[name],
                 **(row if row is not None else {relation.columns[0][0]: key}),
             }
             self._offsets[name] += 1

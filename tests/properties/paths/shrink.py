@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.properties.paths.check import Engines, failure
 from tests.properties.paths.example import Example
-from tests.properties.paths.views import Block, Query, SetOperation, relations_of
+from tests.properties.paths.views import Block, Having, Query, SetOperation, ViewOf, relations_of
 
 _PATIENCE_SECONDS: Final = 120.0
 """A check takes about half a second."""
@@ -28,13 +28,18 @@ def shrunk(example: Example, engines: Engines, seconds: float = _PATIENCE_SECOND
 
 def _parts(example: Example) -> Iterator[Example]:
     """The example with one view, with one epoch, without some events, without a clause; large parts first."""
-    if len(example.views) > 1:
-        yield from (replace(example, views=(view,)) for view in example.views)
-        return
+    if example.replaced is not None:
+        yield replace(example, replaced=None)
+    smaller = [each for each in (_with_what_it_reads(view, example) for view in example.views) if each != example]
+    if smaller:
+        yield from smaller
+        if len(smaller) == len(example.views):
+            return
     if len(example.epochs) > 1:
         yield replace(example, epochs=(tuple(example.events()),))
-    used = relations_of(example.views[0].query)
-    if not {name for epoch in example.epochs for name, _, _ in epoch} <= used:
+    *others, view = example.views
+    used = set().union(*(relations_of(each.query) for each in example.views))
+    if not {event.name for epoch in example.epochs for event in epoch} <= used:
         yield replace(example, epochs=tuple(tuple(e for e in epoch if e[0] in used) for epoch in example.epochs))
     for number, epoch in enumerate(example.epochs):
         before, after = example.epochs[:number], example.epochs[number + 1 :]
@@ -45,12 +50,22 @@ def _parts(example: Example) -> Iterator[Example]:
             for at in range(0, len(epoch), size):
                 yield replace(example, epochs=(*before, (*epoch[:at], *epoch[at + size :]), *after))
             size //= 2
-    (view,) = example.views
-    yield from (replace(example, views=(replace(view, query=query),)) for query in _queries(view.query))
+    yield from (replace(example, views=(*others, replace(view, query=query))) for query in _queries(view.query))
+
+
+def _with_what_it_reads(view: ViewOf, example: Example) -> Example:
+    read = {view.name}
+    for each in reversed(example.views):
+        read |= relations_of(each.query) if each.name in read else set()
+    replaced = example.replaced if example.replaced is not None and example.replaced[1].name in read else None
+    return replace(example, views=tuple(each for each in example.views if each.name in read), replaced=replaced)
 
 
 def _queries(query: Query) -> Iterator[Query]:
     """The query without one of its clauses."""
+    if isinstance(query, Having):
+        yield query.outer
+        return
     if isinstance(query, SetOperation):
         yield from (query.left, query.right)
         yield from (replace(query, left=each) for each in _conditions(query.left))
@@ -70,3 +85,11 @@ def _conditions(block: Block) -> Iterator[Block]:
         yield replace(block, first=None)
     if block.having:
         yield replace(block, having="")
+    if block.limit:
+        yield replace(block, order=(), limit="", first_of=0)
+    for place, each in enumerate(block.inputs):
+        if isinstance(each.of, Block):
+            for smaller in _conditions(each.of):
+                yield replace(
+                    block, inputs=(*block.inputs[:place], replace(each, of=smaller), *block.inputs[place + 1 :])
+                )

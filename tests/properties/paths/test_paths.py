@@ -24,9 +24,9 @@ EXAMPLES = int(os.environ.get("STRANDLINE_PATHS_EXAMPLES", "200"))
 
 
 @pytest.fixture(scope="module")
-def engines(kernel: Kernel) -> Iterator[Engines]:
+def engines(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     with duckdb.connect(config={"threads": 1}) as db:
-        yield Engines(kernel, db)
+        yield Engines(kernel, db, folder=tmp_path_factory.mktemp("paths"))
 
 
 @pytest.mark.timeout(0)  # twenty thousand examples take hours

@@ -30,9 +30,9 @@ EXAMPLES = int(os.environ.get("STRANDLINE_PATHS_SPARK_EXAMPLES", "8"))
 
 
 @pytest.fixture(scope="module")
-def engines(kernel: Kernel, spark: SparkSession) -> Iterator[Engines]:
+def engines(kernel: Kernel, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     with duckdb.connect(config={"threads": 1}) as db:
-        yield Engines(kernel, db, spark)
+        yield Engines(kernel, db, spark, folder=tmp_path_factory.mktemp("paths"))
 
 
 @pytest.mark.timeout(0)

@@ -25,7 +25,8 @@ from jobs.operate.verify import verify
 from jobs.operate.verify.findings import Outcome, passed
 from jobs.partial.upquery import Upqueries
 from jobs.publish.encoder import Encoder
-from jobs.run import refresh_views
+from jobs.run import refresh_views, swap
+from jobs.run.swap import difference
 from jobs.serve.computation import Computation, computation
 from jobs.serve.subscription import Subscription
 from state_store.kernel.kernel import Kernel
@@ -34,14 +35,16 @@ from tests.properties.paths import oracle
 from tests.properties.paths.check import Differs, Engines, check
 from tests.properties.paths.example import Example
 from tests.properties.paths.expressions import Call, Column, Constant
-from tests.properties.paths.values import BIGINT, DATE, INT, VARCHAR
+from tests.properties.paths.history import Event
+from tests.properties.paths.values import BIGINT, BOOLEAN, DATE, INT, VARCHAR
 from tests.properties.paths.views import Aggregate, Block, Input, Relation, ViewOf
 
 _DAY: Final = dt.date(2024, 2, 29)
 _TABLE: Final = Relation("t0", "table", (("t0", INT), ("t1", VARCHAR), ("t2", INT), ("t3", DATE)))
 _ID, _NAME, _NUMBER, _AT = (Column("a", name, kind) for name, kind in _TABLE.columns)
 _QUOTIENT: Final = Call("/", (Constant(10, INT), _NUMBER), INT)
-_OF_ROWS: Final = ViewOf("v0", Block((Input("a", _TABLE),), (("c0", _ID), ("c1", _NAME), ("c2", _QUOTIENT))))
+_ROWS: Final = Block((Input("a", _TABLE),), (("c0", _ID), ("c1", _NAME), ("c2", _QUOTIENT)))
+_OF_ROWS: Final = ViewOf("v0", _ROWS)
 _OF_DAYS: Final = ViewOf(
     "v1",
     Block(
@@ -52,28 +55,30 @@ _OF_DAYS: Final = ViewOf(
 )
 
 
-def _row(key: int, number: int) -> tuple[str, dict[str, Any], int]:
-    return "t0", {"t0": key, "t1": "a", "t2": number, "t3": _DAY}, key
+def _row(key: int, number: int) -> Event:
+    return Event("t0", {"t0": key, "t1": "a", "t2": number, "t3": _DAY}, key)
 
 
 # The first epoch is empty: the first load of the one lake has no rows, that of the other has all.
-_EPOCHS: Final = ((), (_row(1, 1), _row(2, 2)), (_row(1, 5), _row(3, 3), ("t0", None, 2)))
+_EPOCHS: Final = ((), (_row(1, 1), _row(2, 2)), (_row(1, 5), _row(3, 3), Event("t0", None, 2)))
 SOUND: Final = Example((_TABLE,), (_OF_ROWS, _OF_DAYS), _EPOCHS)
+_FEWER: Final = replace(_ROWS, where=Call("=", (_NUMBER, Constant(2, INT)), BOOLEAN))
+_REPLACED: Final = replace(SOUND, views=(_OF_ROWS,), replaced=(2, replace(_OF_ROWS, query=_FEWER)))
 _FAILING: Final = replace(SOUND, views=(_OF_ROWS,), epochs=(*_EPOCHS, (_row(4, 0),)))
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.fixture(scope="module")
-def engines(kernel: Kernel) -> Iterator[Engines]:
+def engines(kernel: Kernel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
     with duckdb.connect(config={"threads": 1}) as db:
-        yield Engines(kernel, db)
+        yield Engines(kernel, db, folder=tmp_path_factory.mktemp("paths"))
 
 
 @pytest.mark.parametrize(
     "example",
-    [SOUND, _FAILING],
-    ids=["sound", "failing"],
+    [SOUND, _FAILING, _REPLACED],
+    ids=["sound", "failing", "replaced"],
 )
 def test_what_is_not_broken_is_green(example: Example, engines: Engines) -> None:
     check(example, engines)
@@ -246,6 +251,12 @@ def test_a_broken_policy_on_errors_is_red(says: str, engines: Engines, monkeypat
     _OF_FAILING[says](monkeypatch)
     with pytest.raises(Differs, match=f"^{says}"):
         check(_FAILING, engines)
+
+
+def test_a_replacement_that_tells_nobody_what_changed_is_red(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swap, "difference", lambda *given: f"SELECT * FROM ({difference(*given)}) LIMIT 0")
+    with pytest.raises(Differs, match=r"^replaced, push"):
+        check(_REPLACED, engines)
 
 
 def test_the_second_oracle_is_asked(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:

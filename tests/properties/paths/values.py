@@ -23,6 +23,8 @@ DATE: Final = "DATE"
 TIMESTAMP: Final = "TIMESTAMP"
 SMALL_DECIMAL: Final = "DECIMAL(8, 2)"
 LARGE_DECIMAL: Final = "DECIMAL(38, 10)"
+TIME: Final = "TIME"
+BYTES: Final = "BYTES"
 INTS: Final = "ARRAY<INT>"
 MAP: Final = "MAP<VARCHAR, INT>"
 STRUCT: Final = "STRUCT<f INT, g VARCHAR>"
@@ -47,11 +49,13 @@ COMMON: Final[dict[str, list[Any]]] = {
     TIMESTAMP: [_at(2024, 5, 1), _at(2024, 5, 1, 0, 1, 30)],
     SMALL_DECIMAL: [Decimal("0.00"), Decimal("1.25"), Decimal("-3.10")],
     LARGE_DECIMAL: [Decimal("0E-10"), Decimal("1.0000000000"), Decimal("-0.0000000001")],
+    TIME: [0, 3_600_000],
+    BYTES: [b"", b"a"],
     INTS: [[], [1], [2, 1]],
     MAP: [[], [("a", 1)]],
     STRUCT: [{"f": 1, "g": "a"}],
 }
-"""The usual values: few, so that joins find partners and groups have rows."""
+"""The usual values (of TIME, milliseconds of the day): few, so that joins find partners and groups have rows."""
 
 NASTY: Final[dict[str, list[Any]]] = {
     INT: [2**31 - 1, -(2**31)],
@@ -75,6 +79,8 @@ NASTY: Final[dict[str, list[Any]]] = {
     TIMESTAMP: [_at(1, 1, 1), _at(9999, 12, 31, 23, 59, 59, 999_999), _at(1969, 12, 31, 23, 59, 59, 999_000)],
     SMALL_DECIMAL: [Decimal("999999.99"), Decimal("-999999.99"), Decimal("0.01")],
     LARGE_DECIMAL: [Decimal("9999999999999999999999999999.9999999999"), Decimal("-12345678901234567890.0123456789")],
+    TIME: [86_399_999, 1],
+    BYTES: [b"\0", b"\xff\xfe", b"a\0"],
     INTS: [[None], [3, None, 3], [2**31 - 1]],
     MAP: [[("", None)], [("a", None), ("\U0001f600", 2)]],
     STRUCT: [{"f": None, "g": None}, {"f": 0, "g": "\0"}],
@@ -92,6 +98,8 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     BOOLEAN: pa.bool_(),
     DATE: pa.date32(),
     TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    TIME: pa.int32(),
+    BYTES: pa.binary(),
     INTS: pa.list_(pa.int32()),
     MAP: pa.map_(pa.string(), pa.int32()),
     STRUCT: pa.struct([("f", pa.int32()), ("g", pa.string())]),
@@ -139,6 +147,9 @@ def plain(value: Any) -> Any:
             return tuple(sorted((name, plain(each)) for name, each in value))  # a map, as Arrow gives it
         case list():
             return tuple(plain(each) for each in value)
+        case dt.time():  # as a pull gives TIME
+            seconds = (value.hour * 60 + value.minute) * 60 + value.second
+            return Decimal(seconds * 1000 + value.microsecond // 1000)
         case dt.datetime():
             return (value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)).isoformat()
         case _:

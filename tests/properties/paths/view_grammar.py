@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tests.properties.paths.expression_grammar import Expressions
@@ -10,26 +11,33 @@ from tests.properties.paths.expressions import Call, Column, Constant, Expressio
 from tests.properties.paths.values import (
     BIGINT,
     BOOLEAN,
+    BYTES,
     COMMON,
     DATE,
     DOUBLE,
     INT,
     SMALL_DECIMAL,
+    TIME,
     TIMESTAMP,
     VARCHAR,
 )
 from tests.properties.paths.views import (
+    BOUNDS,
     POLICIES,
+    WINDOWS,
     Aggregate,
     Block,
+    Having,
     Input,
     Over,
     Query,
     Relation,
+    Scalar,
     SetOperation,
     Subquery,
     Value,
     ViewOf,
+    Window,
 )
 from tests.properties.picker import Picker
 
@@ -56,6 +64,7 @@ class Views:
 
     def __init__(self, pick: Picker, known: Sequence[Relation]) -> None:
         self.pick = pick
+        self.sources = tuple(known)
         self.known = list(known)
 
     def view(self, name: str) -> tuple[str, ViewOf]:
@@ -74,9 +83,40 @@ class Views:
             self.set_operation,
             self.semi,
             self.nested,
+            self.having,
+            self.sets,
+            self.first_rows,
+            self.joined_by_what_fails,
+            self.with_scalars,
         ]
+        if any(each.kind == "stream" for each in self.known):
+            forms += [self.windowed, self.windowed]
+        if sum(each.kind == "stream" for each in self.known) > 1:
+            forms.append(self.within)
         form = self.pick.one(forms)
-        return form.__name__, ViewOf(name, form(), self.pick.one(POLICIES[:1] * 2 + POLICIES))
+        policy = self.pick.one(POLICIES[:1] * 2 + POLICIES)
+        # Stages that are shared have dead letters, whatever the views say.
+        shared = policy == "dead_letter" and self.pick.chance(15)
+        made = ViewOf(name, form(), policy, shared=shared)
+        if policy != "stop" and _can_be_read(made) and self.pick.chance(40):
+            self.known.append(made.as_relation)
+        return form.__name__, made
+
+    def changed(self, view: ViewOf) -> ViewOf:
+        """The view with another condition, so that it has the same columns."""
+        query = view.query
+        if isinstance(query, SetOperation):
+            other: Query = replace(query, left=self._filtered(query.left))
+        elif isinstance(query, Having):
+            other = Having(replace(query.outer, where=self._expressions(query.outer.inputs).condition()))
+        else:
+            other = self._filtered(query)
+        return replace(view, query=other)
+
+    def _filtered(self, block: Block) -> Block:
+        if not all(_has_rows_of_its_own(each.of) for each in block.inputs if isinstance(each.of, Block)):
+            return block
+        return replace(block, where=self._where(self._expressions(block.inputs), percent=70))
 
     def plain(self) -> Block:
         """A filter and a projection."""
@@ -94,6 +134,105 @@ class Views:
     def grouped_join(self) -> Block:
         """GROUP BY over a join."""
         return self._grouped(self._joins(2))
+
+    def having(self) -> Having:
+        """GROUP BY with a HAVING, and values of groups, that can fail."""
+        groups = replace(self.pick.one([self.grouped, self.grouped, self.grouped_join])(), having="")
+        inputs = (Input("g", groups),)
+        values = self._expressions(inputs)
+        items: list[Value] = [*inputs[0].columns]
+        items += [values.any() for _ in range(self.pick.count(0, 1))]
+        return Having(Block(inputs, self._named(items), where=values.condition()))
+
+    def sets(self) -> Block:
+        """ROLLUP, CUBE or GROUPING SETS over one input."""
+        inputs = (self._input("a"),)
+        values = self._expressions(inputs)
+        flat = [self._flat(values) for _ in range(self.pick.count(1, 3))]
+        group = tuple(each for each in dict.fromkeys(flat) if columns_of(each)) or (inputs[0].columns[1],)
+        places = [f"{{{place}}}" for place in range(len(group))]
+        whole = ", ".join(places)
+        some = [", ".join(self.pick.some(places, 0, 2)) for _ in range(self.pick.count(1, 3))]
+        listed = ", ".join(f"({each})" for each in dict.fromkeys([*some, whole]))
+        written = self.pick.one([f"ROLLUP ({whole})", f"CUBE ({whole})", f"GROUPING SETS ({listed})"])
+        items: list[Value] = [*group, *(self._aggregate(values, lists=False) for _ in range(self.pick.count(1, 2)))]
+        if self.pick.chance(40):
+            items.append(Aggregate("GROUPING", self.pick.one(group), BIGINT))
+        return Block(inputs, self._named(items), None, self._where(values), group=group, sets=written)
+
+    def first_rows(self) -> Block:
+        """ORDER BY … LIMIT, and DISTINCT ON: by some expressions, then by all that is shown."""
+        inputs = (self._input("a"),) if self.pick.chance(60) else self._joins(2)
+        values = self._expressions(inputs)
+        items = list(dict.fromkeys(self._flat(values) for _ in range(self.pick.count(1, 3))))
+        by = [self._flat(values) for _ in range(self.pick.count(0, 2))]
+        by = [each for each in dict.fromkeys([*by, *items]) if columns_of(each)] or [inputs[0].columns[1]]
+        order = tuple((each, self.pick.one(["", " DESC", " NULLS LAST", " DESC NULLS FIRST"])) for each in by)
+        limit = f"LIMIT {self.pick.count(1, 4)}" + self.pick.one(["", "", " OFFSET 1"])
+        first_of = self.pick.count(1, min(2, len(by))) if self.pick.chance(35) else 0
+        return Block(
+            inputs,
+            self._named(items),
+            where=self._where(values),
+            order=order,
+            limit="" if first_of else limit,
+            first_of=first_of,
+        )
+
+    def joined_by_what_fails(self) -> Block:
+        """Two inputs, and ON with a side of an equality, or a further term, that can fail."""
+        left, right = self._input("a"), self._input("b")
+        one, other = self._expressions((left,)), self._expressions((right,))
+        equal = Call("=", (self._key(one), self._key(other)), BOOLEAN)
+        pairs = _pairs(left.columns, right.columns)
+        on: Expression = Call("=", self.pick.one(pairs), BOOLEAN) if pairs and self.pick.chance(30) else equal
+        if self.pick.chance(50):
+            on = Call("AND", (on, self._expressions((left, right)).computed()), BOOLEAN)
+        join = self.pick.one(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        return self._projected((left, Input("b", right.of, join, on)))
+
+    def _key(self, values: Expressions) -> Expression:
+        """A whole number to join by."""
+        made = values.whole()
+        return made if made.type == INT and columns_of(made) else self.pick.one(values.of(INT))
+
+    def with_scalars(self) -> Block:
+        """Subqueries that stand for values, as they are and inside of what can fail."""
+        made = self._input("a")
+        other = self.pick.one(self.sources)
+        pairs = _pairs(made.columns, Input("z", other).columns)
+        of = [each for each in Input("z", other).columns if each.type == INT]
+        meet = ""
+        if pairs and self.pick.chance(60):
+            one, its = self.pick.one(pairs)
+            meet = f" WHERE {its.sql} = {one.sql}"
+        query = self.pick.one([("COUNT(*)", BIGINT), (f"MAX({self.pick.one(of).sql})", INT)])
+        scalar = Scalar("", "scalar", query[1], f"SELECT {query[0]} FROM {other.name} AS z{meet}")
+        values = Expressions(self.pick, [*made.columns, scalar])
+        items: list[Value] = [*self._columns((made,)), scalar]
+        items += [Call(self.pick.one(["/", "%", "+"]), (self.pick.one(values.of(INT)), scalar), scalar.type)]
+        return Block((made,), self._named(items), None, self._where(Expressions(self.pick, made.columns)))
+
+    def windowed(self) -> Block:
+        """GROUP BY over the windows of a stream."""
+        streams = [each for each in self.known if each.kind == "stream"]
+        source = Input("a", self.pick.one(streams))
+        made = self._grouped((source,), (self.pick.one(source.columns[1:3]),))
+        kind = self.pick.one(WINDOWS)
+        size = self.pick.one([2, 5, 60])
+        step = max(size // 2, 1) if kind == "HOPPING" else size
+        window = Window(kind, size, step, self.pick.one([None, 0, 2, 10]), self.pick.chance(25))
+        items = tuple((bound.name.lower(), bound) for bound in BOUNDS)
+        return replace(made, items=(*made.items, *items), having="", window=window)
+
+    def within(self) -> Block:
+        """A stream that is joined to a stream in time."""
+        streams = [each for each in self.known if each.kind == "stream"]
+        left, right = (Input(alias, self.pick.one(streams)) for alias in "ab")
+        pairs = _pairs(left.columns, right.columns)
+        join = self.pick.one(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        on = Call("=", self.pick.one(pairs), BOOLEAN)
+        return self._projected((left, Input("b", right.of, join, on, self.pick.one([1, 5, 20]))))
 
     def by_time(self) -> Block:
         """GROUP BY a time, perhaps beside something else: rows that a backfill can tell apart."""
@@ -136,6 +275,8 @@ class Views:
         sides: list[list[Value]] = [[], []]
         for _ in range(self.pick.count(1, 3)):
             one = self._flat(left)
+            while one.type in (TIME, BYTES):  # NULL of those is not the same text to DuckDB
+                one = self._flat(left)
             sides[0].append(one)
             sides[1].append(self._like(right, one.type))
         blocks = [
@@ -148,7 +289,7 @@ class Views:
     def semi(self) -> Block:
         """IN, EXISTS and their negations, beside what fails."""
         inputs = (self._input("a"),)
-        other = self.pick.one(self.known)
+        other = self.pick.one(self.sources)
         inner = Input("z", other)
         pairs = _pairs(inputs[0].columns, inner.columns)
         one, its = self.pick.one(pairs) if pairs else (inputs[0].columns[1], inner.columns[1])
@@ -168,7 +309,8 @@ class Views:
         inputs = (Input("d", inner),)
         values = self._expressions(inputs)
         items: list[Value] = [*inputs[0].columns, values.any()]
-        return Block(inputs, self._named(items), where=self._where(values, percent=20))
+        where = self._where(values, percent=20)
+        return Block(inputs, self._named(items), where=where if _has_rows_of_its_own(inner) else None)
 
     def _projected(self, inputs: tuple[Input, ...], first: Expression | Subquery | None = None) -> Block:
         values = self._expressions(inputs)
@@ -182,12 +324,30 @@ class Views:
         group = tuple(each for each in dict.fromkeys([*first, *more]) if columns_of(each))  # no constants
         items: list[Value] = [*group]
         for _ in range(self.pick.count(1, 3)):
-            items.append(self._aggregate(values))
+            items.append(self._aggregate(values, lists=bool(group)))
         having = self.pick.one(["", "", "COUNT(*) > 1", "COUNT(*) < 3"]) if group else ""
         return Block(inputs, self._named(items), None, self._where(values), group=group or None, having=having)
 
-    def _aggregate(self, values: Expressions) -> Aggregate:
-        function = self.pick.one(["COUNT", "COUNT", "SUM", "MIN", "MAX"])
+    def _aggregate(self, values: Expressions, *, lists: bool) -> Aggregate:
+        """A call; `lists`: also ARRAY_AGG, which is empty over no rows and not NULL."""
+        made = self._unfiltered(values)
+        while made.function == "ARRAY_AGG" and not lists:
+            made = self._unfiltered(values)
+        if made.function == "ARRAY_AGG" or self.pick.chance(75):  # it takes NULLs
+            return made
+        return replace(made, filter=values.condition())
+
+    def _unfiltered(self, values: Expressions) -> Aggregate:
+        function = self.pick.one(["COUNT", "COUNT", "SUM", "MIN", "MAX", "AVG", "BIT", "ARRAY_AGG", "STRING_AGG"])
+        if function == "AVG":
+            return Aggregate("AVG", self._summed(values), DOUBLE)
+        if function == "BIT":
+            bits = values.whole()
+            return Aggregate(self.pick.one(["BIT_AND", "BIT_OR", "BIT_XOR"]), bits, bits.type)
+        if function == "ARRAY_AGG":
+            return Aggregate("ARRAY_AGG", self._summed(values), "ARRAY<INT>", form="ARRAY_AGG({0} ORDER BY {0})")
+        if function == "STRING_AGG":
+            return Aggregate("STRING_AGG", values.text(), VARCHAR, form="STRING_AGG({0}, ';' ORDER BY {0})")
         if function == "COUNT":
             argument = self.pick.one([None, values.any()])
             distinct = argument is not None and argument.type in _ORDERED and self.pick.chance(30)
@@ -234,6 +394,9 @@ class Views:
             if not pairs:
                 break
             join = self.pick.one(["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+            if self.pick.chance(8):
+                made.append(Input(alias, right.of, self.pick.one(["CROSS JOIN", ","])))
+                continue
             on: Expression = Call("=", self.pick.one(pairs), BOOLEAN)
             if self.pick.chance(20):
                 both = [column for each in (*made, right) for column in each.columns]
@@ -252,6 +415,17 @@ class Views:
 
     def _named(self, values: Sequence[Value]) -> tuple[tuple[str, Value], ...]:
         return tuple((f"c{place}", value) for place, value in enumerate(values))
+
+
+def _has_rows_of_its_own(inner: Block) -> bool:
+    """False for a query that only filters and projects: it is one with that around it, whose WHERE counts first."""
+    return inner.distinct or inner.group is not None
+
+
+def _can_be_read(view: ViewOf) -> bool:
+    """True if the grammar finds the types in its columns that it looks for."""
+    types = [kind for _, kind in view.query.types]
+    return INT in types and VARCHAR in types and len(types) > 2
 
 
 def _pairs(left: Sequence[Column], right: Sequence[Column]) -> list[tuple[Column, Column]]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from tests.properties.paths.expressions import Column, Expression, Shown, can_fail, text
+from tests.properties.paths.expressions import Call, Column, Constant, Expression, Shown, can_fail, text
+from tests.properties.paths.values import BIGINT, INT
 
 Policy = Literal["dead_letter", "stop", "null"]
 POLICIES: Final[tuple[Policy, ...]] = ("dead_letter", "stop", "null")
@@ -14,10 +15,10 @@ POLICIES: Final[tuple[Policy, ...]] = ("dead_letter", "stop", "null")
 
 @dataclass(frozen=True)
 class Relation:
-    """A stream or table that a query reads. The first column of a table is its key."""
+    """A stream, table or view that a query reads. The first column of a table is its key."""
 
     name: str
-    kind: Literal["stream", "table"]
+    kind: Literal["stream", "table", "view"]
     columns: tuple[tuple[str, str], ...]
 
     @property
@@ -36,14 +37,16 @@ class Input:
 
     Attributes:
         of: a relation, or a block that stands in brackets.
-        join: as JOIN is written; empty for the first one.
-        on: None for CROSS JOIN.
+        join: as JOIN is written, a comma, or empty for the first one.
+        on: None for CROSS JOIN, and for a comma.
+        within: of two streams, the seconds between partners; None without WITHIN.
     """
 
     alias: str
     of: Relation | Block
     join: str = ""
     on: Expression | None = None
+    within: int | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -59,13 +62,51 @@ class Subquery:
 
 
 @dataclass(frozen=True)
+class Scalar(Column):
+    """A subquery that stands for a value of a row. It cannot fail."""
+
+    query: str
+
+    @property
+    def sql(self) -> str:
+        return f"({self.query})"
+
+
+@dataclass(frozen=True)
+class Bound(Column):
+    """WINDOWSTART or WINDOWEND."""
+
+    @property
+    def sql(self) -> str:
+        return self.name
+
+
+BOUNDS: Final = tuple(Bound("", name, BIGINT) for name in ("WINDOWSTART", "WINDOWEND"))
+
+
+@dataclass(frozen=True)
 class Aggregate:
-    """An aggregate function of a group's rows."""
+    """An aggregate function of a group's rows.
+
+    Attributes:
+        filter: the condition of FILTER.
+        form: how it is written, if it is not `function(argument)`: with `{0}` for the argument.
+    """
 
     function: str
     argument: Expression | None
     type: str
     distinct: bool = False
+    filter: Expression | None = None
+    form: str = ""
+
+    @property
+    def computed(self) -> Expression | None:
+        """What is computed of each row: the argument where the filter holds."""
+        if self.filter is None:
+            return self.argument
+        counted = self.argument or Constant(1, INT)
+        return Call("CASE", (self.filter, counted, Constant(None, counted.type)), counted.type)
 
 
 @dataclass(frozen=True)
@@ -82,6 +123,34 @@ class Over:
 Value = Expression | Aggregate | Over
 
 
+WindowKind = Literal["TUMBLING", "HOPPING", "SESSION"]
+WINDOWS: Final[tuple[WindowKind, ...]] = ("TUMBLING", "HOPPING", "SESSION")
+
+
+@dataclass(frozen=True)
+class Window:
+    """The WINDOW clause over the events of a stream, in seconds.
+
+    Attributes:
+        step: of HOPPING windows; their size otherwise.
+        grace: None for a day, or 0 with EMIT FINAL.
+        final: EMIT FINAL.
+    """
+
+    kind: WindowKind
+    size: int
+    step: int
+    grace: int | None = None
+    final: bool = False
+
+    @property
+    def sql(self) -> str:
+        size = {"SESSION": "", "TUMBLING": "SIZE ", "HOPPING": "SIZE "}[self.kind] + f"{self.size} SECONDS"
+        step = f", ADVANCE BY {self.step} SECONDS" if self.kind == "HOPPING" else ""
+        grace = f", GRACE PERIOD {self.grace} SECONDS" if self.grace is not None else ""
+        return f"WINDOW {self.kind} ({size}{step}{grace})"
+
+
 @dataclass(frozen=True)
 class Block:
     """One SELECT.
@@ -90,7 +159,12 @@ class Block:
         first: a condition that cannot fail; `where` one that perhaps can. Both must hold, in this order.
         items: names and values.
         group: the expressions of GROUP BY; None without the clause.
+        sets: how GROUP BY is written, if it has grouping sets: with a place for each expression.
         having: a text over aggregates that cannot fail.
+        order: the expressions of ORDER BY, each with what stands behind it; with `limit`. The last ones are all items,
+            so that no rows tie that are not the same.
+        limit: `LIMIT …`.
+        first_of: by how many of the expressions of `order` rows are told apart by DISTINCT ON.
     """
 
     inputs: tuple[Input, ...]
@@ -100,6 +174,11 @@ class Block:
     distinct: bool = False
     group: tuple[Expression, ...] | None = None
     having: str = ""
+    sets: str = ""
+    order: tuple[tuple[Expression, str], ...] = ()
+    limit: str = ""
+    first_of: int = 0
+    window: Window | None = None
 
     @property
     def types(self) -> tuple[tuple[str, str], ...]:
@@ -107,11 +186,15 @@ class Block:
 
     @property
     def sql(self) -> str:
-        return f"SELECT {self.selected()} {self.source()}{self.condition()}{self.grouped()}"
+        window = f" {self.window.sql}" if self.window is not None else ""
+        final = " EMIT FINAL" if self.window is not None and self.window.final else ""
+        return f"SELECT {self.selected()} {self.source()}{window}{self.condition()}{self.grouped()}{final}"
 
     def selected(self, shown: Shown = lambda _: None) -> str:
         """The SELECT list."""
         items = ", ".join(f"{value_text(value, shown)} AS {name}" for name, value in self.items)
+        if self.first_of:
+            return f"DISTINCT ON ({', '.join(text(each, shown) for each, _ in self.order[: self.first_of])}) {items}"
         return f"DISTINCT {items}" if self.distinct else items
 
     def source(self) -> str:
@@ -125,28 +208,78 @@ class Block:
         return f" WHERE {' AND '.join(parts)}" if parts else ""
 
     def grouped(self, shown: Shown = lambda _: None) -> str:
-        """The GROUP BY and HAVING clauses, with the space before them."""
-        by = f" GROUP BY {', '.join(text(each, shown) for each in self.group)}" if self.group else ""
-        return f"{by} HAVING {self.having}" if self.having else by
+        """The clauses from GROUP BY on, with the space before them."""
+        group = [text(each, shown) for each in self.group or ()]
+        by = f" GROUP BY {self.sets.format(*group) if self.sets else ', '.join(group)}" if group else ""
+        having = f" HAVING {self.having}" if self.having else ""
+        order = ", ".join(f"{text(each, shown)}{how}" for each, how in self.order)
+        return f"{by}{having}{f' ORDER BY {order}' if order else ''}{f' {self.limit}' if self.limit else ''}"
 
     def row_expressions(self) -> Iterator[Expression]:
         """What is computed of each row that WHERE lets through: its own values, and what is grouped by or added up."""
         for _, value in self.items:
             match value:
                 case Aggregate():
-                    yield from () if value.argument is None else (value.argument,)
+                    yield from () if value.computed is None else (value.computed,)
                 case Over():
                     yield from () if value.argument is None else (value.argument,)
                     yield from (*value.partition, *value.order)
                 case _:
                     yield value
         yield from self.group or ()
+        yield from (each for each, _ in self.order)
+
+    @property
+    def in_time(self) -> bool:
+        """True if it reads the times of events, which DuckDB has no clause for."""
+        return self.window is not None or any(each.within is not None for each in self.inputs)
 
     @property
     def can_fail(self) -> bool:
         inside = any(isinstance(each.of, Block) and each.of.can_fail for each in self.inputs)
+        on = any(each.on is not None and can_fail(each.on) for each in self.inputs)
         where = self.where is not None and can_fail(self.where)
-        return inside or where or any(map(can_fail, self.row_expressions()))
+        return inside or on or where or any(map(can_fail, self.row_expressions()))
+
+
+@dataclass(frozen=True)
+class Having:
+    """Values and a condition over the groups of a block, written as one query: each may fail of a group.
+
+    Attributes:
+        outer: over the groups as the one input.
+    """
+
+    outer: Block
+
+    @property
+    def groups(self) -> Block:
+        (only,) = self.outer.inputs
+        assert isinstance(only.of, Block)
+        return only.of
+
+    @property
+    def types(self) -> tuple[tuple[str, str], ...]:
+        return self.outer.types
+
+    @property
+    def sql(self) -> str:
+        groups = self.groups
+        values = dict(groups.items)
+
+        def shown(expression: Expression) -> str | None:
+            return value_text(values[expression.name], lambda _: None) if isinstance(expression, Column) else None
+
+        assert self.outer.where is not None
+        items = ", ".join(f"{value_text(value, shown)} AS {name}" for name, value in self.outer.items)
+        return (
+            f"SELECT {items} {groups.source()}{groups.condition()}{groups.grouped()}"
+            f" HAVING {text(self.outer.where, shown)}"
+        )
+
+    @property
+    def can_fail(self) -> bool:
+        return self.outer.can_fail
 
 
 @dataclass(frozen=True)
@@ -170,17 +303,22 @@ class SetOperation:
         return self.left.can_fail or self.right.can_fail
 
 
-Query = Block | SetOperation
+Query = Block | Having | SetOperation
 
 
 @dataclass(frozen=True)
 class ViewOf:
-    """A view: its name, its query and its options."""
+    """A view: its name, its query and its options.
+
+    Attributes:
+        shared: `STATE = 'shared'`.
+    """
 
     name: str
     query: Query
     errors: Policy = "dead_letter"
     options: tuple[tuple[str, str], ...] = ()
+    shared: bool = False
 
     @property
     def statement(self) -> str:
@@ -190,8 +328,25 @@ class ViewOf:
         return f"CREATE MATERIALIZED VIEW {self.name}{said} AS {self.query.sql};"
 
     @property
+    def again(self) -> str:
+        """The statement that makes it in the place of another one."""
+        return self.statement.replace("CREATE", "CREATE OR REPLACE", 1)
+
+    @property
     def all_options(self) -> tuple[tuple[str, str], ...]:
-        return (*(() if self.errors == "dead_letter" else (("ERRORS", self.errors),)), *self.options)
+        errors = () if self.errors == "dead_letter" else (("ERRORS", self.errors),)
+        state = (("STATE", "shared"),) if self.shared and "STATE" not in dict(self.options) else ()
+        return (*errors, *state, *self.options)
+
+    @property
+    def pipeline(self) -> str:
+        """Views that share stages share a pipeline; any other has its own."""
+        return "shared" if self.shared else self.name
+
+    @property
+    def as_relation(self) -> Relation:
+        """What views over it read."""
+        return Relation(self.name, "view", self.query.types)
 
     def made(self, name: str, **options: str) -> ViewOf:
         """The same view by another name and with other options beside ERRORS."""
@@ -202,8 +357,13 @@ def value_text(value: Value, shown: Shown) -> str:
     """The text of an item."""
     match value:
         case Aggregate():
-            argument = text(value.argument, shown) if value.argument is not None else "*"
-            return f"{value.function}({'DISTINCT ' if value.distinct else ''}{argument})"
+            computed = shown(value.computed) if value.computed is not None else None
+            argument = computed or (text(value.argument, shown) if value.argument is not None else "*")
+            called = f"{value.function}({'DISTINCT ' if value.distinct else ''}{argument})"
+            if value.form:
+                called = value.form.format(argument)
+            filtered = value.filter is not None and computed is None
+            return f"{called} FILTER (WHERE {text(value.filter, shown)})" if filtered and value.filter else called
         case Over():
             argument = text(value.argument, shown) if value.argument is not None else ""
             by = ", ".join(text(each, shown) for each in value.partition)
@@ -217,11 +377,14 @@ def value_text(value: Value, shown: Shown) -> str:
 def _input(each: Input) -> str:
     of = each.of.name if isinstance(each.of, Relation) else f"({each.of.sql})"
     on = f" ON {text(each.on)}" if each.on is not None else ""
-    return f"{each.join} {of} AS {each.alias}{on}".strip()
+    within = f" WITHIN {each.within} SECONDS" if each.within is not None else ""
+    return f"{each.join} {of} AS {each.alias}{within}{on}".strip()
 
 
 def relations_of(query: Query) -> set[str]:
     """The names of the relations that stand in FROM."""
+    if isinstance(query, Having):
+        return relations_of(query.outer)
     if isinstance(query, SetOperation):
         return relations_of(query.left) | relations_of(query.right)
     found = [{each.of.name} if isinstance(each.of, Relation) else relations_of(each.of) for each in query.inputs]

@@ -59,7 +59,7 @@ from state_store.replicas.layout import Layout
 from state_store.replicas.memory.store import MemoryStore
 from state_store.replicas.replica import Replica
 from tests.properties.paths.values import VALUES, Rows, rows_of
-from tests.properties.paths.views import Block, SetOperation
+from tests.properties.paths.views import Block, Having, SetOperation
 from tests.support.arrow_table import ArrowTable
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from jobs.serve.subscription import Change, Subscription
     from tests.properties.paths.lake import ViewLake
     from tests.properties.paths.oracle import Expected
-    from tests.properties.paths.views import ViewOf
+    from tests.properties.paths.views import Query, ViewOf
 
 _CACHE_BYTES: Final = 1 << 20
 _FROM: Final = "0001-01-01"
@@ -113,6 +113,11 @@ def table(at: At) -> Rows:
 def pulled_table(at: At) -> Rows:
     """The rows of a pull query over the view."""
     return _pulled(at, f"SELECT {', '.join(at.names)} FROM {at.view.name}")
+
+
+def can_be_pulled(query: Query) -> bool:
+    """False for EMIT FINAL, which is for views alone."""
+    return not (isinstance(query, Block) and query.window is not None and query.window.final)
 
 
 def pulled_select(at: At) -> Rows:
@@ -310,8 +315,14 @@ def lose_a_row(at: At) -> dict[str, Any] | None:
 def dead_letters(at: At) -> int | None:
     """The rows that the view keeps aside; None where several of its queries could keep the same row."""
     query = at.view.query
+    if at.view.shared:
+        return None  # the stage's are of all views that share it
+    if isinstance(query, Having):
+        query = query.groups
     if isinstance(query, SetOperation) or any(isinstance(each.of, Block) for each in query.inputs):
         return None
+    if query.sets and ("()" in query.sets or not query.sets.startswith("GROUPING")):
+        return None  # the grand total is a query of its own
     # Those of inner stages too.
     names = [name_of(folder.name) for folder in folders_in(at.lake.lake.tables)]
     kept = [name for name in tables.owned_by(at.view.name, names) if name.endswith(tables.dead_letters(""))]
