@@ -97,9 +97,9 @@ def _in_session(rows: Rows, window: TimeWindow, time: exp.Expression, clock: exp
     session = Session(window.size, window.grace if clock is not None else None, "_timestamp", "_stream_time")
     if session.grace is None or clock is None:
         return Windowed(rows, (), columns, session)
-    ends = _plus(call("UNIX_TIMESTAMP", time), session.gap + session.grace)
-    late = rows.filtered(exp.LT(this=ends, expression=call("UNIX_TIMESTAMP", clock)))
-    return Windowed(rows, (), columns, session, late)
+    ends, now = _plus(call("UNIX_TIMESTAMP", time), session.gap + session.grace), call("UNIX_TIMESTAMP", clock)
+    late = rows.filtered(exp.LT(this=ends.copy(), expression=now.copy()))
+    return Windowed(rows.filtered(exp.GTE(this=ends, expression=now)), (), columns, session, late)
 
 
 def set_column(branches: Sequence[Windowed]) -> str:

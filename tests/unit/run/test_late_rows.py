@@ -96,3 +96,11 @@ def test_a_session_that_can_take_a_row_is_not_shown_as_final(settings: Settings,
         assert_correct(lake, "shop")
         shown.append(sorted(reader.read_rows(lake.table("over"), columns=["n"])["n"].to_pylist()))
     assert shown == [[2], [2], [2, 2]]
+
+
+@pytest.mark.parametrize(("window", "failing"), [("TUMBLING (SIZE 10 SECONDS", 3), ("SESSION (5 SECONDS", 2)])
+def test_a_row_that_is_late_does_not_fail(settings: Settings, lake: Lake, window: str, failing: int) -> None:
+    call = f"COUNT(CAST(shop AS INT)) AS n FROM sales WINDOW {window}, GRACE PERIOD 3 SECONDS) GROUP BY shop"
+    list(Interpreter(settings, "shop").run(f"CREATE TABLE v AS SELECT shop, {call};"))
+    drain(settings, "shop")
+    assert reader.read_rows(lake.table("v__dead_letters")).num_rows == failing
