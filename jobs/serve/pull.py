@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Protocol
 from jobs.query.clauses.read_pull import read_pull
 from jobs.serve.at_least import check_cut
 from jobs.serve.computation import computation
-from jobs.serve.cut import newest_cut
+from jobs.serve.cut import Cut, newest_cut
 from jobs.serve.duck import Duck
 from jobs.serve.limits import Spent
+from jobs.serve.past import with_past
 from jobs.serve.pushdown import in_natural_order, key_predicate, row_by_row
 from jobs.serve.readable import check_stored
 from jobs.serve.snapshot import Snapshot
 from jobs.serve.terms import FREELY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from jobs.model.types import SqlType
     from jobs.query.logical.pull import PullQuery
     from jobs.serve.computation import Computation
-    from jobs.serve.cut import Cut
+    from jobs.serve.past import Past
     from jobs.serve.pinned import Pinned
     from jobs.serve.terms import Terms
     from jobs.sql.syntax import Select
@@ -97,20 +98,22 @@ def answer(
         KeyRequired: it reads a partial view otherwise than by key.
         NoConsistentCut: its tables have no versions that fit together, or one is not in `terms.pinned`.
         CutExpired: `terms.pinned` has expired.
+        VersionNotKept: it reads a version that is not there.
         TimeLimit, TooLarge: it takes more than it may.
         StoreError: a table cannot be read.
     """
     spent = Spent(terms.limits)
-    pull = read_pull(statement.query, catalog, terms.unnamed, dt.datetime.now(dt.UTC))
+    tree, past = with_past(statement.query, catalog, lake)
+    pull = read_pull(tree, catalog, terms.unnamed, dt.datetime.now(dt.UTC), _relations(past))
     predicate = key_predicate(pull)
     computed = computing.tables(pull, predicate, spent) if computing is not None else None
     piecewise = row_by_row(pull) and statement.limit is not None
     if row_by_row(pull) and not piecewise:
         pull = in_natural_order(pull)
     asked = computation(pull, statement.limit)
-    cut = computed[1] if computed is not None else _stored_cut(pull, catalog, lake, terms.pinned)
+    cut = computed[1] if computed is not None else _stored_cut(pull, catalog, lake, terms.pinned, past)
     check_cut(cut, terms.at_least, lake, computed[0] if computed is not None else ())
-    snapshot = Snapshot(lake, cut, spent)
+    snapshot = Snapshot(lake, cut, spent, past)
     with Duck(functions, spent) as duck:
         if computed is not None:
             rows = duck.query(asked.text, computed[0])
@@ -122,19 +125,32 @@ def answer(
     return Answer(*_outputs(pull), rows, cut)
 
 
-def columns_of(statement: Select, catalog: Catalog) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
-    """The names and types of the columns that the answer would have. Raises SqlError: the query is refused."""
-    return _outputs(read_pull(statement.query, catalog, moment=dt.datetime.now(dt.UTC)))
+def columns_of(statement: Select, catalog: Catalog, lake: Lake) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
+    """The names and types of the columns that the answer would have.
+
+    Raises:
+        SqlError: the query is refused.
+        VersionNotKept: it reads a version that is not there.
+    """
+    tree, past = with_past(statement.query, catalog, lake)
+    return _outputs(read_pull(tree, catalog, moment=dt.datetime.now(dt.UTC), beside=_relations(past)))
+
+
+def _relations(past: Mapping[str, Past]) -> dict[str, Relation]:
+    return {name: each.relation for name, each in past.items()}
 
 
 def _outputs(pull: PullQuery) -> tuple[tuple[str, ...], tuple[SqlType, ...]]:
     return tuple(name for name, _ in pull.outputs), tuple(sql_type for _, sql_type in pull.outputs)
 
 
-def _stored_cut(pull: PullQuery, catalog: Catalog, lake: Lake, pinned: Pinned | None) -> Cut:
-    names = [relation.name for relation in pull.relations]
+def _stored_cut(pull: PullQuery, catalog: Catalog, lake: Lake, pinned: Pinned | None, past: Mapping[str, Past]) -> Cut:
+    """The cut of the tables as they are, and the versions of those as they were that are read in no other way."""
+    names = [relation.name for relation in pull.relations if relation.name not in past]
     check_stored(names, catalog)
-    return newest_cut(names, lake) if pinned is None else pinned.cut(names, lake)
+    now = newest_cut(names, lake) if pinned is None else pinned.cut(names, lake)
+    then = {each.table: each.reflected(lake) for each in past.values() if each.table not in now.tables}
+    return Cut({**now.tables, **then})
 
 
 def _columns(relation: Relation) -> list[str]:

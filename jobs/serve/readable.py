@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
@@ -37,17 +37,33 @@ def readable_named(name: str, catalog: Catalog) -> Relation:
     return visible_relation(found)
 
 
+CHANGES: Final = "table_changes"
+"""The changes between two versions of a table, in FROM: Delta's name for it."""
+_CALLED_SO: Final = (CHANGES, "changes")
+
+
+def changes_call(table: exp.Table) -> exp.Anonymous | None:
+    """The call of `table_changes('t', 3, 7)`, or `CHANGES(t, 3, 7)`, that stands in FROM; None for another input."""
+    call = table.this
+    return call if isinstance(call, exp.Anonymous) and call.name.lower() in _CALLED_SO else None
+
+
 def names_read(query: exp.Query, catalog: Catalog) -> list[str]:
     """The names in FROM, for whoever checks what may be read; that of a WITH alone is none of them.
 
     One of a WITH that a relation has as well counts: which of the two it means differs from place to place
-    (`WITH a AS (SELECT … FROM a)` reads the relation). TUMBLE and its like read the table that is their first argument.
+    (`WITH a AS (SELECT … FROM a)` reads the relation). TUMBLE and its like, and `table_changes`, read the table that is
+    their first argument.
 
     Raises:
         InvalidQuery: a window function in FROM has other arguments.
     """
     named: set[str] = set()
     for table in query.find_all(exp.Table):
+        call = changes_call(table)
+        if call is not None:
+            named |= {catalog.called.stored(each.name) for each in call.expressions[:1]}
+            continue
         windowed = window_function(table)
         found = windowed.find_all(exp.Table) if windowed is not None else () if is_unnest(table) else (table,)
         named |= {each.name for each in found}

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobs.serve.past import not_kept
 from state_store.delta import reader
+from state_store.errors import VersionGone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from jobs.model.relation import Relation
     from jobs.serve.cut import Cut
     from jobs.serve.limits import Spent
+    from jobs.serve.past import Past
     from state_store.delta.statistics import Predicate
     from state_store.layout import Lake
 
@@ -23,10 +26,12 @@ class Snapshot:
 
     Args:
         spent: told of every batch that is read.
+        past: the names that stand for tables as they were.
     """
 
-    def __init__(self, lake: Lake, cut: Cut, spent: Spent) -> None:
+    def __init__(self, lake: Lake, cut: Cut, spent: Spent, past: Mapping[str, Past] | None = None) -> None:
         self._lake = lake
+        self._past = past or {}
         self._cut = cut
         self._spent = spent
 
@@ -51,11 +56,24 @@ class Snapshot:
     def _batches(
         self, relation: Relation, columns: Sequence[str], predicate: Predicate | None
     ) -> Iterator[pa.RecordBatch]:
+        wanted = _at_least_one(relation, columns)
+        past = self._past.get(relation.name)
+        if past is not None:
+            return self._spent.reading(self._as_it_was(past, wanted, predicate))
         version = self._cut.version(relation.name)
         if version is None:
             return iter(())
-        wanted = _at_least_one(relation, columns)
         return self._spent.reading(reader.scan(self._lake.table(relation.name), version, wanted, predicate))
+
+    def _as_it_was(self, past: Past, columns: Sequence[str], predicate: Predicate | None) -> Iterator[pa.RecordBatch]:
+        if past.first is not None:
+            yield from past.changes(self._lake, columns)
+            return
+        path = self._lake.table(past.table)
+        try:
+            yield from reader.scan(path, past.version, list(columns), predicate)
+        except VersionGone:
+            not_kept(path, past.table, past.version)
 
 
 def nothing(relation: Relation, columns: Sequence[str]) -> pa.Table:

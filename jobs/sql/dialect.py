@@ -119,6 +119,12 @@ class Strandline(Dialect):
             **JoinClauses.PRIMARY_PARSERS,
             TokenType.BYTE_STRING: lambda self, token: self._escaped(token),
         }
+        VERSION_PHRASES: ClassVar[dict[tuple[str, ...], str]] = {
+            **parser.Parser.VERSION_PHRASES,
+            ("FOR", "SYSTEM_VERSION"): "VERSION",
+            ("AS", "OF", "VERSION"): "VERSION",
+            ("AS", "OF", "TIMESTAMP"): "TIMESTAMP",
+        }
         QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Any]] = {
             **{
                 token: parser.Parser.QUERY_MODIFIER_PARSERS[token]

@@ -63,6 +63,8 @@ class Context:
     """Takes the queries in the expressions of a pull query; None for a view, which joins them."""
     unnamed: Unnamed = "ksql"
     """Whose names the columns get that nobody named."""
+    beside: Mapping[str, Relation] = field(default_factory=dict)
+    """Relations that are not in the catalog: tables as they were, in a pull query."""
 
     @property
     def pulls(self) -> bool:
@@ -236,6 +238,8 @@ def _query_part(alias: str, name: str, query: Query) -> Part:
 
 def _relation_part(alias: str, name: str, context: Context, line: int | None, place: int | None) -> Part:
     catalog = context.catalog
+    if name in context.beside:
+        return _companion_part(alias, context.beside[name])
     found = catalog.find(name)
     beside = companion(name, catalog) if context.pulls else None
     if beside is not None:

@@ -7,6 +7,8 @@ subqueries that stand anywhere      nested_queries      tables beside relations 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
+from typing import Final
 
 from sqlglot import exp
 
@@ -15,6 +17,7 @@ from jobs.catalog.relations import relation_of
 from jobs.functions.python.declared import attach
 from jobs.model.definitions import Source, View
 from jobs.model.errors import InvalidQuery, NotSupported
+from jobs.model.relation import Relation
 from jobs.query.clauses.block import read_in_order
 from jobs.query.clauses.from_clause import Context, read_with
 from jobs.query.clauses.read import read_tree
@@ -28,25 +31,32 @@ from jobs.query.pulled.column_names import Unnamed
 from jobs.query.pulled.ordering import order_items, set_order, shown_item
 from jobs.sql.dialect import position_of, sql_of
 
+_NOTHING: Final[Mapping[str, Relation]] = {}
+
 
 def read_pull(
-    tree: exp.Query, catalog: Catalog, unnamed: Unnamed = "postgres", moment: dt.datetime | None = None
+    tree: exp.Query,
+    catalog: Catalog,
+    unnamed: Unnamed = "postgres",
+    moment: dt.datetime | None = None,
+    beside: Mapping[str, Relation] = _NOTHING,
 ) -> PullQuery:
     """The logical query of a pull query. The tree stays as it is.
 
     Args:
         unnamed: whose names the columns get that nobody named.
         moment: what the clock shows, in UTC; None where the query may not ask.
+        beside: relations that are not in the catalog, by name.
 
     Raises:
         SqlError: with line and column where they are known.
     """
     tree = attach(tree.copy(), catalog.functions)
     if moment is not None:
-        tree = with_clock(tree, _columns_read(tree, catalog), moment, unnamed)
+        tree = with_clock(tree, _columns_read(tree, catalog, beside), moment, unnamed)
     _check_asked_once(tree)
     nested = NestedFound()
-    context = Context(catalog, "sql", None, read_tree, nested=nested, unnamed=unnamed)
+    context = Context(catalog, "sql", None, read_tree, nested=nested, unnamed=unnamed, beside=beside)
     while isinstance(tree, exp.Subquery) and not tree.alias and isinstance(tree.this, exp.Query):
         context = read_with(tree, context)
         tree = tree.this
@@ -64,10 +74,12 @@ def read_pull(
     return PullQuery(block, shown, order, offset, nested.queries)
 
 
-def _columns_read(tree: exp.Query, catalog: Catalog) -> set[str]:
+def _columns_read(tree: exp.Query, catalog: Catalog, beside: Mapping[str, Relation]) -> set[str]:
     """The columns of all relations that a query names."""
-    found = (catalog.find(table.name) for table in tree.find_all(exp.Table))
-    return {name for each in found if isinstance(each, Source | View) for name, _ in relation_of(each).columns}
+    named = {table.name for table in tree.find_all(exp.Table)}
+    found = [relation_of(each) for each in map(catalog.find, named) if isinstance(each, Source | View)]
+    found += [relation for name, relation in beside.items() if name in named]
+    return {name for each in found for name, _ in each.columns}
 
 
 def _check_asked_once(tree: exp.Query) -> None:

@@ -155,7 +155,7 @@ class TypesAsked:
         binding = Binding.of(self.text, self.oids, catalog)
         made = binding.with_each(partial(sql_of_value, None))
         asked = Asked(made.text, self.terms, self.token, "arrow")
-        names, kinds = _placed(made, self.text, lambda: columns(asked, catalog))
+        names, kinds = _placed(made, self.text, lambda: columns(asked, catalog, Lake(settings.lake)))
         return Described(binding.oids, names, kinds)
 
 

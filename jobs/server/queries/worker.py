@@ -175,11 +175,11 @@ def answered(asked: Asked, catalog: Catalog, settings: Settings) -> Answered:
     return Answered(found.names, found.types, body, versions, cut.committed, cut.event_time, cut.offsets)
 
 
-def columns(asked: Asked, catalog: Catalog) -> tuple[tuple[str, ...], tuple[t.SqlType, ...]]:
+def columns(asked: Asked, catalog: Catalog, lake: Lake) -> tuple[tuple[str, ...], tuple[t.SqlType, ...]]:
     """The names and types of the columns that the answer would have; nothing is read. Errors as of `answered`."""
     with _as_called(catalog):
         statement = _asked(asked.text, asked.token, catalog)
-        return ((_PLAN,), (t.VARCHAR,)) if isinstance(statement, Explain) else columns_of(statement, catalog)
+        return ((_PLAN,), (t.VARCHAR,)) if isinstance(statement, Explain) else columns_of(statement, catalog, lake)
 
 
 @contextmanager

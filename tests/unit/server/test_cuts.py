@@ -191,3 +191,26 @@ def test_a_transaction_that_lasts_too_long_is_told(
         session.execute(BOTH[0])
     assert refused.value.sqlstate == "72000"
     session.execute("ROLLBACK")
+
+
+def test_tables_as_they_were(client: TestClient, served: ServedLake) -> None:
+    visit(served)
+    text = "SELECT visits FROM by_town VERSION AS OF 1 WHERE town = 'Rome'"
+    found = client.post("/v1/query", json={"sql": text}).json()
+    assert (found["rows"], found["versions"]) == ([{"visits": 1}], {"by_town": 1})
+    changes = {"sql": "SELECT visits, _change_type FROM table_changes('by_town', 2) ORDER BY visits"}
+    assert client.post("/v1/query", json=changes).json()["rows"] == [
+        {"visits": 1, "_change_type": "update_preimage"},
+        {"visits": 2, "_change_type": "update_postimage"},
+    ]
+    late = client.post("/v1/query", json={"sql": "SELECT * FROM by_town VERSION AS OF 9"})
+    assert (late.status_code, late.json()["code"]) == (410, "serve.version_not_kept")
+
+
+def test_sessions_read_tables_as_they_were(session: psycopg.Connection[Any], served: ServedLake) -> None:
+    visit(served)
+    text = "SELECT visits FROM public.by_town AS OF VERSION 1 WHERE town = %s"
+    assert session.execute(text, ("Rome",), prepare=True).fetchall() == [(1,)]
+    with pytest.raises(psycopg.DatabaseError) as refused:
+        session.execute("SELECT * FROM by_town VERSION AS OF 9")
+    assert refused.value.sqlstate == "72000"
