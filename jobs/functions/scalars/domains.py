@@ -102,6 +102,11 @@ def too_long(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
     return exp.GT(this=exp.Paren(this=length.copy()), expression=exp.Literal.number(MOST_CHARACTERS))
 
 
+def too_often(arguments: Sequence[exp.Expression]) -> exp.Expression:
+    """REPEAT(text, times)."""
+    return _call("TOO_OFTEN", *arguments)
+
+
 def too_many(arguments: Sequence[exp.Expression]) -> exp.Expression | None:
     """GENERATE_SERIES(first, last[, step])."""
     ends = [int(each.name) for each in arguments[:2] if isinstance(each, exp.Literal)]

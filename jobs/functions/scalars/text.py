@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jobs.functions.scalars.contract import Scalar, Types, count, takes, takes_any_number
-from jobs.functions.scalars.domains import MOST_CHARACTERS, too_long
+from jobs.functions.scalars.domains import MOST_CHARACTERS, too_long, too_often
 from jobs.functions.scalars.letters import lower_spark, upper_spark
 from jobs.model import types as t
 from jobs.model.errors import TypeMismatch
@@ -24,6 +24,7 @@ _LENGTH = "CASE WHEN {2} > 0 THEN {2} WHEN {2} <= 0 THEN 0 END"
 # NULL for an empty padding and for a negative length.
 # The least: an engine computes what is constant even where a CASE has another branch.
 _LEAST = f"least({{1}}, {MOST_CHARACTERS})"
+_TOO_OFTEN = f"CAST(length({{0}}) AS BIGINT) * {{1}} > {MOST_CHARACTERS}"
 _PADDED = "CASE WHEN {1} >= 0 AND {2} <> '' THEN FUNCTION({0}, LEAST, {2}) END".replace("LEAST", _LEAST)
 
 
@@ -147,7 +148,13 @@ TEXT = (
     # DuckDB's own keeps together what is one sign for the eye.
     Scalar("STARTS_WITH", _TEST, "startswith", "starts_with", aliases=("PREFIX",)),
     Scalar("ENDS_WITH", _TEST, "endswith", "suffix", aliases=("SUFFIX",)),
-    Scalar("REPEAT", takes(t.VARCHAR, t.VARCHAR, t.INT), "repeat", "repeat({0}, greatest({1}, 0))"),
+    Scalar(
+        "REPEAT",
+        takes(t.VARCHAR, t.VARCHAR, t.INT),
+        f"repeat({{0}}, CASE WHEN {_TOO_OFTEN} OR {{1}} < 0 THEN 0 ELSE {{1}} END)",
+        fails=too_often,
+    ),
+    Scalar("TOO_OFTEN", takes(t.BOOLEAN, t.VARCHAR, t.INT), f"({_TOO_OFTEN})", hidden=True),
     Scalar("OCTET_LENGTH", takes(t.INT, t.VARCHAR), "octet_length", "CAST(strlen({0}) AS INTEGER)"),
     Scalar("REVERSE", _TEXT, "reverse", "array_to_string(list_reverse(str_split({0}, '')), '')"),
     Scalar("INITCAP", _TEXT, _initcap_spark, _initcap_duckdb),

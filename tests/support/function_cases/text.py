@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 EXPECTED: dict[str, object] = {
+    "REPEAT(s, CAST(NULL AS INT)) IS NULL AND REPEAT('ab', -1) = '' AND REPEAT('ab', 2) = 'abab'": True,
     "MD5('abc')": "900150983cd24fb0d6963f7d28e17f72",
     "SHA1('abc')": "a9993e364706816aba3e25717850c26c9cd0d89d",
     "SHA256(bytes)": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",

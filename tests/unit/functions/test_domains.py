@@ -38,6 +38,7 @@ def test_extreme_arguments_are_answered_or_refused_in_words_of_ours() -> None:
     [
         "LPAD('a', 2147483647, 'x')",
         "RPAD(TO_BYTES('ff', 'hex'), 2147483647, TO_BYTES('00', 'hex'))",
+        "REPEAT('ab', 2147483647)",
         "GENERATE_SERIES(0, 9223372036854775807)",
         "GENERATE_SERIES(-9223372036854775807, 9223372036854775807, 2147483647)",
         "REGEXP_EXTRACT(LPAD('(a)', 3, 'x'), 'a', 2)",
