@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from jobs.model.definitions import View
 from jobs.model.serving_errors import KeyRequired, TooLarge
 from jobs.partial.plan import partial_plan
+from jobs.serve.pushdown import part_predicate
 from jobs.sql.dialect import quote
 from state_store.wording import Name, sentence
 
@@ -38,7 +39,7 @@ def asked(pull: PullQuery, predicate: Predicate | None, catalog: Catalog) -> Ask
         predicate: of the only table of the query, as `jobs.serve.pushdown.key_predicate` finds it.
 
     Raises:
-        KeyRequired: the query joins the view, or its WHERE does not give all columns of its key.
+        KeyRequired: its WHERE does not give all columns of the view's key, or it reads the view twice.
         TooLarge: it names more keys than a query may.
     """
     definitions = [catalog.find(relation.name) for relation in pull.relations]
@@ -46,7 +47,9 @@ def asked(pull: PullQuery, predicate: Predicate | None, catalog: Catalog) -> Ask
     if not views:
         return None
     plan = partial_plan(views[0], catalog)
-    given = predicate or {}
+    given = predicate or part_predicate(pull, views[0].name) or {}
+    if len(views) > 1:
+        given = {}
     if not given.keys() >= set(plan.key):
         raise key_required(plan, next((name for name in plan.key if name not in given), plan.key[0]))
     keys = list(product(*(dict.fromkeys(given[name]) for name in plan.key)))
@@ -64,6 +67,8 @@ def key_required(plan: PartialPlan, missing: str) -> KeyRequired:
     return KeyRequired(
         sentence("'{}' is a partial view, read by key: '{}' is not given", Name(name), missing),
         hint=sentence(
-            "SELECT … FROM {} WHERE {}, by itself; or create it without STATE = 'partial'", Name(name, quote), where
+            "SELECT … FROM {} WHERE {}, with constants; or create it without STATE = 'partial'",
+            Name(name, quote),
+            where,
         ),
     )

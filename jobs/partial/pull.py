@@ -8,6 +8,7 @@ from jobs.partial.asked import asked
 from jobs.partial.upquery import Upqueries
 from jobs.serve import pull as stored
 from jobs.serve.cut import newest_cut
+from jobs.serve.readable import check_stored
 from jobs.serve.results import Rows
 from jobs.serve.terms import FREELY
 from jobs.serve.values import python_rows
@@ -59,7 +60,9 @@ class _Computing:
         wanted = asked(pull, predicate, self._catalog)
         if wanted is None:
             return None
-        inputs = wanted.plan.inputs
+        joined = [relation.name for relation in pull.relations if relation.name != wanted.plan.relation.name]
+        check_stored(joined, self._catalog)
+        inputs = list(dict.fromkeys((*wanted.plan.inputs, *joined)))
         cut = newest_cut(inputs, self._lake) if self._pinned is None else self._pinned.cut(inputs, self._lake)
         rows = Upqueries(wanted.plan, self._lake, self._functions).rows(wanted.keys, cut, spent)
         return {wanted.plan.relation.name: rows}, cut

@@ -116,7 +116,9 @@ def answer(
     snapshot = Snapshot(lake, cut, spent, past)
     with Duck(functions, spent) as duck:
         if computed is not None:
-            rows = duck.query(asked.text, computed[0])
+            joined = {name: each for name, each in asked.tables.items() if name not in computed[0]}
+            stored = {name: snapshot.rows(each, _columns(each), None) for name, each in joined.items()}
+            rows = duck.query(asked.text, computed[0] | stored)
         elif piecewise and statement.limit is not None:
             rows = _first(statement.limit, _by_piece(duck, asked, snapshot, predicate))
         else:

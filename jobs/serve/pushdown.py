@@ -15,7 +15,6 @@ from jobs.query.expressions.scope import column
 from jobs.query.logical.pull import OrderItem
 from jobs.query.logical.query import Block
 from jobs.query.pulled.ordering import HIDDEN
-from jobs.sql.trees import conjuncts
 
 if TYPE_CHECKING:
     from jobs.query.logical.pull import PullQuery
@@ -27,16 +26,45 @@ _BITS = {BaseType.INT: 32, BaseType.BIGINT: 64}
 def key_predicate(pull: PullQuery) -> Predicate | None:
     """A condition that every row of the answer meets, for the reader of the only table; None when there is none.
 
-    It holds the terms `column = constant` and `column IN (constants)` of WHERE, joined with AND, over whole numbers and
-    text: there the reader compares as DuckDB does. DuckDB applies the whole WHERE again.
+    It is made of the terms `column = constant` and `column IN (constants)` of WHERE, joined with AND and OR, over whole
+    numbers and text: there the reader compares as DuckDB does. DuckDB applies the whole WHERE again.
     """
-    block, relation = pull.query, only_relation(pull)
-    if relation is None or not isinstance(block, Block):
+    relation = only_relation(pull)
+    if relation is None or not isinstance(pull.query, Block):
         return None
-    found: dict[str, list[Any]] = {}
-    for name, values in filter(None, (_comparison(node, relation) for node in conjuncts(block.where))):
-        found[name] = [value for value in values if name not in found or value in found[name]]
-    return found or None
+    return _met(pull.query.where, relation, None)
+
+
+def part_predicate(pull: PullQuery, name: str) -> Predicate | None:
+    """The same of the rows of one table among those that a query joins; None too where it is read more than once."""
+    if not isinstance(pull.query, Block) or pull.nested:
+        return None
+    parts = [part for part in pull.query.inputs if isinstance(part.source, Relation) and part.source.name == name]
+    if len(parts) != 1 or not all(isinstance(part.source, Relation) for part in pull.query.inputs):
+        return None
+    (part,) = parts
+    assert isinstance(part.source, Relation)
+    return _met(pull.query.where, part.source, part.alias)
+
+
+def _met(condition: exp.Expr | None, relation: Relation, alias: str | None) -> Predicate | None:
+    """{column: the values that it may have} where a condition is true; None where it says nothing of that.
+
+    Args:
+        alias: of the columns that are meant; None: all are.
+    """
+    node = condition.unnest() if condition is not None else None
+    if isinstance(node, exp.And):
+        found: dict[str, list[Any]] = {}
+        for side in (_met(node.left, relation, alias), _met(node.right, relation, alias)):
+            for name, values in (side or {}).items():
+                found[name] = [value for value in values if name not in found or value in found[name]]
+        return found or None
+    if isinstance(node, exp.Or):
+        left, right = (_met(side, relation, alias) or {} for side in (node.left, node.right))
+        return {name: list(dict.fromkeys((*left[name], *right[name]))) for name in left if name in right} or None
+    compared = _comparison(node, relation, alias) if node is not None else None
+    return None if compared is None else dict([compared])
 
 
 def row_by_row(pull: PullQuery) -> bool:
@@ -79,10 +107,11 @@ def only_relation(pull: PullQuery) -> Relation | None:
     return part.source if isinstance(part.source, Relation) else None
 
 
-def _comparison(node: exp.Expr, relation: Relation) -> tuple[str, list[Any]] | None:
-    node = node.unnest()
+def _comparison(node: exp.Expr, relation: Relation, alias: str | None) -> tuple[str, list[Any]] | None:
     column, constants = node.this, node.expressions if isinstance(node, exp.In) else [node.args.get("expression")]
     if not isinstance(node, exp.EQ | exp.In) or not isinstance(column, exp.Column) or not constants:
+        return None
+    if alias is not None and column.table != alias:
         return None
     base = relation.type_of(column.name).base
     values = [_constant(constant, base) for constant in constants]

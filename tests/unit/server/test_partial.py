@@ -112,6 +112,34 @@ def test_a_query_reads_the_keys_that_it_names(client: TestClient) -> None:
     assert (refused.status_code, refused.json()["code"]) == (400, "serve.key_required")
 
 
+def test_keys_by_or_limit_and_joins(client: TestClient) -> None:
+    joined = "visits v JOIN by_town b ON v.town = b.town"
+    for sql, towns in (
+        ("SELECT town FROM by_town WHERE town = 'Rome' OR town = 'Kyiv' ORDER BY town", ["Kyiv", "Rome"]),
+        ("SELECT town FROM by_town WHERE (town = 'Rome' AND n > 9) OR town IN ('Kyiv', 'Nowhere')", ["Kyiv"]),
+        ("SELECT town FROM by_town WHERE town IN ('Rome', 'Oslo', 'Kyiv') ORDER BY n DESC LIMIT 1", ["Rome"]),
+        (f"SELECT v.town FROM {joined} WHERE b.town = 'Kyiv'", ["Kyiv"]),
+        (f"SELECT MAX(b.town) AS town FROM {joined} WHERE b.town IN ('Rome', 'Oslo')", ["Rome"]),
+        ("SELECT b.town FROM by_town b LEFT JOIN visits v ON v.n = b.visits WHERE b.town = 'Kyiv'", ["Kyiv"]),
+    ):
+        found = client.post("/v1/query", json={"sql": sql}).json()
+        assert [row["town"] for row in found["rows"]] == towns, (sql, found)
+    found = client.post("/v1/query", json={"sql": "SELECT town FROM by_town WHERE town IN ('Rome', 'Kyiv') LIMIT 1"})
+    assert len(found.json()["rows"]) == 1
+
+
+def test_what_names_no_keys_is_refused(client: TestClient) -> None:
+    for where in (
+        "b.town = 'Rome' OR b.n = 5",
+        "NOT b.town = 'Rome'",
+        "b.town = 'Rome' OR b.town LIKE 'K%'",
+        "b.n = 5",
+    ):
+        for source in ("by_town b", "by_town b JOIN visits v ON v.town = b.town"):
+            refused = client.post("/v1/query", json={"sql": f"SELECT 1 AS one FROM {source} WHERE {where}"})
+            assert (refused.status_code, refused.json()["code"]) == (400, "serve.key_required"), (where, source)
+
+
 @pytest.mark.parametrize("name", ["by_town", "visits"])
 def test_a_query_of_a_partial_view_waits_for_a_position(client: TestClient, served: ServedLake, name: str) -> None:
     body = {"sql": "SELECT n FROM by_town WHERE town = 'Rome'", "wait_ms": 10}
