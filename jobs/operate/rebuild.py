@@ -114,7 +114,8 @@ def execute_rebuild(
         aside = _read_again(stream, [each for each in definitions if isinstance(each, Source)], steps)
         stages = _rebuilt(stream, set(plan.names) - aside, plan, steps)
         planned = {table.table for table in plan.computed} | set(plan.follow)
-        for _ in stream.levels:  # what reads a table that was begun anew is found out level by level
+        # What reads a table that was begun anew is found out level by level; the last refresh finds nothing.
+        for _ in range(len(stream.levels) + 1):
             stream.failures.clear()
             steps.begin("refreshing what reads it")
             stream.refresh()

@@ -162,7 +162,7 @@ def plan_rebuild(settings: Settings, *names: str, after: Set[str] = frozenset())
         if isinstance(definition, Source):
             check_kept(settings, lake, definition)
             topics[definition.name] = (definition.topic, _records(settings, lake, definition.topic))
-            aside |= {each for each in tables.own_tables(definition) if is_folder(lake.table(each))}
+            aside |= set(tables.own_tables(definition))
     pipeline = definitions[0].pipeline
     items = [item for level in maintained(catalog.pipeline(pipeline), catalog) for item in level]
     found = _Computed(lake, frozenset(names), aside, items, after)
@@ -170,7 +170,7 @@ def plan_rebuild(settings: Settings, *names: str, after: Set[str] = frozenset())
         names=tuple(names),
         pipeline=pipeline,
         topics=topics,
-        aside=tuple(sorted(aside)),
+        aside=tuple(sorted(table for table in aside if is_folder(lake.table(table)))),
         computed=tuple(found.tables),
         follow=found.followers(),
         waiting=found.waiting,

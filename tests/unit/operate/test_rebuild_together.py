@@ -16,6 +16,7 @@ from jobs.operate.rebuild_plan import plan_rebuild, plan_rebuilds
 from jobs.operate.verify.verify import verify
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
+from state_store.aside import set_aside
 from state_store.delta import reader
 from state_store.errors import ForeignWrite, StrandlineError
 from state_store.layout import Lake
@@ -153,6 +154,18 @@ def test_pipelines_are_rebuilt_in_the_order_of_what_reads_what(shop: Settings, l
     code, _, err = invoke("rebuild", "above", "total", "sales")
     assert code == 0, err
     assert (all_rows(shop), rows(shop, "above")) == before
+    assert broken(shop) == []
+
+
+@pytest.mark.parametrize("gone", [("sales",), ("sales", "prices__log", "prices"), ("prices__log", "paid")])
+def test_a_rebuild_that_was_killed_is_said_again(shop: Settings, lake: Lake, gone: tuple[str, ...]) -> None:
+    """Some tables were set aside, and nothing was read again; or one of the views was made anew since."""
+    before = all_rows(shop)
+    for table in gone:
+        set_aside(lake, table)
+    code, _, err = invoke("rebuild", "sales", "prices")
+    assert code == 0, err
+    assert all_rows(shop) == before
     assert broken(shop) == []
 
 
