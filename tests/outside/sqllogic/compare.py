@@ -137,7 +137,7 @@ def _same_nested(stated: str, value: Any) -> bool:
     items = _items(stated) if isinstance(value, list) else None
     if items is not None:
         return len(items) == len(value) and all(map(_same, items, value))
-    return _plain(stated) in (_plain(_without_nul(_text(value))), _plain(_without_nul(_braced(value))))
+    return _plain(stated) in [_plain(_without_nul(spell(value))) for spell in (_text, _braced, _as_row)]
 
 
 def _without_nul(text: str) -> str:
@@ -256,6 +256,17 @@ def _text(value: Any) -> str:
             return "".join(chr(each) if 32 <= each < 127 else f"\\x{each:02X}" for each in value)
         case _:
             return str(value)
+
+
+def _as_row(value: Any) -> str:
+    """A value as DuckDB writes it, structs without the names of their fields, as those of ROW (…) are."""
+    match value:
+        case list() | tuple():
+            return f"[{', '.join(_as_row(each) for each in value)}]"
+        case dict():
+            return f"({', '.join(_as_row(each) for each in value.values())})"
+        case _:
+            return _text(value)
 
 
 def _braced(value: Any) -> str:

@@ -93,10 +93,12 @@ def _texts_in_list(node: exp.Expression) -> exp.Expression:
 
 
 def _named_as_in_postgres(node: exp.Expression) -> exp.Expression:
-    if isinstance(node, exp.Select):
-        casts = [each for each in node.expressions if isinstance(each, exp.Cast) and isinstance(each.this, exp.Column)]
-        for each in casts:
-            each.replace(exp.alias_(each.copy(), each.this.name, quoted=True))
+    for each in list(node.expressions) if isinstance(node, exp.Select) else ():
+        inner = each
+        while isinstance(inner, exp.Cast):
+            inner = inner.this
+        if inner is not each and isinstance(inner, exp.Column):
+            each.replace(exp.alias_(each.copy(), inner.name, quoted=True))
     return node
 
 
@@ -126,7 +128,7 @@ DIFFERENCES: Final = (
     Difference("REGEXP_REPLACE replaces every match", said=_all_matches),
     Difference("a CAST of a fraction to an INT cuts it off", said=_cut_off),
     Difference("ARRAY_AGG of no rows is an empty ARRAY", said=_empty_list),
-    Difference("a CAST of a column has its name, also for ORDER BY, as in PostgreSQL", said=_named_as_in_postgres),
+    Difference("a CAST of a column has its name, also for ORDER BY, as in PostgreSQL", _NULLS, _named_as_in_postgres),
     Difference("LOG(x) is the natural logarithm, as in ksqlDB", said=_natural),
     Difference("IN takes literals as values of what stands before it, as in ksqlDB", said=_texts_in_list),
 )
