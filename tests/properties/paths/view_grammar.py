@@ -423,9 +423,16 @@ def _has_rows_of_its_own(inner: Block) -> bool:
 
 
 def _can_be_read(view: ViewOf) -> bool:
-    """True if the grammar finds the types in its columns that it looks for."""
+    """True if the grammar finds the types that it looks for, and rows can be told apart: pairs of events cannot."""
     types = [kind for _, kind in view.query.types]
-    return INT in types and VARCHAR in types and len(types) > 2
+    return INT in types and VARCHAR in types and len(types) > 2 and not _joins_events(view.query)
+
+
+def _joins_events(query: Query | Relation) -> bool:
+    """True if its rows may be pairs of events."""
+    if not isinstance(query, Block) or query.group is not None or query.distinct:
+        return False
+    return len(query.inputs) > 1 or any(_joins_events(each.of) for each in query.inputs)
 
 
 def _pairs(left: Sequence[Column], right: Sequence[Column]) -> list[tuple[Column, Column]]:
