@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -84,6 +85,16 @@ def _writer(sql_type: SqlType, form: int) -> Callable[[Any], bytes]:
     return write
 
 
+def _double(value: float) -> bytes:
+    """As Arrow writes it, which spells exponents in another way than Python."""
+    import pyarrow as pa
+
+    if not math.isfinite(value):
+        return b"NaN" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
+    text: str = pa.scalar(value, pa.float64()).cast(pa.string()).as_py()
+    return text.encode()
+
+
 _TWO_BYTES: Final = struct.Struct("!h")
 _FOUR_BYTES: Final = struct.Struct("!i")
 _EIGHT_BYTES: Final = struct.Struct("!q")
@@ -95,6 +106,8 @@ _PLAIN: Final[dict[tuple[BaseType, int], Callable[[Any], bytes]]] = {
     (BaseType.INT, BINARY_FORMAT): _FOUR_BYTES.pack,
     (BaseType.BIGINT, TEXT_FORMAT): lambda value: b"%d" % value,
     (BaseType.BIGINT, BINARY_FORMAT): _EIGHT_BYTES.pack,
+    (BaseType.DOUBLE, TEXT_FORMAT): _double,
+    (BaseType.DOUBLE, BINARY_FORMAT): struct.Struct("!d").pack,
     (BaseType.BOOLEAN, TEXT_FORMAT): lambda value: b"t" if value else b"f",
     (BaseType.BOOLEAN, BINARY_FORMAT): lambda value: b"\x01" if value else b"\x00",
 }

@@ -144,6 +144,10 @@ def test_few_rows_have_the_bytes_of_many(form: int) -> None:
     )
     types = tuple(sql_type for sql_type, _ in values)
     rows = [*zip(*(each for _, each in values), strict=True), (None,) * len(types)]
+    doubles = [(number,) for number in (0.1, 1e16, 1e-7, 123456789.125, float("nan"), float("inf"), float("-inf"))]
+    only = columns_of(["d"], [t.DOUBLE])
+    alone = b"".join(map(bytes, data_rows(FewRows(doubles, (t.DOUBLE,)).table(), only, [form])))
+    assert few_rows(doubles, only, [form]) == alone
     columns = columns_of([str(number) for number in range(len(types))], types)
     formats = [form] * len(types)
     many = b"".join(map(bytes, data_rows(FewRows(rows, types).table(), columns, formats)))
