@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -10,7 +11,7 @@ from jobs.model.errors import PipelineMissing, UnknownName
 from jobs.model.settings import load_settings
 from state_store.errors import StrandlineError
 from state_store.layout import Lake, check_lake
-from state_store.wording import Text, sentence
+from state_store.wording import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,16 +36,19 @@ def called_in(settings: Settings) -> Called:
 
 
 def told(error: StrandlineError) -> StrandlineError:
-    """The same error, about definitions as people call them, where the lake says how that is; and of a name that is not
-    there, which lake that is."""
+    """The same error, about definitions as people call them, where the lake says how that is."""
     try:
-        settings = load_settings()
-        if isinstance(error, PipelineMissing) or (isinstance(error, UnknownName) and error.of_lake):
-            looked = f"the lake is {Lake(settings.lake).root}, by STRANDLINE_LAKE"
-            error.hint = looked if error.hint is None else sentence("{}; {}", error.hint, looked)
-        return called_in(settings).told(error)
+        return called_in(load_settings()).told(error)
     except (StrandlineError, OSError):
         return error
+
+
+def looked_in(error: StrandlineError) -> str:
+    """A line that says which lake a name was looked for in, for an error about one that is not there; else empty."""
+    if isinstance(error, PipelineMissing) or (isinstance(error, UnknownName) and error.of_lake):
+        with suppress(StrandlineError):
+            return f"\n  lake: {Lake(load_settings().lake).root} (STRANDLINE_LAKE)"
+    return ""
 
 
 def note_stored(called: Called, tables: Iterable[str]) -> None:

@@ -46,9 +46,10 @@ def exit_codes() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except Exception as error:
-        from jobs.cli.called import told
+        from jobs.cli.called import looked_in, told
 
-        say(str(told(as_ours(error))))
+        ours = as_ours(error)
+        say(f"{told(ours)}{looked_in(ours)}")
         raise typer.Exit(USER_ERROR) from None
 
 

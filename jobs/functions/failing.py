@@ -17,6 +17,7 @@ reached from left to right counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from sqlglot import exp
 
@@ -25,6 +26,7 @@ from jobs.functions.scalars.contract import TOTAL
 from jobs.functions.scalars.decimals import OPERANDS
 from jobs.functions.scalars.guards import is_guard
 from jobs.functions.scalars.operators import FAIL
+from jobs.model.errors import NotSupported
 from jobs.sql.dialect import sql_of
 from jobs.sql.trees import all_of, any_of, call
 
@@ -46,6 +48,9 @@ WIDE = "wide"
 # Functions that a conversion wraps around its operand; only the operand tells whether there was a value.
 _ON_THE_WAY = frozenset({"WHOLE_TEXT", "CUT", "CUT_OF_DOUBLE", "DIGITS", "BOOLEAN_TEXT", "DATE_TEXT", "INSTANT_TEXT"})
 
+
+_MOST_NODES = 400
+"""Of an expression that is written more than once: a few hundred columns, or four calls of ABS in one another."""
 
 FAILS = "fails"
 """Mark on a column that stands for an expression: the condition under which that one fails."""
@@ -219,7 +224,10 @@ def _outside_domain(node: exp.Expr, part: Callable[[exp.Expression], exp.Express
     function = find(node.name) if isinstance(node, exp.Anonymous) else None
     if function is None or function.fails is None:
         return None
-    found = function.fails([part(_child(each)) for each in node.expressions])
+    arguments = [part(_child(each)) for each in node.expressions]
+    for each in arguments:
+        _said_again(each)
+    found = function.fails(arguments)
     return exp.Paren(this=found) if found is not None else None
 
 
@@ -228,7 +236,21 @@ def _opposite(value: exp.Expr) -> exp.Expression:
     return exp.Anonymous(this="TRY_SUBTRACT", expressions=[exp.Literal.number(0), value.copy()])
 
 
+def _said_again(value: exp.Expr) -> None:
+    """Check that an expression may be written more than once: of calls in calls each makes a multiple of the inner one.
+
+    Raises:
+        NotSupported: it has grown too large.
+    """
+    if sum(1 for _ in islice(value.walk(), _MOST_NODES + 1)) > _MOST_NODES:
+        raise NotSupported(
+            "functions are nested too deeply here: what says on which rows they fail would be too large",
+            hint="compute the inner ones in a subquery or view of their own",
+        )
+
+
 def _magnitude(value: exp.Expression) -> exp.Expression:
+    _said_again(value)
     below = exp.LT(this=exp.Paren(this=value.copy()), expression=exp.Literal.number(0))
     return exp.Case(ifs=[exp.If(this=below, true=_opposite(value))], default=value.copy())
 

@@ -37,6 +37,7 @@ from jobs.server.routes import (
 )
 from jobs.server.routes.point import PointLookups
 from jobs.server.state.server import running
+from jobs.sql.size import too_deep
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -105,6 +106,11 @@ def application(settings: Settings, options: ServerOptions) -> FastAPI:
         assert isinstance(error, StrandlineError)
         return failure(server_of(request).catalogued.catalog.called.told(error))
 
+    async def nested(request: Request, error: Exception) -> Response:
+        del request, error
+        return failure(too_deep(1, 1))
+
     app.add_exception_handler(StrandlineError, refused)
+    app.add_exception_handler(RecursionError, nested)
     app.add_middleware(Measured)
     return app

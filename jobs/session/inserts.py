@@ -8,7 +8,7 @@ from jobs.model import types as t
 from jobs.model.definitions import Source
 from jobs.model.errors import InvalidQuery, UnknownName
 from jobs.session.literals import evaluate
-from state_store.wording import Name, quoted, sentence
+from state_store.wording import Name, Text, joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -70,7 +70,7 @@ def target_of(statement: InsertValues | Delete | Update, catalog: Catalog) -> So
             sentence("'{}' is a view: its rows follow from its inputs", Name(found.name)),
             line=statement.line,
             column=statement.column,
-            hint=sentence("change what it reads: {}", quoted(found.inputs)),
+            hint=sentence("change what it reads: {}", joined(", ", (Text(Name(each)) for each in found.inputs))),
         )
     if found.read_only:
         raise InvalidQuery(

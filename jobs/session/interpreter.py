@@ -12,7 +12,7 @@ from jobs.model.errors import SqlError, UnknownName
 from jobs.serve.results import Document, Message, Result
 from jobs.session import catalog_changes, drops, type_names
 from jobs.session.properties import Session
-from jobs.sql.from_text import too_deep
+from jobs.sql.size import too_deep
 from jobs.sql.statements import parse
 from jobs.sql.syntax import (
     AlterSource,

@@ -11,9 +11,10 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token
 
-from jobs.model.errors import NotSupported, SqlSyntaxError
+from jobs.model.errors import SqlSyntaxError
 from jobs.sql.dialect import Strandline, fold
 from jobs.sql.read_arguments import check_read
+from jobs.sql.size import balanced
 
 
 def tokenize(text: str) -> list[Token]:
@@ -50,16 +51,6 @@ def syntax_error(error: ParseError) -> SqlSyntaxError:
     return SqlSyntaxError(message)
 
 
-def too_deep(line: int, column: int) -> NotSupported:
-    """The refusal of a statement that nests deeper than Python calls functions."""
-    return NotSupported(
-        "the statement is nested too deeply",
-        line=line,
-        column=column,
-        hint="shorten it: IN (…) instead of many ORs, a view for an inner query",
-    )
-
-
 def parse_query(text: str) -> exp.Query:
     """One query, names folded: what `sql_of` wrote for a view's query.
 
@@ -72,7 +63,7 @@ def parse_query(text: str) -> exp.Query:
         raise SqlSyntaxError("expected a SELECT", line=1, column=1)
     fold(tree)
     check_read(tree)
-    return tree
+    return balanced(tree)
 
 
 def parse_rule(text: str, rule: Any) -> exp.Expr:

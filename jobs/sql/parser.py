@@ -10,7 +10,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from jobs.model.definitions import Kind
-from jobs.model.errors import NotSupported, SqlSyntaxError
+from jobs.model.errors import NotSupported, SqlError, SqlSyntaxError
+from jobs.sql import size
 from jobs.sql.change_clauses import ChangeClauses
 from jobs.sql.dialect import position_of
 from jobs.sql.function_clauses import FunctionClauses
@@ -84,6 +85,10 @@ class Grammar(ChangeClauses, FunctionClauses):
         if self._curr:
             self.raise_error("Invalid expression")
         line, column = position_of(tokens[0])
+        try:
+            _sized(statement)
+        except SqlError as error:
+            raise error.placed(line, column) from None
         return replace(statement, sql=self._find_sql(tokens[0], tokens[-1]), line=line or 1, column=column or 1)
 
     def _unexpected(self, what: str, hint: str | None) -> SqlSyntaxError:
@@ -242,3 +247,12 @@ class Grammar(ChangeClauses, FunctionClauses):
             self.raise_error("LIMIT takes a number", self._prev)
         query.set("limit", None)
         return Select(query=query, emit=emit, limit=int(count.name))
+
+
+def _sized(statement: Statement) -> None:
+    """Make the query of a statement short, and check that it is not too large. Raises NotSupported."""
+    match statement:
+        case CreateView(query=query) | InsertSelect(query=query):
+            size.check(size.balanced(size.shortened(query)), size.VIEW)
+        case Select(query=query) | Explain(query=exp.Query() as query):
+            size.check(size.balanced(size.shortened(query)), size.PULL)

@@ -13,9 +13,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 from jobs.model.errors import SqlSyntaxError
 from jobs.model.types import SqlType
 from jobs.sql.dialect import Strandline
-from jobs.sql.from_text import syntax_error, tokenize, too_deep
+from jobs.sql.from_text import syntax_error, tokenize
 from jobs.sql.misspelt import meant_before
 from jobs.sql.parser import Grammar
+from jobs.sql.size import too_deep
 from jobs.sql.syntax import (
     AlterSource,
     CreateFunction,

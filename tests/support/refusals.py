@@ -59,6 +59,8 @@ def _text(node: ast.expr) -> str:
             return value
         case ast.JoinedStr(values=parts):
             return "".join(_text(part) for part in parts)
+        case ast.Call(func=ast.Name(id="sentence"), args=[ast.Constant(value=str(template)), *_]):
+            return template.replace("{}", "…")
         case ast.BinOp(left=left, right=right):
             return _text(left) + _text(right)
         case ast.IfExp(body=body):

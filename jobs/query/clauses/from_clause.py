@@ -26,10 +26,11 @@ from jobs.query.expressions.scope import column
 from jobs.query.logical.inputs import UNNAMED, Inputs, Outer, Part
 from jobs.query.logical.keys import gives_events, outputs_of
 from jobs.query.logical.pull import NestedFound
-from jobs.query.logical.query import Query
+from jobs.query.logical.query import Query, reads
 from jobs.query.pulled.column_names import Unnamed
 from jobs.query.pulled.nested_queries import NestedQueries
 from jobs.sql.dialect import position_of
+from jobs.sql.size import PULL, VIEW, check_tables
 from jobs.sql.trees import identifier
 from state_store.wording import Name, quoted, sentence
 
@@ -163,7 +164,18 @@ def read_from(select: exp.Select, context: Context) -> tuple[Joined, ...]:
                 hint=f"give each a name of its own: {part.name} AS other",
             )
         found.append(Joined(part, node, table if is_unnest(table) else None))
+    check_reads([each.part.source for each in found], context)
     return tuple(found)
+
+
+def check_reads(sources: Sequence[Relation | Query], context: Context) -> None:
+    """Check that a query does not read too many tables: a part of WITH is computed wherever it is named.
+
+    Raises:
+        NotSupported: it does.
+    """
+    number = sum(1 if isinstance(each, Relation) else reads(each) for each in sources)
+    check_tables(number, PULL if context.pulls else VIEW)
 
 
 def named(table: exp.Expr, taken: Sequence[str]) -> exp.Expr:

@@ -21,7 +21,7 @@ from jobs.model.stewardship import Stewardship
 from jobs.model.view_options import Semantics
 from jobs.query.clauses.block import read_block
 from jobs.query.clauses.clause_checks import check_order
-from jobs.query.clauses.from_clause import Context, read_with
+from jobs.query.clauses.from_clause import Context, check_reads, read_with
 from jobs.query.clauses.quarantine import guarded_query
 from jobs.query.clauses.set_operations import read_set_operation
 from jobs.query.clauses.system_time import lookups_only
@@ -91,6 +91,7 @@ def read_tree(tree: exp.Expr, context: Context) -> Query:
         if context.kind is not None:
             check_order(tree)
         query = read_set_operation(tree, context)
+        check_reads([query], context)
         if not context.pulls:
             set_order(tree, query)
         return query

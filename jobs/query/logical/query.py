@@ -135,3 +135,19 @@ def relations_of(query: Query) -> tuple[Relation, ...]:
         for part in query.inputs:
             found += [part.source] if isinstance(part.source, Relation) else relations_of(part.source)
     return tuple({each.name: each for each in found}.values())
+
+
+def reads(query: Query) -> int:
+    """How many tables a query reads, once each part of WITH is put wherever it is named."""
+    known: dict[int, int] = {}
+
+    def counted(each: Query) -> int:
+        if id(each) not in known:
+            if isinstance(each, SetOperation):
+                known[id(each)] = sum(map(counted, each.branches))
+            else:
+                sources = (part.source for part in each.inputs)
+                known[id(each)] = sum(1 if isinstance(one, Relation) else counted(one) for one in sources) or 1
+        return known[id(each)]
+
+    return counted(query)

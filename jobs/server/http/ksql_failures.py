@@ -17,6 +17,7 @@ from starlette.responses import Response
 from jobs.model.errors import SqlError
 from jobs.server.http.failures import failure
 from jobs.server.http.requests import server_of
+from jobs.sql.size import too_deep
 from state_store.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class KsqlRoute(APIRoute):
                 return await handler(request)
             except StrandlineError as error:
                 return ksql_failure(server_of(request).catalogued.catalog.called.told(error))
+            except RecursionError:
+                return ksql_failure(too_deep(1, 1))
 
         return handled
 

@@ -28,7 +28,7 @@ from jobs.serve.pull import Answer, columns_of
 from jobs.serve.readable import names_read
 from jobs.serve.row_text import RowText
 from jobs.serve.values import python_rows
-from jobs.sql.from_text import too_deep
+from jobs.sql.size import too_deep
 from jobs.sql.statements import parse
 from jobs.sql.syntax import Explain, Select
 from state_store.errors import StrandlineError

@@ -15,7 +15,7 @@ from jobs.session.define.replaced import check_replacement, reads_the_same
 from jobs.session.define.source import check_new_columns, source_of
 from jobs.session.define.view import check_new, view_of
 from jobs.sql.dialect import quote
-from jobs.sql.from_text import too_deep
+from jobs.sql.size import too_deep
 from jobs.sql.syntax import AlterSource, CreateSource, CreateView, InsertSelect
 from state_store.wording import Name, joined, sentence
 

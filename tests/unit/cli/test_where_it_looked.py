@@ -42,7 +42,7 @@ def test_a_lake_that_is_not_there(arguments: tuple[str, ...], tmp_path: Path, mo
 def test_a_lake_that_is_another_one(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     assert invoke(lake, "sql", "-e", "CREATE STREAM s (a INT) WITH (KAFKA_TOPIC = 's', PARTITIONS = 1)")[0] == 0
-    looked = f"the lake is {lake}, by STRANDLINE_LAKE"
+    looked = f"\n  lake: {lake} (STRANDLINE_LAKE)\n"
     for arguments in (("sql", "-e", "SELECT * FROM by_shop"), ("run", "shop"), ("sql", "-e", "PRINT by_shop")):
         code, out, err = invoke(lake, *arguments)
         assert (code, out) == (2, "")
