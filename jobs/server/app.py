@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from jobs.model.serving_errors import Forbidden
 from jobs.server.access.origins import Origins
+from jobs.server.http.description import described
 from jobs.server.http.direct import add_routes
 from jobs.server.http.failures import failure
 from jobs.server.http.measured import Measured
@@ -98,7 +99,7 @@ def application(settings: Settings, options: ServerOptions) -> FastAPI:
     @app.get("/v1/openapi.json", include_in_schema=False)
     async def description(request: Request) -> dict[str, Any]:
         allowed(request, "read", "openapi")
-        return app.openapi()
+        return described(app)
 
     refuse_others(app)
 
