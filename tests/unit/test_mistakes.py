@@ -27,8 +27,6 @@ CONSTANT = "correct it, or write NULL; WITH (ERRORS = 'null') gives NULL whereve
 ON = "JOIN … ON a.x = b.x, or USING (x); CROSS JOIN makes a row of every pair"
 
 FIRST_OF_EACH = "join a subquery with ROW_NUMBER() OVER (PARTITION BY … ORDER BY …), and compare the number in ON"
-PAIR = "(a, b) IN (SELECT c, d …) is EXISTS (SELECT 1 … WHERE c = a AND d = b); a STRUCT is ROW(a, b)"
-QUANTIFIED = "<> ALL (SELECT …) is NOT IN; > ALL is > (SELECT MAX(x) FROM …), where there are rows and no NULL"
 CONSTRAINT = "leave it out: any column may be NULL, and what is expected of rows is said by EXPECT in WITH"
 STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("SELECT * FORM s", "sql.syntax", "line 1, column 15", "did you mean FROM?"),
@@ -161,7 +159,7 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "line 1, column 57",
         "CAST(NULL AS …)",
     ),
-    ("SELECT id FROM s WHERE id ~ 'a.*'", "sql.type_mismatch", None, None),
+    ("SELECT id FROM s WHERE id ~ 'a.*'", "sql.type_mismatch", "line 1, column 24", "CAST(… AS VARCHAR)"),
     (
         "SELECT id FROM s WHERE name RLIKE 'a.*'",
         "sql.syntax",
@@ -171,32 +169,8 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("SELECT TOP 3 id FROM s", "sql.syntax", "line 1, column 12", "LIMIT n after the query"),
     ("SELECT id FROM s MINUS SELECT id FROM p", "sql.syntax", "line 1, column 24", "EXCEPT"),
     ("SELECT * FROM s, LATERAL (SELECT n FROM p) z", "sql.not_supported", "line 1, column 18", FIRST_OF_EACH),
-    (
-        "SELECT g FROM GENERATE_SERIES(1, 3) g",
-        "sql.not_supported",
-        "line 1, column 15",
-        "UNNEST(GENERATE_SERIES(1, 10)) AS name (column)",
-    ),
     ("WITH RECURSIVE z AS (SELECT 1 AS n) SELECT n FROM z", "sql.not_supported", "line 1, column 6", None),
-    (
-        "SELECT id, RANK() OVER w AS r FROM p WINDOW w AS (ORDER BY n)",
-        "sql.not_supported",
-        "line 1, column 45",
-        "write the window after OVER in brackets",
-    ),
-    (
-        "SELECT id FROM s WHERE (id, name) IN (SELECT id, name FROM p)",
-        "sql.not_supported",
-        "line 1, column 25",
-        PAIR,
-    ),
-    ("SELECT id FROM s WHERE id > ALL (SELECT id FROM p)", "sql.not_supported", "line 1, column 41", QUANTIFIED),
-    (
-        "SELECT id, MAP{'a': 1} AS m FROM s",
-        "sql.not_supported",
-        "line 1, column 21",
-        "a MAP is written MAP('a' := 1), a STRUCT STRUCT(a := 1)",
-    ),
+    ("SELECT id, MAP{'a': 1} AS m FROM s", "sql.not_supported", "line 1, column 15", "MAP('a' := 1)"),
     (
         "SELECT id, LAG(n) FILTER (WHERE n > 1) OVER (ORDER BY id) AS a FROM p",
         "sql.invalid_query",
@@ -367,8 +341,7 @@ STATEMENTS: tuple[tuple[str, str, str | None, str | None], ...] = (
         "line 1, column 34",
         "use one of 'auto', 'incremental', 'full'",
     ),
-    ("CREATE MATERIALIZED VIEW z (id INT)", "sql.syntax", "line 1, column 28", None),
-    ("CREATE VIEW z AS SELECT id FROM s", "sql.syntax", "line 1, column 8", None),
+    ("CREATE MATERIALIZED VIEW z (id INT)", "sql.syntax", "line 1, column 32", None),
     ("CREATE INDEX i ON s (id)", "sql.syntax", "line 1, column 8", None),
     (
         "CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE PYTHON AS 'nope:f'",

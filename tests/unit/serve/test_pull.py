@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from jobs.model.errors import InvalidQuery, NotSupported, SqlError, TypeMismatch, UnknownName
+from jobs.model.errors import InvalidQuery, SqlError, TypeMismatch, UnknownName
 from jobs.model.settings import Settings
 from jobs.serve.results import Rows
 from jobs.session.interpreter import Interpreter
@@ -160,7 +160,6 @@ def test_dead_letters_and_the_log_below_a_table_can_be_read(filled: Interpreter)
         ("SELECT reading + area FROM readings", TypeMismatch, None, 8),
         ("SELECT area, n, TOPK(n, 2) FROM readings GROUP BY area", InvalidQuery, "add it to GROUP BY", 14),
         ("SELECT TOPK(n, 2) AS t FROM readings ORDER BY area", InvalidQuery, "add it to GROUP BY", 47),
-        ("SELECT * FROM RANGE(3)", NotSupported, None, 15),
     ],
 )
 def test_a_wrong_query_says_where_and_what_to_type(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from jobs.model.settings import Settings
 from jobs.operate.verify.findings import Check
 from jobs.operate.verify.verify import verify
@@ -50,10 +52,16 @@ def test_the_tables_of_a_broken_definition_are_verified_too(made: MadeLake) -> N
 
 
 def test_a_table_that_no_definition_owns_is_found(made: MadeLake) -> None:
+    shutil.copytree(on_disk(made.lake.table("owned")), on_disk(made.lake.table("stray")))
+    found = failed(verify(made.settings))
+    assert found["stray", "definition"].what == "no definition in the catalog owns it"
+
+
+def test_a_table_whose_definition_is_lost_says_that_its_file_is_gone(made: MadeLake) -> None:
     on_disk(made.lake.catalog / "owned.json").unlink()
     found = failed(verify(made.settings))
     assert set(found) == {("owned", "definition")}
-    assert found["owned", "definition"].what == "no definition in the catalog owns it"
+    assert found["owned", "definition"].what == "the definition of 'owned' is broken: its catalog file is gone"
 
 
 def test_tables_that_are_being_dropped_are_left_alone(made: MadeLake) -> None:
