@@ -32,7 +32,6 @@ from jobs.operate.maintenance.plan import plan_maintenance
 from jobs.operate.rebuild import execute_rebuild
 from jobs.operate.rebuild_plan import plan_rebuilds
 from jobs.operate.verify.verify import verify
-from jobs.publish.open import open_publisher
 from jobs.run.pipeline import drain
 from jobs.session.interpreter import Interpreter
 from state_store.delta import reader
@@ -96,9 +95,8 @@ def operate(root: Path, name: str, number: int) -> None:
             for each in plan_drills(settings, ["by_shop"], ["changelog", "local-state", "backup"]):
                 assert run_drill(settings, each).passed is not False
         case "publish":
-            publisher = open_publisher(settings, "by_shop")
-            publisher.catch_up()
-            publisher.close()
+            list(Interpreter(settings, "shop").run(f"INSERT INTO sales VALUES ('a', {number % 9});"))
+            drain(settings, "shop", in_driver=True)
 
 
 def settings_of(root: Path) -> Settings:
@@ -138,15 +136,20 @@ class Campaign:
         feed(self.root, 0)
         operate(self.root, "backup", 0)
 
-    def operation(self, name: str) -> None:
-        """New events; the operation, killed some times; what must hold then."""
+    def operation(self, name: str, first: str | None = None) -> None:
+        """New events; the operation, killed some times; what must hold then.
+
+        Args:
+            first: the place of its first kill; default: drawn, as those of the others.
+        """
         self._number += 1
         feed(self.root, self._number)
         if (self.folder / "restored").exists():
             remove_folder(self.folder / "restored")
-        for _ in range(self.draw.randint(1, _AGAIN)):
+        for number in range(self.draw.randint(1, _AGAIN)):
             places = (*_PLACES[name], *_PLACES[name], *_ANYWHERE)
-            place = f"{self.draw.choice(places)}:{self.draw.randint(1, 6)}"
+            drawn = f"{self.draw.choice(places)}:{self.draw.randint(1, 6)}"
+            place = first if first is not None and number == 0 else drawn
             code = exit_code(operate, self.root, name, self._number, failpoint=place)
             assert code in (0, -signal.SIGKILL), (name, place, code)
             if code == 0:

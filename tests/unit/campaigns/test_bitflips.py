@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,11 +29,18 @@ def test_a_seed_makes_the_same_files_and_the_same_flips(tmp_path: Path) -> None:
     """So a flip is found again by its number; times and checksums of times differ."""
     lakes = [on_disk(make_lake(tmp_path / name / "lake", seed=3).root) for name in ("a", "b")]
     names = [
-        {kind: [p.relative_to(root) for p in paths] for kind, paths in files_by_kind(root).items()} for root in lakes
+        {kind: [_stable(p.relative_to(root)) for p in paths] for kind, paths in files_by_kind(root).items()}
+        for root in lakes
     ]
     assert names[0] == names[1]
     assert all(names[0].values())
-    assert [f.file for f in planned(lakes[0], 3, 90)] == [f.file for f in planned(lakes[1], 3, 90)]
+    flips = [[_stable(f.file) for f in planned(root, 3, 90)] for root in lakes]
+    assert flips[0] == flips[1]
+
+
+def _stable(file: Path | str) -> str:
+    """The name of a file without the checksum that a backup gives its copy: contents may hold times."""
+    return re.sub(r"\.[0-9a-f]{8}\Z", "", str(file))
 
 
 def test_a_flip_is_one_bit_and_put_back_with_its_time(tmp_path: Path) -> None:
