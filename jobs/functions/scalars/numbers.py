@@ -253,9 +253,10 @@ NUMBERS = (
         "CASE WHEN CAST({0} AS STRING) LIKE '-%' THEN substring(CAST({0} AS STRING), 2)"
         " ELSE concat('-', CAST({0} AS STRING)) END",
         "(-({0}))",
+        exact=True,
         hidden=True,
     ),
-    Scalar("MAGNITUDE", _same, "trim(LEADING '-' FROM CAST({0} AS STRING))", "abs({0})", hidden=True),
+    Scalar("MAGNITUDE", _same, "trim(LEADING '-' FROM CAST({0} AS STRING))", "abs({0})", exact=True, hidden=True),
     # NaN has no sign: 0, as in ksqlDB.
     Scalar(
         "SIGN",

@@ -11,6 +11,7 @@ EXPECTED: dict[str, object] = {
     "CAST(6 AS BIGINT) & -1 | 8": 14,
     "POW(2, 10)": 1024.0,
     "LIST_VALUE(1, 2)": [1, 2],
+    "ARRAY_VALUE(1, 2)": [1, 2],
     # arithmetic
     "i + 1": 8,
     "i + b": 40_000_000_007,
