@@ -105,10 +105,10 @@ def _read(letters: str, pattern: str, *, beside: bool, any_width: bool) -> tuple
         return f"({ZONED[letters]})", "z"
     if letters in ("MMM", "MMMM", "LLL", "LLLL"):
         names = [name if length > _SHORT else name[:_SHORT] for name in MONTHS]
-        return f"({'|'.join(map(_any_case, names))})", "MMM"
+        return f"({'|'.join(map(any_case, names))})", "MMM"
     if letter == "E" and length <= _SHORT + 1:
         names = [name if length > _SHORT else name[:_SHORT] for name in DAYS]
-        return f"(?:{'|'.join(map(_any_case, names))})", ""
+        return f"(?:{'|'.join(map(any_case, names))})", ""
     if letters == "a":
         return "([AaPp][Mm])", "a"
     if letter == "S" and length <= 9:
@@ -125,7 +125,8 @@ def _read(letters: str, pattern: str, *, beside: bool, any_width: bool) -> tuple
     return f"([0-9]{digits})", letter
 
 
-def _any_case(word: str) -> str:
+def any_case(word: str) -> str:
+    """The regular expression of a word in any case: a flag does not mean the same in both engines."""
     return "".join(f"[{letter.upper()}{letter.lower()}]" for letter in word)
 
 

@@ -5,7 +5,7 @@ TIME is milliseconds of the day. A text that does not fit its pattern gives NULL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
 from jobs.functions.scalars import domains, time_reading
@@ -15,53 +15,34 @@ from jobs.functions.scalars.milliseconds import since_last
 from jobs.functions.scalars.time_patterns import check
 from jobs.functions.scalars.time_writing import formatted
 from jobs.functions.scalars.time_zones import IS_OFFSET, Dialect, as_instant, distance_of, local_to_utc, utc_to_local
-from jobs.functions.scalars.times_by_row import is_pattern_duckdb, is_pattern_spark, read_by_row, written_by_row
+from jobs.functions.scalars.times_by_row import is_pattern, read_by_row, written_by_row
 from jobs.model import types as t
 from jobs.model.errors import InvalidQuery
 
 _DAY = 86_400_000
 _SPARK_TIME = "timestamp_millis(CAST({0} AS BIGINT))"
 _DUCKDB_TIME = "make_timestamp(CAST({0} AS BIGINT) * 1000)"
-_IN_QUOTES = quoted("'[^']*'", "spark")
 _DUCKDB_UTC = "timezone('UTC', {0})"
 
 
-def _formatted_spark(value: str) -> Written:
+def _formatted(dialect: Dialect, value: str) -> Written:
+    nothing = {"spark": "CAST(NULL AS STRING)", "duckdb": "CAST(NULL AS VARCHAR)"}[dialect]
+
     def write(arguments: Sequence[str]) -> str:
-        pattern = unquoted(arguments[1], "spark")
+        pattern = unquoted(arguments[1], dialect)
         instant = value.format(arguments[0])
         if len(arguments) < 3:
-            return (
-                formatted("spark", instant, pattern)
-                if pattern is not None
-                else f"date_format({instant}, {arguments[1]})"
-            )
-        zone = unquoted(arguments[2], "spark")
+            if pattern is None:
+                return written_by_row(dialect, instant, arguments[1])
+            return formatted(dialect, instant, pattern)
+        zone = unquoted(arguments[2], dialect)
         if zone is not None and not _is_zone(zone):
-            return "CAST(NULL AS STRING)"
-        local = f"from_utc_timestamp({instant}, {arguments[2]})"
+            return nothing
+        spark = f"from_utc_timestamp({instant}, {arguments[2]})"
+        local = spark if dialect == "spark" else utc_to_local(instant, arguments[2])
         if pattern is None:
-            return f"date_format({local}, {arguments[1]})"
-        return formatted("spark", local, pattern, arguments[2], instant)
-
-    return write
-
-
-def _formatted_duckdb(value: str) -> Written:
-    def write(arguments: Sequence[str]) -> str:
-        pattern = unquoted(arguments[1], "duckdb")
-        instant = value.format(arguments[0])
-        if len(arguments) < 3:
-            return (
-                formatted("duckdb", instant, pattern) if pattern is not None else written_by_row(instant, arguments[1])
-            )
-        zone = unquoted(arguments[2], "duckdb")
-        if zone is not None and not _is_zone(zone):
-            return "CAST(NULL AS VARCHAR)"
-        local = utc_to_local(instant, arguments[2])
-        if pattern is None:
-            return written_by_row(local, arguments[1])
-        return formatted("duckdb", local, pattern, arguments[2], instant)
+            return written_by_row(dialect, local, arguments[1])
+        return formatted(dialect, local, pattern, arguments[2], instant)
 
     return write
 
@@ -78,45 +59,18 @@ _OLD_ZONES = ("PST", "CST")
 """Names that both engines know and the time zone database does not; those of summer time neither knows."""
 
 
-def _parsed_spark(finish: str, *, of_date: bool = False) -> Written:
+def _parsed(dialect: Dialect, finish: str, *, of_date: bool = False) -> Written:
     def write(arguments: Sequence[str]) -> str:
-        pattern = unquoted(arguments[1], "spark")
+        pattern = unquoted(arguments[1], dialect)
         zone = arguments[2] if len(arguments) > 2 else None
-        if pattern is not None:
-            found = time_reading.reading(pattern, all_of_it=not of_date, any_width=of_date)
-            known = zone is None or unquoted(zone, "spark") is None or _is_zone(unquoted(zone, "spark") or "")
-            instant = time_reading.read("spark", arguments[0], found, zone if known else None)
-            return finish.format(instant if known else "CAST(NULL AS TIMESTAMP)")
-        found_by_row = f"try_to_timestamp({arguments[0]}, {arguments[1]})"
-        return finish.format(found_by_row if zone is None else f"to_utc_timestamp({found_by_row}, {zone})")
+        if pattern is None:
+            return finish.format(read_by_row(dialect, arguments[0], arguments[1], zone))
+        found = time_reading.reading(pattern, all_of_it=not of_date, any_width=of_date)
+        known = zone is None or unquoted(zone, dialect) is None or _is_zone(unquoted(zone, dialect) or "")
+        instant = time_reading.read(dialect, arguments[0], found, zone if known else None)
+        return finish.format(instant if known else "CAST(NULL AS TIMESTAMP)")
 
     return write
-
-
-def _parsed_duckdb(finish: Callable[[str, bool], str], *, of_date: bool = False) -> Written:
-    def write(arguments: Sequence[str]) -> str:
-        pattern = unquoted(arguments[1], "duckdb")
-        zone = arguments[2] if len(arguments) > 2 else None
-        if pattern is not None:
-            found = time_reading.reading(pattern, all_of_it=not of_date, any_width=of_date)
-            known = zone is None or unquoted(zone, "duckdb") is None or _is_zone(unquoted(zone, "duckdb") or "")
-            instant = time_reading.read("duckdb", arguments[0], found, zone if known else None)
-            return finish(instant if known else "CAST(NULL AS TIMESTAMP)", False)
-        return finish(read_by_row(arguments[0], arguments[1], zone), False)
-
-    return write
-
-
-def _as_instant(found: str, zoned: bool) -> str:
-    return found if zoned else f"timezone('UTC', {found})"
-
-
-def _as_day(found: str, zoned: bool) -> str:
-    return f"CAST({_DUCKDB_UTC.format(found) if zoned else found} AS DATE)"
-
-
-def _as_time(found: str, zoned: bool) -> str:
-    return f"CAST({since_last(_DAY, found)} AS INTEGER)"
 
 
 def _check_written(literals: Sequence[str | None]) -> None:
@@ -152,48 +106,48 @@ TIMES = (
     Scalar(
         "FORMAT_DATE",
         takes(t.VARCHAR, t.DATE, t.VARCHAR),
-        _formatted_spark("{0}"),
-        _formatted_duckdb("{0}"),
+        _formatted("spark", "{0}"),
+        _formatted("duckdb", "{0}"),
         check=_check_written,
         fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
         "FORMAT_TIME",
         takes(t.VARCHAR, t.TIME, t.VARCHAR),
-        _formatted_spark(_SPARK_TIME),
-        _formatted_duckdb(_DUCKDB_TIME),
+        _formatted("spark", _SPARK_TIME),
+        _formatted("duckdb", _DUCKDB_TIME),
         check=_check_written,
         fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
         "FORMAT_TIMESTAMP",
         takes(t.VARCHAR, t.TIMESTAMP, *_FORMAT, optional=1),
-        _formatted_spark("{0}"),
-        _formatted_duckdb(_DUCKDB_UTC),
+        _formatted("spark", "{0}"),
+        _formatted("duckdb", _DUCKDB_UTC),
         check=_check_written,
         fails=domains.no_pattern_of_time(1, zone=2),
     ),
     Scalar(
         "PARSE_DATE",
         takes(t.DATE, *_FORMAT),
-        _parsed_spark("CAST({0} AS DATE)", of_date=True),
-        _parsed_duckdb(_as_day, of_date=True),
+        _parsed("spark", "CAST({0} AS DATE)", of_date=True),
+        _parsed("duckdb", "CAST({0} AS DATE)", of_date=True),
         check=_check_read,
         fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
         "PARSE_TIME",
         takes(t.TIME, *_FORMAT),
-        _parsed_spark(f"CAST(pmod(unix_millis({{0}}), {_DAY}) AS INT)"),
-        _parsed_duckdb(_as_time),
+        _parsed("spark", f"CAST(pmod(unix_millis({{0}}), {_DAY}) AS INT)"),
+        _parsed("duckdb", f"CAST({since_last(_DAY, '{0}')} AS INTEGER)"),
         check=_check_read,
         fails=domains.no_pattern_of_time(1),
     ),
     Scalar(
         "PARSE_TIMESTAMP",
         takes(t.TIMESTAMP, *_FORMAT, t.VARCHAR, optional=1),
-        _parsed_spark("{0}"),
-        _parsed_duckdb(_as_instant),
+        _parsed("spark", "{0}"),
+        _parsed("duckdb", _DUCKDB_UTC),
         check=_check_read,
         fails=domains.no_pattern_of_time(1, zone=2),
     ),
@@ -207,8 +161,8 @@ TIMES = (
     Scalar(
         "IS_TIME_PATTERN",
         takes(t.BOOLEAN, t.VARCHAR),
-        lambda arguments: is_pattern_spark(arguments[0]),
-        lambda arguments: is_pattern_duckdb(arguments[0]),
+        lambda arguments: is_pattern("spark", arguments[0]),
+        lambda arguments: is_pattern("duckdb", arguments[0]),
         hidden=True,
     ),
     Scalar(
