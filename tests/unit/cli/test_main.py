@@ -260,6 +260,7 @@ def test_an_error_at_the_prompt_is_shown_and_does_not_end_it(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     interpreter = Interpreter(settings)
+    list(interpreter.run("CREATE STREAM s (id INT) WITH (KAFKA_TOPIC = 's');"))
     answer(interpreter, Output(json=True), "SELECT * FROM nope;")
     answer(interpreter, Output(json=True), "SELECT 1 AS one;")
     shown = capsys.readouterr()

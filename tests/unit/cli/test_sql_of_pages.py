@@ -30,6 +30,7 @@ _BEFORE: Final = {
     ("state.md", "by_category"): """
         CREATE STREAM visits (product VARCHAR) WITH (KAFKA_TOPIC = 'visits');
         CREATE TABLE info (product VARCHAR PRIMARY KEY, category VARCHAR) WITH (KAFKA_TOPIC = 'info');
+        CREATE TABLE products (name VARCHAR PRIMARY KEY, category VARCHAR) WITH (KAFKA_TOPIC = 'products');
     """,
 }
 """{(page, how a block begins or a part of it): the statements before it}."""
