@@ -18,7 +18,7 @@
     │   ├── ReplicaDiverged           store.replica_diverged      restore
     │   ├── ReplicaNotReady           store.replica_not_ready     retry
     │   ├── CorruptState              store.corrupt               restore
-    │   │   └── ReplicaCorrupt        store.corrupt               restore
+    │   │   └── ReplicaCorrupt        store.replica_corrupt       restore
     │   ├── LeaseHeld                 store.lease_held            retry
     │   ├── BackupBroken              store.backup_broken         stop
     │   ├── LakeNotEmpty              store.lake_not_empty        stop
@@ -204,6 +204,8 @@ class CorruptState(StoreError):
 
 class ReplicaCorrupt(CorruptState):
     """The bytes of a replica are not as they were written. It is made anew from its table."""
+
+    code = "store.replica_corrupt"
 
 
 class LeaseHeld(StoreError):

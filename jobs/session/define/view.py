@@ -59,7 +59,8 @@ def view_of(statement: CreateView, catalog: Catalog, pipeline: str) -> View:
     made = with_rowtime(made, maintenance)
     if maintenance.refresh == "incremental":
         check_incremental(made)
-    check_errors(made, maintenance.errors)
+    if "ERRORS" in options:  # what only follows from SEMANTICS = 'ksql' gives way to what the views share
+        check_errors(made, maintenance.errors)
     check_rules(made)
     stored = relation_of(made.stages[-1])
     meta = {name for name, _ in META_COLUMNS} if stored.storage == "append" else set()

@@ -24,7 +24,6 @@ def on_kafka(lake: Lake) -> Settings:
 def test_a_lake_of_kafka_refuses_to_work_without_the_setting(
     settings: Settings, on_kafka: Settings, lake: Lake
 ) -> None:
-    run(Interpreter(settings), "SHOW STREAMS;")
     remember(on_kafka, lake)
     for work in (
         lambda: run(Interpreter(settings), STREAM + "INSERT INTO s (id) VALUES (1);"),
