@@ -71,6 +71,18 @@ EXPECTED: dict[str, object] = {
     "PARSE_TIME('13h45 00.5', CASE i WHEN 7 THEN 'HH''h''mm ss.S' ELSE 'HH' END) = clock": True,
     "PARSE_TIME('01:45 pm', CASE i WHEN 7 THEN 'hh:mm a' ELSE 'HH' END)": 49_500_000,
     "PARSE_DATE('31/1/2024', CASE i WHEN 7 THEN 'dd/M/yyyy' ELSE 'dd' END) = day": True,
+    "FORMAT_TIMESTAMP(at, CASE WHEN i > 0 THEN 'uuuu.MM.dd u/yy EEEE SS S %a ''o''''clock'' X VV' END)": (
+        "2024.01.31 2024/24 Wednesday 50 5 %PM o'clock Z UTC"
+    ),
+    "FORMAT_TIMESTAMP(at, CASE WHEN i > 0 THEN 'd MMM HH''h''mm' END, 'America/Los_Angeles')": "31 Jan 05h45",
+    "FORMAT_TIME(clock, CASE WHEN i > 0 THEN 'hh:mm:ss.SSS a' END)": "01:45:00.500 PM",
+    "PARSE_TIMESTAMP('(31|01.2024) d$ 13:45:00.5',"
+    " CASE WHEN i > 0 THEN '(dd|MM.uuuu) ''d''$ HH:mm:ss.S' END) = at": True,
+    "COALESCE(PARSE_TIME('24:00', CASE WHEN i > 0 THEN 'HH:mm' END),"
+    " PARSE_TIME('23:60', CASE WHEN i > 0 THEN 'HH:mm' END),"
+    " PARSE_TIME('13:00 PM', CASE WHEN i > 0 THEN 'hh:mm a' END),"
+    " PARSE_TIME('1:30', CASE WHEN i > 0 THEN 'HH:mm' END))": None,
+    "PARSE_DATE('31.02.2024', CASE WHEN i > 0 THEN 'dd.MM.yyyy' END)": None,
     "PARSE_DATE('soon', CASE i WHEN 7 THEN 'dd/M/yyyy' ELSE 'dd' END)": None,
     "PARSE_TIMESTAMP('2024-01-31 05:45', 'yyyy-MM-dd HH:mm', 'America/Los_Angeles') < at": True,
     "UNIX_TIMESTAMP(CONVERT_TZ(at, 'UTC', 'America/Los_Angeles')) - UNIX_TIMESTAMP(at)": -28_800_000,
