@@ -99,7 +99,14 @@ def _field(self: Any, node: exp.Dot) -> str:
     return f"({self.sql(node, 'this')}).{self.sql(node, 'expression')}"
 
 
+def _of_bits(sign: str) -> _Write:
+    """In parentheses: the engines do not bind & and | alike."""
+    return lambda self, node: f"(({self.sql(node, 'this')}) {sign} ({self.sql(node, 'expression')}))"
+
+
 _SHARED: dict[Any, Any] = {
+    exp.BitwiseAnd: _of_bits("&"),
+    exp.BitwiseOr: _of_bits("|"),
     exp.Dot: _field,
     exp.DPipe: lambda self, node: self.binary(node, "||"),
     exp.Filter: lambda self, node: f"{self.sql(node, 'this')} FILTER ({self.sql(node, 'expression').strip()})",

@@ -16,7 +16,7 @@ from jobs.model import types as t
 from jobs.model.errors import InvalidQuery, TypeMismatch
 from jobs.model.types import BaseType, SqlType, as_decimal, common_type
 from jobs.query.expressions.casts import beside, widened
-from jobs.query.expressions.scope import Typed, binary, in_parentheses
+from jobs.query.expressions.scope import Typed, binary
 from jobs.sql.dialect import sql_of
 from jobs.sql.trees import call
 from jobs.sql.types_text import data_type
@@ -76,10 +76,7 @@ def of_bits(node: exp.Binary, left: Typed, right: Typed) -> Typed:
     if wrong is not None:
         raise TypeMismatch(f"& and | take INT or BIGINT, not {wrong.type}: {sql_of(node)}")
     sql_type = t.BIGINT if any(side.type.base is BaseType.BIGINT for side in sides) else t.INT
-    # The engines do not bind & and | alike.
-    parts = [in_parentheses(widened(side, sql_type).expression) for side in sides]
-    kind = exp.BitwiseAnd if isinstance(node, exp.BitwiseAnd) else exp.BitwiseOr
-    return Typed(exp.Paren(this=kind(this=parts[0], expression=parts[1])), sql_type)
+    return Typed(binary(type(node), *(widened(side, sql_type) for side in sides)), sql_type)
 
 
 def arithmetic(operator: type[exp.Binary], left: Typed, right: Typed) -> Typed:

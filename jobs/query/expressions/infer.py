@@ -31,7 +31,7 @@ from jobs.query.expressions.intervals import of_days, with_interval
 from jobs.query.expressions.lambdas import higher_order
 from jobs.query.expressions.nested import CONSTRUCTORS, NESTED, is_constant
 from jobs.query.expressions.rewrites import REWRITES, UNLESS_PLAIN
-from jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of, in_parentheses
+from jobs.query.expressions.scope import Infer, Inside, Names, Rules, Typed, depth_of
 from jobs.sql.dialect import position_of, sql_of
 from jobs.sql.intervals import IntervalNode
 from jobs.sql.nested_query import NestedQuery, OuterValue
@@ -112,7 +112,7 @@ def _column(node: exp.Column, scope: Names) -> Typed:
 
 def _paren(node: exp.Paren, typed: Infer) -> Typed:
     inner = typed(node.this)
-    return Typed(in_parentheses(inner.expression), inner.type)
+    return Typed(exp.Paren(this=inner.expression), inner.type)
 
 
 def _cast(node: exp.Cast, typed: Infer) -> Typed:

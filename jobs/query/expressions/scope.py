@@ -119,11 +119,6 @@ def binary(operator: type[exp.Expr], left: Typed, right: Typed) -> exp.Expressio
     return made
 
 
-def in_parentheses(value: exp.Expression) -> exp.Expression:
-    """The expression in one pair of parentheses, also when it has them already."""
-    return value if isinstance(value, exp.Paren) else exp.Paren(this=value)
-
-
 def _column(name: str, written: exp.Column) -> exp.Column:
     """`column`, remembering where it was written."""
     made = column(name)
