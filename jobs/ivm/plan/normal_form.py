@@ -20,7 +20,10 @@ from jobs.sql.dialect import sql_of
 _HEX = 12
 """Digits of a hash in a table's name: two of a million stages have one hash by chance in one of 500 lakes."""
 
-_LEFT_OUT = ("table", "late", "repeated")
+_OF_TABLE = ("table", "late")
+"""Left out of the stage itself."""
+_LEFT_OUT = ("repeated",)
+"""Left out wherever it stands."""
 
 
 def digest_of(stage: Stage, *context: str) -> str:
@@ -46,7 +49,7 @@ def _parts(value: object, aliases: Mapping[str, str], *, top: bool = False) -> I
     elif is_dataclass(value):
         yield type(value).__name__
         for each in fields(value):
-            if top and each.name in _LEFT_OUT:
+            if each.name in _LEFT_OUT or (top and each.name in _OF_TABLE):
                 continue
             inner = getattr(value, each.name)
             yield field_name(value, each.name)
