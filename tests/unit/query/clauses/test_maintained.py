@@ -90,6 +90,7 @@ QUERIES = (
     "SELECT id, k FROM t NATURAL JOIN (SELECT id FROM u)",
     "SELECT id, x FROM t NATURAL LEFT JOIN (SELECT id, n + 1 AS x FROM u) AS q",
     # conditions without FROM
+    "SELECT id, id IN (SELECT id FROM t) AS a FROM t",
     "SELECT 1 AS a WHERE 1 IN (SELECT id FROM t) AND EXISTS (SELECT 1 FROM u)",
     "SELECT 1 AS a WHERE NOT EXISTS (SELECT 1 FROM u WHERE n > 3)",
     # windows with names, and what they share
