@@ -182,6 +182,8 @@ class _Dialect:
     def _format(self, letters: str) -> str:
         if self.dialect == "spark":
             return f"date_format(__m, {self._quoted(for_spark(letters))})"
+        if letters in ("y", "u"):
+            return "CAST(year(__m) AS VARCHAR)"  # DuckDB's format has four digits always
         return f"strftime(__m, {self._quoted(FORMATS[letters])})"
 
     def _of_milliseconds(self) -> Mapping[str, str]:

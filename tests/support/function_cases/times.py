@@ -75,6 +75,7 @@ EXPECTED: dict[str, object] = {
         "2024.01.31 2024/24 Wednesday 50 5 %PM o'clock Z UTC"
     ),
     "FORMAT_TIMESTAMP(at, CASE WHEN i > 0 THEN 'd MMM HH''h''mm' END, 'America/Los_Angeles')": "31 Jan 05h45",
+    "FORMAT_DATE(CAST('0001-01-01' AS DATE), CASE WHEN i > 0 THEN 'y u yyyy' END)": "1 1 0001",
     "FORMAT_TIME(clock, CASE WHEN i > 0 THEN 'hh:mm:ss.SSS a' END)": "01:45:00.500 PM",
     "PARSE_TIMESTAMP('(31|01.2024) d$ 13:45:00.5',"
     " CASE WHEN i > 0 THEN '(dd|MM.uuuu) ''d''$ HH:mm:ss.S' END) = at": True,
