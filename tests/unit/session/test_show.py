@@ -32,7 +32,7 @@ def test_describe_extended_says_where_the_table_stands(session: Interpreter, lak
     assert {name: found.data[name] for name in ("version", "epoch", "rows", "reads")} == {
         "version": 1,
         "epoch": 1,
-        "rows": 2,
+        "rows": 3,
         "reads": ["s"],
     }
     assert "table 'v'" in found.text
