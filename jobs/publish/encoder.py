@@ -114,8 +114,9 @@ class Encoder:
         went = dict(self.pairs(changes.filter(pc.less(changes[WEIGHT], 0))))
         there = {key for part in slices(came) for key in self.keys(part)}
         if len(there) != came.num_rows:
-            two = "version {} of '{}' has two rows of one key"
-            raise DuplicateKey(sentence(two, origin.version, Name(self._source.name)))
+            raise DuplicateKey(
+                sentence("version {} of '{}' has two rows of one key", origin.version, Name(self._source.name))
+            )
         number = 0
         for key in went:
             if key not in there:

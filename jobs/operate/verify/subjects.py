@@ -166,7 +166,7 @@ def _planned(
 
 
 def _rebuild(name: str) -> str:
-    return sentence(REBUILD_HINT + "{}", Name(name, shlex.quote))
+    return sentence("{}{}", REBUILD_HINT, Name(name, shlex.quote))
 
 
 def _from_topic(source: Source) -> str:
