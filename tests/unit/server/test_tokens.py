@@ -36,6 +36,7 @@ REQUESTS = [
     ("POST", "/v1/query", "read:by_town", {"sql": "SELECT * FROM by_town"}),
     ("POST", "/v1/query", "read:by_town", {"sql": "SELECT * FROM by_town", "at_least": {"by_town": 0}}),
     ("POST", "/v1/query", "read:by_town", {"sql": "EXPLAIN by_town"}),
+    ("POST", "/v1/cuts", "read:by_town", {"seconds": 60}),
     ("POST", "/v1/streams/visits", "write:visits", {"rows": [{"id": 1, "town": "Rome", "n": 1}]}),
     ("POST", "/query", "read:by_town", {"ksql": "SELECT * FROM by_town;"}),
     ("POST", "/query", "read:by_town", {"ksql": "SELECT * FROM by_town EMIT CHANGES LIMIT 0;"}),
