@@ -18,7 +18,7 @@ from jobs.catalog.catalog import Catalog
 from jobs.ingest.logs.open import open_log
 from jobs.model import tables
 from jobs.operate.quality.freshness import Waiting
-from jobs.run.committed import count
+from jobs.run.committed import counted_since
 from jobs.run.dagster_child import table_metadata
 from orchestration.changelog_topics import ChangelogTopics
 from orchestration.metadata import from_pipes, with_defined
@@ -95,14 +95,10 @@ class Progress:
 
     def _counted(self, table: TableReport) -> TableReport:
         """The report with the rows by the commits since the version that was reported last."""
-        after = self._told.get(table.name)
-        if after is None or after > table.version:
-            return table
         try:
-            found = count(Lake(self._settings.lake).table(table.name), after, table.version)
+            return counted_since(table, Lake(self._settings.lake).table(table.name), self._told.get(table.name))
         except StrandlineError:
             return table  # what is broken is told by the run
-        return replace(table, inserted=found.inserted, deleted=found.deleted) if found.whole else table
 
     def _before(self, beat: Beat) -> dict[str, TableReport]:
         """What was reported last. A new process counts from nothing again, at the versions that are known."""

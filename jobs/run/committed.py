@@ -5,7 +5,7 @@ A run counts what it does itself; what it committed in the moment before it was 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from jobs.model.report import TableReport
@@ -14,6 +14,7 @@ from state_store.delta import reader
 from state_store.errors import TableMissing, VersionGone
 
 if TYPE_CHECKING:
+    from state_store.commits import Head
     from state_store.paths import LakePath
 
 MOST_COMMITS: Final = 500
@@ -71,6 +72,26 @@ def committed(table: str, path: LakePath, after: int | None) -> TableReport | No
         return None
     known = after if after is not None and after <= head.version else -1
     counted = count(path, known, head.version)
+    return report_at(head, table, path, inserted=counted.inserted, deleted=counted.deleted, late=head.record.late)
+
+
+def counted_since(report: TableReport, path: LakePath, told: int | None) -> TableReport:
+    """The report with the rows by the commits since the version that was told last; as it is where they cannot be
+    counted whole.
+
+    Raises:
+        CorruptState: a commit does not read back.
+    """
+    if told is None or told > report.version:
+        return report
+    found = count(path, told, report.version)
+    return replace(report, inserted=found.inserted, deleted=found.deleted) if found.whole else report
+
+
+def report_at(
+    head: Head, table: str, path: LakePath, *, inserted: int, deleted: int, seconds: float = 0.0, late: int | None
+) -> TableReport:
+    """The report of a table at its head, with the changes and the seconds that somebody has counted."""
     record = head.record
     return TableReport(
         name=table,
@@ -78,13 +99,13 @@ def committed(table: str, path: LakePath, after: int | None) -> TableReport | No
         epoch=record.epoch,
         rows=record.rows,
         bytes=reader.size_bytes(path, head.version),
-        inserted=counted.inserted,
-        deleted=counted.deleted,
-        seconds=0.0,
+        inserted=inserted,
+        deleted=deleted,
+        seconds=seconds,
         vector=record.versions,
         offsets=record.offsets,
         mode=record.mode,
         reason=record.reason,
         digest=record.digest,
-        late=record.late,
+        late=late,
     )

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jobs.model.settings import load_settings
-from jobs.run.committed import count
+from jobs.run.committed import counted_since
 from jobs.run.lifeline import hold_lifeline
 from state_store.errors import StrandlineError
 from state_store.layout import Lake
@@ -80,7 +79,7 @@ def report_run(pipes: PipesContext, report: RunReport, lake: Lake) -> None:
         role = selected[asset]["role"]
         table = tables.get(selected[asset]["table"])
         if table is not None:
-            table = _since(table, selected[asset].get("told"), lake)
+            table = counted_since(table, lake.table(table.name), selected[asset].get("told"))
             metadata = table_metadata(table, role, report.held.get(table.name))
             pipes.report_asset_materialization(
                 asset_key=asset, metadata=metadata, data_version=data_version(table, role)
@@ -92,14 +91,6 @@ def report_run(pipes: PipesContext, report: RunReport, lake: Lake) -> None:
     pipes.report_custom_message(
         {"report": {"pipeline": report.pipeline, "epochs": report.epochs, "seconds": report.seconds}}
     )
-
-
-def _since(table: TableReport, told: int | None, lake: Lake) -> TableReport:
-    """The report with the rows by the commits since the version that Dagster was told last."""
-    if told is None or told > table.version:
-        return table
-    found = count(lake.table(table.name), told, table.version)
-    return replace(table, inserted=found.inserted, deleted=found.deleted) if found.whole else table
 
 
 def table_metadata(

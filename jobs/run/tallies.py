@@ -6,11 +6,11 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.model.report import TableReport
+from jobs.run.committed import report_at
 from state_store.delta import reader
 
 if TYPE_CHECKING:
-    from jobs.model.report import MicroBatch
+    from jobs.model.report import MicroBatch, TableReport
     from state_store.paths import LakePath
 
 log = logging.getLogger("strandline")
@@ -52,20 +52,5 @@ class Tallies:
         if head is None:
             return None
         tally = self.by_table.get(table, Tally())
-        record = head.record
-        return TableReport(
-            name=table,
-            version=head.version,
-            epoch=record.epoch,
-            rows=record.rows,
-            bytes=reader.size_bytes(path, head.version),
-            inserted=tally.inserted,
-            deleted=tally.deleted,
-            seconds=round(tally.seconds, 3),
-            vector=record.versions,
-            offsets=record.offsets,
-            mode=record.mode,
-            reason=record.reason,
-            digest=record.digest,
-            late=late,
-        )
+        seconds = round(tally.seconds, 3)
+        return report_at(head, table, path, inserted=tally.inserted, deleted=tally.deleted, seconds=seconds, late=late)
