@@ -112,13 +112,19 @@ def test_all_files_are_lost(settings: Settings, lake: Lake) -> None:
     assert {row[-1] for row in status(settings).rows} == {"broken"}
 
 
-def test_an_older_file_and_one_of_another_lake(settings: Settings, lake: Lake, tmp_path: Path) -> None:
+def older_file(settings: Settings, lake: Lake) -> tuple[Path, bytes, bytes]:
+    """The file of a definition that was replaced, put back as it was; what it was, and what the catalog wrote last."""
     made(settings)
     path = file_of("by_shop", lake)
     older = path.read_bytes()
     run(settings, REPLACED)
     newer = path.read_bytes()
     path.write_bytes(older)
+    return path, older, newer
+
+
+def test_an_older_file_and_one_of_another_lake(settings: Settings, lake: Lake, tmp_path: Path) -> None:
+    path, _, newer = older_file(settings, lake)
     code, said = command("run", PIPELINE)
     assert code == 2
     assert "'by_shop' is broken: its catalog file is not the one that was registered" in said
@@ -162,12 +168,7 @@ def test_a_broken_manifest_hides_nothing_and_is_made_anew(settings: Settings, la
 
 @pytest.mark.parametrize("state", ["before", "after"])
 def test_a_change_that_was_killed_between_manifest_and_file(settings: Settings, lake: Lake, state: str) -> None:
-    made(settings)
-    path = file_of("by_shop", lake)
-    older = path.read_bytes()
-    run(settings, REPLACED)
-    newer = path.read_bytes()
-    path.write_bytes(older)
+    path, older, newer = older_file(settings, lake)
     on_disk(lake.definitions).unlink()
     with suppress(KeyboardInterrupt), manifest.changing(lake, "by_shop", newer, {}):
         path.write_bytes(older if state == "before" else newer)
